@@ -1,0 +1,1 @@
+"""One broker: network, API handlers, partitions, coordinators. Driven by metadata deltas alone."""

@@ -1,0 +1,1 @@
+"""Odradek for its users: a Kafka broker inside your process, on your command line and in your tests."""
