@@ -1,0 +1,355 @@
+"""The frame of a record batch, magic 2: its 61-byte header, its CRC, and what a broker patches in place.
+
+Owns everything that can be done without looking at a record: find the batches of a buffer, check them, give them
+offsets. The records inside are `records`; building a batch is `builder`; messages of magic 0 and 1 are `legacy`; what a
+*broker* refuses from a producer is `validation`. Positions are indices into the buffer that was passed; ends are
+exclusive.
+
+    base_offset 0:8, batch_length 8:12, partition_leader_epoch 12:16, magic 16, crc 17:21 (of 21:end), attributes 21:23,
+    last_offset_delta 23:27, base_timestamp 27:35, max_timestamp 35:43, producer_id 43:51, producer_epoch 51:53,
+    base_sequence 53:57, count 57:61, records 61:end
+
+Base offset and leader epoch stand outside the CRC, so that a leader may set them without touching the rest (KIP-98).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from odradek_wire.records.attributes import (
+    COMPRESSION_MASK,
+    COMPRESSIONS,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    Compression,
+    TimestampType,
+)
+from odradek_wire.records.crc import crc32c
+from odradek_wire.records.errors import CorruptRecordError, InvalidRecordError
+
+Buffer = bytes | bytearray | memoryview
+WritableBuffer = bytearray | memoryview
+
+MAGIC = 2
+HEADER_SIZE = 61
+LOG_OVERHEAD = 12
+"""Offset and length, which stand before every entry of a log, whatever its magic."""
+CRC_START = 21
+_MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+_MAGIC_POSITION = 16
+_MAX_SEQUENCE = 0x7FFF_FFFF
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_unpack = _HEADER.unpack_from
+_PLACE = struct.Struct(">qii")
+_place = _PLACE.pack_into
+_ATTRIBUTES_POSITION = 21
+_MAX_TIMESTAMP_POSITION = 35
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_UINT32 = struct.Struct(">I")
+_INT64 = struct.Struct(">q")
+
+
+class RecordBatchHeader:
+    """One batch's header, as read from a buffer; a snapshot, which later patches of the buffer do not change.
+
+    `position` is where the batch begins in that buffer.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "batch_length",
+        "count",
+        "crc",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "position",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+    position: int
+
+    def __init__(
+        self,
+        fields: tuple[int, int, int, int, int, int, int, int, int, int, int, int, int],
+        position: int = 0,
+    ) -> None:
+        (
+            self.base_offset,
+            self.batch_length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        ) = fields
+        self.position = position
+
+    def fields(self) -> tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]:
+        """The thirteen fields in the order of the bytes."""
+        return (
+            self.base_offset,
+            self.batch_length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        )
+
+    @property
+    def size_in_bytes(self) -> int:
+        return self.batch_length + LOG_OVERHEAD
+
+    @property
+    def end(self) -> int:
+        """Where the next batch begins in the buffer."""
+        return self.position + self.batch_length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record; sequences wrap from 2^31-1 to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & _MAX_SEQUENCE
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def is_compressed(self) -> bool:
+        return self.attributes & COMPRESSION_MASK != 0
+
+    @property
+    def compression(self) -> Compression:
+        """The codec; numbers that no codec has are refused as corrupt."""
+        code = self.attributes & COMPRESSION_MASK
+        if code >= len(COMPRESSIONS):
+            raise InvalidRecordError(f"unknown compression type {code} in batch at offset {self.base_offset}")
+        return COMPRESSIONS[code]
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType.LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_BIT else TimestampType.CREATE_TIME
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the tombstones of a compacted batch may go; it replaces the base timestamp (KIP-534)."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RecordBatchHeader):
+            return NotImplemented
+        return self.fields() == other.fields() and self.position == other.position
+
+    __hash__ = None  # type: ignore[assignment]  # mutable fields, compared by value
+
+    def __repr__(self) -> str:
+        named = ", ".join(f"{name}={getattr(self, name)}" for name in self.__annotations__)
+        return f"RecordBatchHeader({named})"
+
+
+def magic_at(buffer: Buffer, position: int = 0) -> int:
+    """The magic of the entry that begins at `position`, whatever its format."""
+    try:
+        magic = buffer[position + _MAGIC_POSITION]
+    except IndexError:
+        raise CorruptRecordError(f"{len(buffer) - position} bytes are too few for a magic") from None
+    return magic - 256 if magic > 127 else magic
+
+
+def entry_size_at(buffer: Buffer, position: int = 0) -> int | None:
+    """The whole size of the entry at `position`, of any magic, even when the buffer ends before it; None when not even
+    its length is there. A size that no entry can have is corrupt."""
+    if len(buffer) - position < LOG_OVERHEAD:
+        return None
+    size: int = _INT32.unpack_from(buffer, position + 8)[0] + LOG_OVERHEAD
+    # 14 is the least length of a message of magic 0: crc, magic, attributes, key and value lengths.
+    if size < 14 + LOG_OVERHEAD:
+        raise CorruptRecordError(f"an entry's length {size - LOG_OVERHEAD} is below the least possible")
+    return size
+
+
+def peek_header(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
+    """The header at `position`, of a batch whose records need not be in the buffer (a file's scan).
+
+    Raises `CorruptRecordError` when 61 bytes are not there, the magic is not 2 or the length cannot be.
+    """
+    if position < 0 or len(buffer) - position < HEADER_SIZE:
+        raise CorruptRecordError(f"{len(buffer) - position} bytes are too few for a batch header")
+    header = RecordBatchHeader(_unpack(buffer, position), position)
+    if header.magic != MAGIC:
+        raise CorruptRecordError(f"unexpected magic {header.magic} at position {position}")
+    if header.batch_length < _MIN_LENGTH:
+        raise CorruptRecordError(f"batch length {header.batch_length} is below the header's own")
+    return header
+
+
+def read_header(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
+    """The header of the batch at `position`, which lies wholly in the buffer; `CorruptRecordError` otherwise."""
+    # Not built on peek_header: this is the path of every produced batch, however small.
+    if position < 0 or len(buffer) - position < HEADER_SIZE:
+        raise CorruptRecordError(f"{len(buffer) - position} bytes are too few for a batch header")
+    header = RecordBatchHeader(_unpack(buffer, position), position)
+    if header.magic != MAGIC:
+        raise CorruptRecordError(f"unexpected magic {header.magic} at position {position}")
+    length = header.batch_length
+    if length < _MIN_LENGTH:
+        raise CorruptRecordError(f"batch length {length} is below the header's own")
+    if length > len(buffer) - position - LOG_OVERHEAD:
+        raise CorruptRecordError(
+            f"batch length {length} exceeds the {len(buffer) - position - LOG_OVERHEAD} bytes that follow"
+        )
+    return header
+
+
+def iterate(buffer: Buffer, start: int = 0, *, allow_partial: bool = False) -> Iterator[RecordBatchHeader]:
+    """The batches of a buffer, one after the other, checked only for their bounds.
+
+    With `allow_partial` a last batch that the buffer cuts off ends the iteration quietly, as in the answer to a fetch;
+    otherwise it is corrupt. Magic 0 and 1 are corrupt here; look at `magic_at` first where they may occur.
+    """
+    position = start
+    end = len(buffer)
+    while position < end:
+        if allow_partial:
+            size = entry_size_at(buffer, position)
+            if size is None or size > end - position:
+                return
+        header = read_header(buffer, position)
+        yield header
+        position += header.batch_length + LOG_OVERHEAD
+
+
+def is_crc_valid(buffer: Buffer, header: RecordBatchHeader) -> bool:
+    """Whether the batch's bytes still have the CRC-32C that its header names."""
+    position = header.position
+    end = position + header.batch_length + LOG_OVERHEAD
+    return crc32c(buffer[position + CRC_START : end]) == header.crc
+
+
+def check_crc(buffer: Buffer, header: RecordBatchHeader) -> None:
+    """Raise `CorruptRecordError` unless the CRC is right."""
+    if not is_crc_valid(buffer, header):
+        raise CorruptRecordError(f"batch at offset {header.base_offset} has a wrong CRC (stored {header.crc:#010x})")
+
+
+def check_header(header: RecordBatchHeader) -> None:
+    """Raise `InvalidRecordError` where a header contradicts itself: what can be known of a producer's batch without
+    looking at its records. (Compaction leaves fewer records than offsets, so do not ask this of a log's batches.)
+    """
+    if header.attributes & COMPRESSION_MASK >= len(COMPRESSIONS):
+        raise InvalidRecordError(f"unknown compression type {header.attributes & COMPRESSION_MASK}")
+    if header.count <= 0:
+        raise InvalidRecordError(f"batch with {header.count} records")
+    if header.count != header.last_offset_delta + 1:
+        raise InvalidRecordError(f"batch of {header.count} records spans {header.last_offset_delta + 1} offsets")
+    if header.max_timestamp < NO_TIMESTAMP:
+        raise InvalidRecordError(f"negative max timestamp {header.max_timestamp}")
+
+
+def validate(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
+    """Read the batch at `position` and make sure of its bounds, magic, CRC and of a header without contradictions."""
+    header = read_header(buffer, position)
+    check_crc(buffer, header)
+    check_header(header)
+    return header
+
+
+def place(buffer: WritableBuffer, header: RecordBatchHeader, base_offset: int, partition_leader_epoch: int) -> None:
+    """Give the batch its place in a log: base offset and leader epoch, both outside the CRC. One write of 16 bytes."""
+    _place(buffer, header.position, base_offset, header.batch_length, partition_leader_epoch)
+
+
+def set_base_offset(buffer: WritableBuffer, position: int, base_offset: int) -> None:
+    """Patch the base offset of the batch (or old message) at `position`; the CRC stays right."""
+    _INT64.pack_into(buffer, position, base_offset)
+
+
+def set_partition_leader_epoch(buffer: WritableBuffer, position: int, epoch: int) -> None:
+    """Patch the leader epoch of the batch at `position`; the CRC stays right."""
+    _INT32.pack_into(buffer, position + LOG_OVERHEAD, epoch)
+
+
+def set_max_timestamp(
+    buffer: WritableBuffer, header: RecordBatchHeader, timestamp_type: TimestampType, max_timestamp: int
+) -> None:
+    """Patch max timestamp and timestamp type and recompute the CRC; nothing is touched when both are so already.
+
+    With LOG_APPEND_TIME this is how a broker stamps a whole batch: the records' own deltas no longer count.
+    """
+    if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
+        return
+    attributes = header.attributes & ~TIMESTAMP_TYPE_BIT
+    if timestamp_type is TimestampType.LOG_APPEND_TIME:
+        attributes |= TIMESTAMP_TYPE_BIT
+    _INT16.pack_into(buffer, header.position + _ATTRIBUTES_POSITION, attributes)
+    _INT64.pack_into(buffer, header.position + _MAX_TIMESTAMP_POSITION, max_timestamp)
+    rewrite_crc(buffer, header)
+
+
+def rewrite_crc(buffer: WritableBuffer, header: RecordBatchHeader) -> int:
+    """Recompute and store the CRC of a batch whose bytes were changed; returns it."""
+    crc = crc32c(buffer[header.position + CRC_START : header.end])
+    _UINT32.pack_into(buffer, header.position + CRC_START - 4, crc)
+    return crc
+
+
+def pack_header(buffer: WritableBuffer, header: RecordBatchHeader) -> None:
+    """Write the header's fields at its position, as they are."""
+    _HEADER.pack_into(buffer, header.position, *header.fields())
