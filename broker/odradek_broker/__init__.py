@@ -1,1 +1,2 @@
-"""One broker: network, API handlers, partitions, coordinators. Driven by metadata deltas alone."""
+"""odradek_broker: one broker. Network, API handlers, partitions, coordinators, purgatory; knows the controller, the log
+and the wire."""

@@ -1,0 +1,42 @@
+"""What the server must know about one API: its messages, its handler, its versions.
+
+Every module under `apis/` ends with one `API = Api(...)`; `apis/table.py` lists them. Dispatch, ApiVersions and the
+compatibility page read these objects and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from odradek_wire.errors import ErrorCode
+
+from odradek_broker.context import Context
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+@dataclass(frozen=True, slots=True)
+class Api(Generic[Request, Response]):
+    """One API key.
+
+    `handle(ctx, request)` returns the response, or an awaitable of it (a coroutine, a `Deferred`) when it has to wait;
+    None means that the client expects no answer (Produce with acks=0). The request's `records` are views into the
+    connection's buffer and stay valid until the response is handed over.
+    """
+
+    request: type[Request]
+    response: type[Response]
+    handle: Callable[[Context, Any], Response | Awaitable[Response] | None]
+    min_version: int | None = None
+    """None: the lowest version of the union of Kafka 3.9 and 4.3."""
+    max_version: int | None = None
+    notes: str = ""
+    """What it leaves out, for the compatibility page."""
+    failed: Callable[[Context, Any, ErrorCode], Response | None] | None = None
+    """The answer for an error of the whole request (unexpected exception, injected fault). None: the response's
+    top-level `error_code`; a response that has none closes the connection."""
+    inter_broker: bool = False
+    """Refused on client listeners."""

@@ -1,0 +1,1 @@
+"""One module per API key, and one explicit table of them (`table.py`)."""

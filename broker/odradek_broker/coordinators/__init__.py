@@ -1,0 +1,1 @@
+"""Shells that join coordinator cores to their partitions' logs and to timers."""

@@ -1,0 +1,86 @@
+"""When a coordinator has to act by itself: the deadlines of groups and members.
+
+Owns which deadline comes next and the order of those that are due. Knows nothing of what they mean, and reads no clock.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Instant(NamedTuple):
+    """One moment on both of the broker's clocks: records carry the first, deadlines are set on the second."""
+
+    wall_ms: int
+    timeout_ms: int
+
+
+class DeadlineKind(IntEnum):
+    """What is over when a deadline passes. The value is the order among equal deadlines of one group."""
+
+    SESSION = 0
+    """A member, or a member id that was given out and never used, has been silent for too long."""
+    JOIN = 1
+    """The join phase of a rebalance has taken as long as it may."""
+    SYNC = 2
+    """Members that joined have not asked for their assignment."""
+
+
+class DeadlineKey(NamedTuple):
+    kind: DeadlineKind
+    group_id: str
+    member_id: str = ""
+
+
+class Deadlines:
+    """One deadline per key. Setting again replaces it; moving a deadline later, as every heartbeat does, costs nothing."""
+
+    __slots__ = ("_heap", "_sequence", "_when")
+
+    def __init__(self) -> None:
+        self._when: dict[DeadlineKey, int] = {}
+        self._heap: list[tuple[int, int, DeadlineKey]] = []
+        self._sequence = 0
+
+    def set(self, key: DeadlineKey, at_ms: int) -> None:
+        before = self._when.get(key)
+        self._when[key] = at_ms
+        # A later deadline is found when the earlier entry comes up; only an earlier one needs an entry of its own.
+        if before is None or at_ms < before:
+            self._push(key, at_ms)
+
+    def cancel(self, key: DeadlineKey) -> None:
+        self._when.pop(key, None)
+        if len(self._heap) > 64 and len(self._heap) > 2 * len(self._when):
+            self._heap = [(at_ms, sequence, key) for at_ms, sequence, key in self._heap if key in self._when]
+            heapq.heapify(self._heap)
+
+    def clear(self) -> None:
+        self._when.clear()
+        self._heap.clear()
+
+    def next_ms(self) -> int | None:
+        """A moment at or before the next deadline; None when there is none."""
+        while self._heap and self._heap[0][2] not in self._when:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take_due(self, now_ms: int) -> Iterator[DeadlineKey]:
+        """Remove and yield what is due, earliest first; what a handler sets meanwhile is yielded too if it is due."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            _, _, key = heapq.heappop(self._heap)
+            at_ms = self._when.get(key)
+            if at_ms is None:
+                continue
+            if at_ms > now_ms:
+                self._push(key, at_ms)
+                continue
+            del self._when[key]
+            yield key
+
+    def _push(self, key: DeadlineKey, at_ms: int) -> None:
+        self._sequence += 1
+        heapq.heappush(self._heap, (at_ms, self._sequence, key))

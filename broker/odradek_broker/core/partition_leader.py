@@ -1,0 +1,163 @@
+"""One partition, seen from its leader: follower progress, ISR, high watermark.
+
+Owns the rule that the high watermark is the smallest log end offset in the in-sync replicas and never retreats, and
+when a follower may join or must leave them. Leaves the log and the requests that wait to the shell (`partition.py`),
+and changes of the ISR to the controller: here they are only proposed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+
+BrokerId = NewType("BrokerId", int)
+
+
+@dataclass(frozen=True, slots=True)
+class HighWatermarkAdvanced:
+    """Requests that wait for this offset may be looked at again."""
+
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeIsr:
+    """Ask the controller to change the in-sync replicas (AlterPartition). Until it answers the old ISR counts, widened
+    by the new members: the high watermark must hold whichever way the controller decides (KIP-497)."""
+
+    isr: frozenset[int]
+
+
+Effect = HighWatermarkAdvanced | ProposeIsr
+
+
+@dataclass(slots=True)
+class FollowerProgress:
+    """What the leader knows of one follower, by its fetches."""
+
+    log_end_offset: int = -1
+    log_start_offset: int = -1
+    last_fetch_ms: int = 0
+    last_caught_up_ms: int = 0
+    leader_end_at_last_fetch: int = -1
+
+
+class PartitionLeader:
+    """The leader's view of one partition in one leader epoch.
+
+    With a single replica the high watermark is the log's end: the shell sees `alone` and moves it without a call here,
+    which the profile of unbatched produce asks for."""
+
+    __slots__ = (
+        "alone",
+        "broker_id",
+        "followers",
+        "high_watermark",
+        "isr",
+        "leader_epoch",
+        "leader_epoch_start_offset",
+        "log_end_offset",
+        "partition_epoch",
+        "proposed_isr",
+        "replicas",
+    )
+
+    def __init__(
+        self,
+        broker_id: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: tuple[int, ...],
+        isr: frozenset[int],
+        log_end_offset: int,
+        high_watermark: int,
+        now_ms: int,
+    ) -> None:
+        assert broker_id in replicas, "a leader is one of the replicas"
+        self.broker_id = broker_id
+        self.leader_epoch = leader_epoch
+        self.leader_epoch_start_offset = log_end_offset
+        self.partition_epoch = partition_epoch
+        self.replicas = replicas
+        self.isr = isr
+        self.proposed_isr: frozenset[int] | None = None
+        self.log_end_offset = log_end_offset
+        self.high_watermark = min(high_watermark, log_end_offset)
+        self.followers = {
+            replica: FollowerProgress(last_caught_up_ms=now_ms) for replica in replicas if replica != broker_id
+        }
+        self.alone = replicas == (broker_id,)
+        self._advance_high_watermark()
+
+    def appended(self, log_end_offset: int) -> list[Effect]:
+        """The leader's own log has grown."""
+        assert log_end_offset >= self.log_end_offset
+        self.log_end_offset = log_end_offset
+        return self._advance_high_watermark()
+
+    def follower_fetched(self, follower: int, fetch_offset: int, follower_log_start: int, now_ms: int) -> list[Effect]:
+        """A fetch at an offset proves that the follower holds everything before it."""
+        progress = self.followers.get(follower)
+        if progress is None:
+            return []
+        if fetch_offset >= self.log_end_offset:
+            progress.last_caught_up_ms = now_ms
+        elif fetch_offset >= progress.leader_end_at_last_fetch:
+            # It has everything that was there at its last fetch: caught up then, whatever was written since.
+            progress.last_caught_up_ms = max(progress.last_caught_up_ms, progress.last_fetch_ms)
+        progress.last_fetch_ms = now_ms
+        progress.leader_end_at_last_fetch = self.log_end_offset
+        progress.log_end_offset = fetch_offset
+        progress.log_start_offset = follower_log_start
+        effects = self._advance_high_watermark()
+        if (
+            follower not in self.isr
+            and self.proposed_isr is None
+            and fetch_offset >= self.high_watermark
+            and fetch_offset >= self.leader_epoch_start_offset
+        ):
+            effects.append(self._propose(self.isr | {follower}))
+        return effects
+
+    def check_lag(self, now_ms: int, lag_time_max_ms: int) -> list[Effect]:
+        """Propose to drop every follower that was last caught up longer ago than `replica.lag.time.max.ms`."""
+        if self.proposed_isr is not None:
+            return []
+        slow = {
+            replica
+            for replica, progress in self.followers.items()
+            if replica in self.isr
+            and progress.log_end_offset != self.log_end_offset
+            and now_ms - progress.last_caught_up_ms > lag_time_max_ms
+        }
+        return [self._propose(self.isr - slow)] if slow else []
+
+    def isr_decided(self, isr: frozenset[int], partition_epoch: int) -> list[Effect]:
+        """The controller's word on the ISR, whether we had proposed it or not."""
+        if partition_epoch < self.partition_epoch:
+            return []
+        self.isr = isr
+        self.partition_epoch = partition_epoch
+        self.proposed_isr = None
+        return self._advance_high_watermark()
+
+    def isr_refused(self) -> None:
+        """The controller did not take the proposal; a later fetch may propose again."""
+        self.proposed_isr = None
+
+    def low_watermark(self, log_start_offset: int) -> int:
+        """The smallest log start offset of all live replicas: what DeleteRecords reports."""
+        return min([log_start_offset, *(progress.log_start_offset for progress in self.followers.values())])
+
+    def _propose(self, isr: frozenset[int]) -> ProposeIsr:
+        self.proposed_isr = isr
+        return ProposeIsr(isr)
+
+    def _advance_high_watermark(self) -> list[Effect]:
+        held = self.isr if self.proposed_isr is None else self.isr | self.proposed_isr
+        ends = [progress.log_end_offset for replica, progress in self.followers.items() if replica in held]
+        reached = min([self.log_end_offset, *ends])
+        if reached <= self.high_watermark:
+            return []
+        self.high_watermark = reached
+        return [HighWatermarkAdvanced(reached)]

@@ -1,0 +1,71 @@
+"""A response that is not there yet: what a handler returns when a request really has to wait.
+
+Lighter than a future: completing calls the connection directly, without a turn of the event loop. It is awaitable all
+the same, so that coroutines and tests need not know. Leaves timeouts to `timers` and wake-ups to `purgatory`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Deferred(Generic[T]):
+    """Completed once, with a value or an exception; or cancelled by the side that waited (the client went away)."""
+
+    __slots__ = ("_listener", "done", "error", "on_cancel", "value")
+
+    def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
+        self.done = False
+        self.value: T | None = None
+        self.error: BaseException | None = None
+        self.on_cancel = on_cancel
+        self._listener: Callable[[Deferred[T]], None] | None = None
+
+    def complete(self, value: T) -> None:
+        """Deliver the value; later completions are ignored, since a timeout and an event may race."""
+        if not self.done:
+            self.done = True
+            self.value = value
+            self._deliver()
+
+    def fail(self, error: BaseException) -> None:
+        if not self.done:
+            self.done = True
+            self.error = error
+            self._deliver()
+
+    def cancel(self) -> None:
+        """Nobody waits any more. The listener is not called; `on_cancel` lets the waiter leave its queues."""
+        if not self.done:
+            self.done = True
+            self.error = asyncio.CancelledError()
+            if self.on_cancel is not None:
+                self.on_cancel()
+
+    def when_done(self, listener: Callable[[Deferred[T]], None]) -> None:
+        """Call `listener` when completed, at once if that is already so. One listener only."""
+        assert self._listener is None, "a deferred response has one reader"
+        self._listener = listener
+        if self.done:
+            self._deliver()
+
+    def result(self) -> T:
+        assert self.done
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value]  # T may itself be optional
+
+    def __await__(self) -> Generator[object, None, T]:
+        if not self.done:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.when_done(lambda _: None if future.done() else future.set_result(None))
+            yield from future
+        return self.result()
+
+    def _deliver(self) -> None:
+        if self._listener is not None:
+            self._listener(self)

@@ -1,0 +1,1 @@
+"""Sockets: listeners, connections, the path of a request from bytes to bytes."""

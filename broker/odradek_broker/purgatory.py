@@ -1,0 +1,112 @@
+"""Operations that wait for partitions to move on: fetches for bytes, produces and coordinators for the high watermark.
+
+Owns the lists of waiters and the moment at which they are looked at again. Leaves what an operation waits for to the
+operation (`attempt`), and time to `timers`. Kafka's DelayedOperationPurgatory without threads: a partition that changed
+marks its waiters, and all marked ones are tried once, when the request that changed it has been answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from odradek_broker.deferred import Deferred
+from odradek_broker.timers import TimerHandle, Timers
+
+T = TypeVar("T")
+
+
+class Watchers:
+    """The operations waiting on one partition; falsy when nobody waits, which is all that the hot path asks."""
+
+    __slots__ = ("operations",)
+
+    def __init__(self) -> None:
+        # A dict keeps the order of arrival: operations complete in the order in which they came.
+        self.operations: dict[DelayedOperation[Any], None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.operations)
+
+
+class DelayedOperation(Generic[T]):
+    """One wait. `attempt()` answers the result, or None to wait on; `expire()` gives the result at the deadline."""
+
+    __slots__ = ("attempt", "deferred", "expire", "timer", "watched")
+
+    def __init__(self, watched: list[Watchers], attempt: Callable[[], T | None], expire: Callable[[], T]) -> None:
+        self.watched = watched
+        self.attempt = attempt
+        self.expire = expire
+        self.deferred: Deferred[T] = Deferred(self.leave)
+        self.timer: TimerHandle | None = None
+
+    def leave(self) -> None:
+        for watchers in self.watched:
+            watchers.operations.pop(self, None)
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def try_complete(self) -> None:
+        if not self.deferred.done:
+            try:
+                result = self.attempt()
+            except Exception as error:
+                self.leave()
+                self.deferred.fail(error)
+                return
+            if result is not None:
+                self.leave()
+                self.deferred.complete(result)
+
+    def time_out(self) -> None:
+        if not self.deferred.done:
+            self.timer = None
+            self.leave()
+            try:
+                result = self.expire()
+            except Exception as error:
+                self.deferred.fail(error)
+                return
+            self.deferred.complete(result)
+
+
+class Purgatory:
+    """All waits of one broker."""
+
+    __slots__ = ("_marked", "_scheduled", "_timers")
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._marked: dict[DelayedOperation[Any], None] = {}
+        self._scheduled = False
+
+    def wait(
+        self,
+        watched: Iterable[Watchers],
+        attempt: Callable[[], T | None],
+        expire: Callable[[], T],
+        timeout_ms: int,
+    ) -> Deferred[T]:
+        """Wait until `attempt` answers something, tried after each change of a watched partition, or until the timeout.
+
+        The caller has tried once already: the first attempt is made at the first change."""
+        operation = DelayedOperation(list(watched), attempt, expire)
+        for watchers in operation.watched:
+            watchers.operations[operation] = None
+        operation.timer = self._timers.call_later(timeout_ms, operation.time_out)
+        return operation.deferred
+
+    def changed(self, watchers: Watchers) -> None:
+        """A partition moved on. Call it only when someone waits; attempts are made soon, not now."""
+        self._marked.update(watchers.operations)
+        if not self._scheduled:
+            self._scheduled = True
+            self._timers.call_soon(self._try_marked)
+
+    def _try_marked(self) -> None:
+        self._scheduled = False
+        marked, self._marked = self._marked, {}
+        for operation in marked:
+            operation.try_complete()

@@ -1,0 +1,32 @@
+"""The throttle stage: every response passes here before it is encoded.
+
+Owns the decision how long a client is to be throttled. As in Kafka (KIP-219) the answer goes out at once with its
+`throttle_time_ms`, and the connection is not read for that long. Leaves muting to `network.connection`. Client quotas
+themselves are not served yet, so that `Unlimited` is the only implementation.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from odradek_broker.context import Context
+
+
+class Quotas(Protocol):
+    @property
+    def unlimited(self) -> bool:
+        """True lets the hot path skip the question."""
+        ...
+
+    def throttle_ms(self, ctx: Context, request_size: int) -> int:
+        """Account for one request and answer how long its connection is to be muted; 0 for not at all."""
+        ...
+
+
+class Unlimited:
+    __slots__ = ()
+
+    unlimited = True
+
+    def throttle_ms(self, ctx: Context, request_size: int) -> int:
+        return 0

@@ -1,0 +1,134 @@
+"""Timeouts of a broker: everything that must happen after a while on the clock of timeouts.
+
+Owns the order in which timers fire (deadline, then registration) and the single wake-up asked of the event loop.
+Leaves the meaning of time to `clock`; socket timers do not belong here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from odradek_broker.clock import Clock
+
+log = structlog.get_logger(__name__)
+
+
+class Wakeup(Protocol):
+    """What `call_later` of an event loop returns."""
+
+    def cancel(self) -> None: ...
+
+
+class Scheduler(Protocol):
+    """The two methods of an event loop that a broker's cores need; the simulation brings its own."""
+
+    def call_soon(self, callback: Callable[[], object]) -> object: ...
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> Wakeup: ...
+
+
+class TimerHandle:
+    """A timer that has not fired yet. `cancel()` is idempotent."""
+
+    __slots__ = ("_callback", "_timers", "deadline_ms", "sequence")
+
+    def __init__(self, timers: Timers, deadline_ms: int, sequence: int, callback: Callable[[], None]) -> None:
+        self._timers = timers
+        self.deadline_ms = deadline_ms
+        self.sequence = sequence
+        self._callback: Callable[[], None] | None = callback
+
+    def __lt__(self, other: TimerHandle) -> bool:
+        return (self.deadline_ms, self.sequence) < (other.deadline_ms, other.sequence)
+
+    @property
+    def pending(self) -> bool:
+        return self._callback is not None
+
+    def cancel(self) -> None:
+        if self._callback is not None:
+            self._callback = None
+            self._timers.forgotten()
+
+    def fire(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+
+class Timers:
+    """All timers of one broker. `call_later` is cheap; cancelled timers leave the heap lazily."""
+
+    __slots__ = ("_cancelled", "_clock", "_heap", "_scheduler", "_sequence", "_wakeup", "_wakeup_ms")
+
+    def __init__(self, clock: Clock, scheduler: Scheduler | asyncio.AbstractEventLoop) -> None:
+        self._clock = clock
+        self._scheduler = scheduler
+        self._heap: list[TimerHandle] = []
+        self._sequence = 0
+        self._cancelled = 0
+        self._wakeup: Wakeup | None = None
+        self._wakeup_ms = 0
+        clock.on_timeouts_advanced(self.fire_due)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run `callback` when the present callback is over, before any timer."""
+        self._scheduler.call_soon(callback)
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle:
+        """Run `callback` once `delay_ms` have passed on the clock of timeouts; after it if 0."""
+        self._sequence += 1
+        handle = TimerHandle(self, self._clock.monotonic_ms() + max(delay_ms, 0), self._sequence, callback)
+        heapq.heappush(self._heap, handle)
+        if self._wakeup is None or handle.deadline_ms < self._wakeup_ms:
+            self._arm(handle.deadline_ms)
+        return handle
+
+    def fire_due(self) -> None:
+        """Fire everything whose deadline has passed, in order; what callbacks register fires too if it is due."""
+        heap = self._heap
+        while heap and heap[0].deadline_ms <= self._clock.monotonic_ms():
+            handle = heapq.heappop(heap)
+            if not handle.pending:
+                self._cancelled -= 1
+                continue
+            try:
+                handle.fire()
+            except Exception:
+                log.exception("timer failed")
+        if heap:
+            self._arm(heap[0].deadline_ms)
+
+    def forgotten(self) -> None:
+        """A handle was cancelled: rebuild the heap when most of it is dead."""
+        self._cancelled += 1
+        if self._cancelled > 64 and self._cancelled * 2 > len(self._heap):
+            self._heap = [handle for handle in self._heap if handle.pending]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
+
+    def close(self) -> None:
+        """Forget every timer."""
+        self._heap.clear()
+        self._cancelled = 0
+        if self._wakeup is not None:
+            self._wakeup.cancel()
+            self._wakeup = None
+
+    def _arm(self, deadline_ms: int) -> None:
+        if self._wakeup is not None:
+            self._wakeup.cancel()
+        self._wakeup_ms = deadline_ms
+        delay_ms = max(deadline_ms - self._clock.monotonic_ms(), 0)
+        # The monotonic clock is cut to whole milliseconds: without the extra one the loop would wake too early and
+        # spin.
+        self._wakeup = self._scheduler.call_later((delay_ms + 1) / 1000 if delay_ms else 0, self._woken)
+
+    def _woken(self) -> None:
+        self._wakeup = None
+        self.fire_due()
