@@ -1,0 +1,62 @@
+# Every verb alone, on a fresh machine with Python 3.11, Java 17 and Maven, does all of its own set-up. No root needed.
+#   make demo            a broker, an unmodified client, a streaming Spark job, its result
+#   make test            the tests that need nothing more; real Python and Java clients among them
+#   make check           ruff, mypy --strict, import-linter
+#   make test-peers      Apache Kafka itself as the oracle, and its tools on our files
+#   make test-container  the image, on a container engine (skips, saying why, when none answers)
+#   make bench           speed and size, as ratios to Apache Kafka; PEER=name=host:port adds a broker
+#   make soak            the same tests with more seeds and more examples; SOAK_MINUTES bounds it
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+TESTED := $(wildcard wire/tests log/tests controller/tests broker/tests broker/simulation kit/tests pipeline/tests docker/tests tools/tests compat_tests)
+PACKAGES := wire/odradek_wire log/odradek_log controller/odradek_controller broker/odradek_broker kit/odradek pipeline/odradek_pipeline tools/odradek_peers
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -ra --durations=15
+PARALLEL := -n $(WORKERS) --dist loadscope
+SOAK_MINUTES ?= 60
+export SOAK_MINUTES
+
+.PHONY: help demo test check format bench test-peers test-container soak docs
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo:
+	@tools/setup venv
+	@$(BIN)/python -m odradek_pipeline.demo
+
+test:
+	@tools/setup peers
+	@$(PYTEST) $(PARALLEL) -m 'not peers and not container and not soak' $(TESTED) $(ARGS)
+
+test-peers:
+	@tools/setup peers
+	@$(PYTEST) $(PARALLEL) -m 'peers and not soak' $(TESTED) $(ARGS)
+
+test-container:
+	@tools/setup venv
+	@if [ -f "$${XDG_CACHE_HOME:-$$HOME/.cache}/odradek/engine/env" ]; then . "$${XDG_CACHE_HOME:-$$HOME/.cache}/odradek/engine/env"; fi; \
+	$(PYTEST) -m container $(TESTED) $(ARGS)
+
+soak:
+	@tools/setup peers
+	@$(PYTEST) $(PARALLEL) -m 'soak or not container' --soak $(TESTED) $(ARGS)
+
+check:
+	@tools/setup venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict $(PACKAGES)
+	$(BIN)/lint-imports
+
+format:
+	@tools/setup venv
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench:
+	@tools/setup peers
+	@$(BIN)/python -m bench $(ARGS)

@@ -1,0 +1,69 @@
+"""Kafka's jars, fetched by Maven into one folder for each release.
+
+Owns which artifacts make up a release with its server and tools. Where they come from is Maven's configuration.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from odradek_peers.cache import filled_once
+
+KAFKA_4_3 = "4.3.0"
+KAFKA_3_9 = "3.9.1"
+
+_COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+
+# The server and the tools; then what a release ships beside them without depending on it: the logging backend.
+_ARTIFACTS: dict[str, list[tuple[str, str, str]]] = {
+    KAFKA_4_3: [
+        ("org.apache.kafka", "kafka_2.13", KAFKA_4_3),
+        ("org.apache.kafka", "kafka-tools", KAFKA_4_3),
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
+        ("org.apache.logging.log4j", "log4j-core", "2.25.3"),
+        ("org.apache.logging.log4j", "log4j-api", "2.25.3"),
+    ],
+    KAFKA_3_9: [
+        ("org.apache.kafka", "kafka_2.13", KAFKA_3_9),
+        ("org.apache.kafka", "kafka-tools", KAFKA_3_9),
+        ("ch.qos.reload4j", "reload4j", "1.2.25"),
+        ("org.slf4j", "slf4j-reload4j", "1.7.36"),
+    ],
+}
+
+
+def libs(version: str) -> Path:
+    """The folder with all jars of one release; the first call on a machine fetches them (about a minute)."""
+    if version not in _ARTIFACTS:
+        raise ValueError(f"no jars are known for Kafka {version}, only for {', '.join(_ARTIFACTS)}")
+    return filled_once(f"kafka-{version}", lambda folder: _fetch(version, folder)) / "libs"
+
+
+def _fetch(version: str, folder: Path) -> None:
+    pom = folder / "pom.xml"
+    pom.write_text(_pom(_ARTIFACTS[version]))
+    print(f"fetching Apache Kafka {version} with Maven into {folder.parent} ...", file=sys.stderr, flush=True)
+    command = [
+        "mvn", "-q", "-B", "-f", str(pom), _COPY_DEPENDENCIES,
+        f"-DoutputDirectory={folder / 'libs'}", "-DincludeScope=runtime",
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    except FileNotFoundError as missing:
+        raise RuntimeError("Kafka's jars are fetched by Maven, and there is no `mvn` on the PATH") from missing
+    if done.returncode != 0:
+        raise RuntimeError(f"Maven could not fetch Apache Kafka {version}:\n{done.stdout[-3000:]}")
+
+
+def _pom(artifacts: list[tuple[str, str, str]]) -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>{escape(group)}</groupId><artifactId>{escape(artifact)}</artifactId>"
+        f"<version>{escape(version)}</version></dependency>"
+        for group, artifact, version in artifacts
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>odradek</groupId><artifactId>kafka-peer</artifactId><version>1</version>"
+        f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>\n"
+    )

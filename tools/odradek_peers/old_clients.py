@@ -1,0 +1,25 @@
+"""Clients of another age, each in a folder of its own because it shares a package name with the one we test with.
+
+A driver is run with that folder on PYTHONPATH.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from odradek_peers.cache import filled_once
+
+_KAFKA_PYTHON_2_0_2 = ["kafka-python==2.0.2", "crc32c", "python-snappy", "lz4", "zstandard"]
+
+
+def kafka_python_2_0_2() -> Path:
+    """A folder for PYTHONPATH with kafka-python 2.0.2 and the libraries of its codecs."""
+    python = f"py{sys.version_info.major}{sys.version_info.minor}"
+    return filled_once(f"kafka-python-2.0.2-{python}", lambda folder: _install(_KAFKA_PYTHON_2_0_2, folder))
+
+
+def _install(requirements: list[str], folder: Path) -> None:
+    command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", str(folder)]
+    done = subprocess.run([*command, *requirements], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"pip could not install {requirements}:\n{done.stderr[-3000:]}")

@@ -1,0 +1,52 @@
+"""Is a Kafka broker there? Asked with nothing but a socket, so that the answer depends on no client's retries."""
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+_API_VERSIONS, _METADATA = 18, 3
+_ALL_TOPICS_V1 = struct.pack(">i", -1)
+
+
+class NotReady(Exception):
+    """The broker did not answer in time, or died while it was waited for."""
+
+
+def wait_until_ready(host: str, port: int, *, timeout: float, alive: Callable[[], bool]) -> None:
+    """Return when ApiVersions and Metadata (with at least one broker) answer; NotReady at the end of the time."""
+    deadline = time.monotonic() + timeout
+    while not _answers(host, port):
+        if not alive():
+            raise NotReady(f"the broker on {host}:{port} ended before it answered")
+        if time.monotonic() > deadline:
+            raise NotReady(f"the broker on {host}:{port} did not answer within {timeout:.0f} s")
+        time.sleep(0.02)
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=5) as connection:
+            versions = _ask(connection, _API_VERSIONS, 0, b"")
+            if struct.unpack_from(">h", versions, 4)[0] != 0:
+                return False
+            metadata = _ask(connection, _METADATA, 1, _ALL_TOPICS_V1)
+            return bool(struct.unpack_from(">i", metadata, 4)[0] >= 1)
+    except (OSError, struct.error):
+        return False
+
+
+def _ask(connection: socket.socket, api_key: int, version: int, body: bytes) -> bytes:
+    request = struct.pack(">hhih", api_key, version, 1, 5) + b"ready" + body
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    return _exactly(connection, struct.unpack(">i", _exactly(connection, 4))[0])
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    received = b""
+    while len(received) < count:
+        piece = connection.recv(count - len(received))
+        if not piece:
+            raise OSError("closed by the broker")
+        received += piece
+    return received

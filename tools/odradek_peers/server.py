@@ -1,0 +1,180 @@
+"""Apache Kafka itself: one KRaft node, broker and controller in one process, on loopback.
+
+Owns its configuration, formatting, start and end. Data stays in `directory`, so that a node can be stopped or killed
+and started again on what it wrote, or its directory given to somebody else.
+"""
+
+import contextlib
+import socket
+import subprocess
+import tempfile
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from odradek_peers.jars import KAFKA_4_3, libs
+from odradek_peers.logconf import log_to_file
+from odradek_peers.ready import NotReady, wait_until_ready
+
+_HOST = "127.0.0.1"
+_START_SECONDS = 120.0
+_STOP_SECONDS = 30.0
+
+# One node serves as every internal topic's only replica; groups start without the three-second wait for company.
+_DEFAULTS = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class ApacheKafka:
+    """A broker that can be started, stopped, killed and started again; as a context manager it is up inside.
+
+    The port is chosen by the system at the first start and kept. Without `directory` the data lives in a temporary
+    folder that goes away with `close`.
+    """
+
+    def __init__(
+        self,
+        version: str = KAFKA_4_3,
+        *,
+        directory: Path | None = None,
+        config: Mapping[str, str] | None = None,
+        node_id: int = 1,
+        heap: str = "512M",
+        jvm_options: tuple[str, ...] = (),
+    ) -> None:
+        self.version = version
+        self.node_id = node_id
+        self.config = dict(config or {})
+        self.port, self._controller_port = _free_ports(2)
+        self._temporary = None if directory else tempfile.TemporaryDirectory(prefix=f"kafka-{version}-")
+        self.directory = directory or Path(self._temporary.name if self._temporary else "")
+        self._java = ["java", f"-Xmx{heap}", "-XX:+UseG1GC", "-Djava.awt.headless=true", *jvm_options]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port, as clients want it."""
+        return f"{_HOST}:{self.port}"
+
+    @property
+    def data_directory(self) -> Path:
+        """log.dirs: meta.properties, the metadata log and the partitions."""
+        return self.directory / "data"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> Self:
+        """Start it (formatting an empty directory first) and return when it answers."""
+        assert self._process is None, "already started"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        properties = self._write_properties()
+        classpath = f"{libs(self.version)}/*"
+        java = [*self._java, log_to_file(self.version, self.directory), "-cp", classpath]
+        if not (self.data_directory / "meta.properties").exists():
+            self._format([*java, "-XX:TieredStopAtLevel=1"], properties)
+        with (self.directory / "stdout.log").open("ab") as output:
+            self._process = subprocess.Popen(
+                [*java, "kafka.Kafka", str(properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        process = self._process
+        try:
+            wait_until_ready(_HOST, self.port, timeout=_START_SECONDS, alive=lambda: process.poll() is None)
+        except NotReady as failure:
+            self.kill()
+            raise NotReady(f"{failure}\n{self.log_tail()}") from failure
+        return self
+
+    def stop(self) -> None:
+        """End it in order (SIGTERM, and SIGKILL when that takes too long)."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def close(self) -> None:
+        """Stop it, and remove the data if it was temporary."""
+        self.stop()
+        if self._temporary:
+            with contextlib.suppress(OSError):
+                self._temporary.cleanup()
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The last lines of the server's log and of its standard output."""
+        tail: list[str] = []
+        for name in ("server.log", "stdout.log"):
+            file = self.directory / name
+            if file.exists():
+                tail += [f"--- {file}", *file.read_text(errors="replace").splitlines()[-lines:]]
+        return "\n".join(tail)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _write_properties(self) -> Path:
+        listeners = f"PLAINTEXT://{_HOST}:{self.port},CONTROLLER://{_HOST}:{self._controller_port}"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": str(self.node_id),
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "controller.quorum.voters": f"{self.node_id}@{_HOST}:{self._controller_port}",
+            "log.dirs": str(self.data_directory),
+            **_DEFAULTS,
+            **self.config,
+        }
+        file = self.directory / "server.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        return file
+
+    def _format(self, java: list[str], properties: Path) -> None:
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"Kafka's StorageTool could not format {self.data_directory}:\n{done.stdout}")
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago; held together, so that they differ."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server((_HOST, 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in sockets]

@@ -1,0 +1,185 @@
+"""Kafka's own command-line tools, run from the jars as their shell scripts would.
+
+Owns the mapping from a script's name (`kafka-topics`) to its class in each release, and the short-lived JVMs.
+"""
+
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from types import TracebackType
+from typing import Self
+
+from odradek_peers.jars import KAFKA_4_3, libs
+from odradek_peers.logconf import log_to_stderr
+
+# Script -> class; a tuple where 3.9 still had it elsewhere: (4.x, 3.x).
+_CLASSES: dict[str, str | tuple[str, str]] = {
+    "kafka-broker-api-versions": (
+        "org.apache.kafka.tools.BrokerApiVersionsCommand",
+        "kafka.admin.BrokerApiVersionsCommand",
+    ),
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer": ("org.apache.kafka.tools.ConsoleProducer", "kafka.tools.ConsoleProducer"),
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-dump-log": ("org.apache.kafka.tools.DumpLogSegments", "kafka.tools.DumpLogSegments"),
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-storage": "kafka.tools.StorageTool",
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+}
+
+_TOOL_SECONDS = 90.0
+
+
+class ToolFailed(Exception):
+    """A tool ended with another exit code than 0, or not in time."""
+
+
+@dataclass
+class JavaTools:
+    """The tools of one Kafka release: `JavaTools("4.3.0").run("kafka-topics", "--list", …)`.
+
+    A class name with dots is taken as it is, for what has no script. `options` go to the JVM.
+    """
+
+    version: str = KAFKA_4_3
+    options: tuple[str, ...] = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+    def command(self, tool: str, *arguments: str) -> list[str]:
+        """The whole command line that runs a tool."""
+        jars = libs(self.version)
+        logging = log_to_stderr(self.version, jars.parent)
+        return ["java", *self.options, logging, "-cp", f"{jars}/*", self._class(tool), *arguments]
+
+    def run(self, tool: str, *arguments: str, stdin: str = "", timeout: float = _TOOL_SECONDS) -> str:
+        """Run a tool to its end and return its standard output; ToolFailed with all it said when it failed."""
+        try:
+            done = subprocess.run(
+                self.command(tool, *arguments),
+                input=stdin,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            raise ToolFailed(f"{tool} did not end within {timeout:.0f} s: {late.stdout!r} {late.stderr!r}") from late
+        if done.returncode != 0:
+            said = f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+            raise ToolFailed(f"{tool} {' '.join(arguments)} ended with {done.returncode}:\n{said}")
+        return done.stdout
+
+    def start(self, tool: str, *arguments: str) -> "RunningTool":
+        """Start a tool that runs until it is told to end."""
+        return RunningTool(tool, self.command(tool, *arguments))
+
+    def _class(self, tool: str) -> str:
+        if "." in tool:
+            return tool
+        known = _CLASSES[tool]
+        if isinstance(known, str):
+            return known
+        return known[0] if self.version.startswith("4.") else known[1]
+
+
+@dataclass
+class RunningTool:
+    """A tool in the background: its lines as they come, its input, its end. Ended on leaving the context."""
+
+    name: str
+    command: list[str]
+    lines: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._process = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+        )
+        self._queue: SimpleQueue[str | None] = SimpleQueue()
+        self._errors: list[str] = []
+        self._readers = [
+            Thread(target=self._read_output, name=f"{self.name} stdout", daemon=True),
+            Thread(target=self._read_errors, name=f"{self.name} stderr", daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def next_line(self, timeout: float = _TOOL_SECONDS) -> str:
+        """The next line of standard output, also kept in `lines`; ToolFailed when none comes."""
+        try:
+            line = self._queue.get(timeout=timeout)
+        except Empty:
+            line = None
+        if line is None:
+            raise ToolFailed(f"{self.name} said nothing more after {self.lines[-5:]}\n{self.errors()}")
+        self.lines.append(line)
+        return line
+
+    def write(self, text: str) -> None:
+        """Send text to its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(text)
+        self._process.stdin.flush()
+
+    def terminate(self, timeout: float = 30.0) -> int:
+        """SIGTERM, then wait; the rest of its output is in `lines` afterwards. Returns its exit code."""
+        self._process.terminate()
+        return self._ended(timeout)
+
+    def kill(self) -> None:
+        """SIGKILL: it has no chance to say goodbye to the broker."""
+        self._process.kill()
+        self._ended(10.0)
+
+    def errors(self) -> str:
+        """What it wrote to standard error so far."""
+        return "\n".join(self._errors[-60:])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            self.kill()
+
+    def _ended(self, timeout: float) -> int:
+        try:
+            code = self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        for reader in self._readers:
+            reader.join(10.0)
+        while not self._queue.empty():
+            line = self._queue.get()
+            if line is not None:
+                self.lines.append(line)
+        return code
+
+    def _read_output(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._queue.put(line.rstrip("\n"))
+        self._queue.put(None)
+
+    def _read_errors(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._errors.append(line.rstrip("\n"))
+
+
+def dump_log(tools: JavaTools, *files: Path, options: tuple[str, ...] = ()) -> str:
+    """DumpLogSegments over log, index, snapshot or metadata files."""
+    return tools.run("kafka-dump-log", "--files", ",".join(map(str, files)), *options)
