@@ -7,5 +7,6 @@ the names below.
 
 from odradek_wire.records.batch import RecordBatchHeader
 from odradek_wire.records.errors import CorruptRecordError, InvalidRecordError, UnsupportedRecordsError
+from odradek_wire.records.record import Record
 
-__all__ = ["CorruptRecordError", "InvalidRecordError", "RecordBatchHeader", "UnsupportedRecordsError"]
+__all__ = ["CorruptRecordError", "InvalidRecordError", "Record", "RecordBatchHeader", "UnsupportedRecordsError"]

@@ -1,0 +1,90 @@
+"""LZ4 frames as Kafka writes and accepts them.
+
+Kafka's writer: frame version 1, independent blocks of at most 64 KiB, no checksum but the header's. Its reader refuses
+dependent blocks, so we do too. Up to 0.9 the header checksum was computed over the frame's magic as well (KAFKA-3160);
+messages of magic 0 still carry that wrong checksum, and a reader of them must not look at it.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import cramjam
+
+from odradek_wire.records.batch import Buffer
+from odradek_wire.records.errors import CorruptRecordError
+
+_FRAME_MAGIC = b"\x04\x22\x4d\x18"
+_FLAGS = b"\x60\x40"  # version 1, independent blocks; blocks of 64 KiB
+_BLOCK_SIZE = 64 * 1024
+_UNCOMPRESSED = 0x8000_0000
+_UINT32 = struct.Struct("<I")
+_DEFAULT_LEVEL = 9
+"""Kafka's default level; it means the fast compressor, any other one the thorough compressor (KIP-390)."""
+
+
+def compress(data: Buffer, level: int | None = None, *, broken_checksum: bool = False) -> bytes:
+    """One frame. `broken_checksum` computes the header checksum the wrong way that magic 0 asks for."""
+    checksum = _xxhash32(_FRAME_MAGIC + _FLAGS if broken_checksum else _FLAGS) >> 8 & 0xFF
+    parts = [_FRAME_MAGIC, _FLAGS, bytes((checksum,))]
+    fast = level is None or level == _DEFAULT_LEVEL
+    for start in range(0, len(data), _BLOCK_SIZE):
+        block = data[start : start + _BLOCK_SIZE]
+        if fast:
+            packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
+        else:
+            packed = bytes(
+                cramjam.lz4.compress_block(block, store_size=False, mode="high_compression", compression=level)
+            )
+        if len(packed) < len(block):
+            parts.append(_UINT32.pack(len(packed)))
+            parts.append(packed)
+        else:
+            parts.append(_UINT32.pack(len(block) | _UNCOMPRESSED))
+            parts.append(bytes(block))
+    parts.append(b"\0\0\0\0")
+    return b"".join(parts)
+
+
+def checked(data: memoryview, *, ignore_checksum: bool) -> memoryview:
+    """The frame, with the right header checksum in place of a wrong one if that is to be ignored.
+
+    Raises `CorruptRecordError` for what is no frame that Kafka reads.
+    """
+    if len(data) < 7 or data[:4] != _FRAME_MAGIC:
+        raise CorruptRecordError("no LZ4 frame")
+    flags, block_descriptor = data[4], data[5]
+    if flags >> 6 != 1 or flags & 0x02:
+        raise CorruptRecordError(f"LZ4 frame flags {flags:#04x} are of an unknown version")
+    if not flags & 0x20:
+        raise CorruptRecordError("LZ4 frame with dependent blocks")
+    if block_descriptor & 0x8F or block_descriptor >> 4 < 4:
+        raise CorruptRecordError(f"LZ4 block descriptor {block_descriptor:#04x} is not valid")
+    end = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    if len(data) <= end:
+        raise CorruptRecordError("LZ4 frame ends inside its header")
+    checksum = _xxhash32(bytes(data[4:end])) >> 8 & 0xFF
+    if data[end] == checksum:
+        return data
+    if not ignore_checksum:
+        raise CorruptRecordError("LZ4 frame header has a wrong checksum")
+    mended = bytearray(data)
+    mended[end] = checksum
+    return memoryview(mended)
+
+
+def _xxhash32(data: bytes) -> int:
+    """xxHash32 with seed 0 of fewer than 16 bytes: all that a frame header needs."""
+    assert len(data) < 16
+    mask = 0xFFFF_FFFF
+    whole = len(data) & ~3
+    value = 0x1656_67B1 + len(data) & mask
+    for start in range(0, whole, 4):
+        value = value + _UINT32.unpack_from(data, start)[0] * 0xC2B2_AE3D & mask
+        value = (value << 17 | value >> 15) * 0x27D4_EB2F & mask
+    for byte in data[whole:]:
+        value = value + byte * 0x1656_67B1 & mask
+        value = (value << 11 | value >> 21) * 0x9E37_79B1 & mask
+    value = (value ^ value >> 15) * 0x85EB_CA77 & mask
+    value = (value ^ value >> 13) * 0xC2B2_AE3D & mask
+    return value ^ value >> 16

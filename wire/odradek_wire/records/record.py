@@ -1,0 +1,21 @@
+"""One record, as every format of record data can hold it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+Header = tuple[str, bytes | None]
+
+
+class Record(NamedTuple):
+    """A record with its absolute offset and its timestamp in ms (-1: none).
+
+    Header keys are text; bytes in them that are not UTF-8 survive as surrogate escapes. Formats before magic 2 have no
+    headers.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()

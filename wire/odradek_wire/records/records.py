@@ -1,0 +1,240 @@
+"""The records inside a batch of magic 2: decode them one by one, encode them.
+
+A record is its length, then attributes (one unused byte), timestamp delta, offset delta, key, value and headers;
+numbers are zigzag varints, a negative length is null. Bounds are checked as Kafka's reader checks them; whatever is
+wrong is an `InvalidRecordError`. Nothing is allocated by a count or length that the bytes at hand do not back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from odradek_wire.records.attributes import TIMESTAMP_TYPE_BIT
+from odradek_wire.records.batch import HEADER_SIZE, Buffer, RecordBatchHeader
+from odradek_wire.records.compression import DEFAULT_EXPANSION_LIMIT, decompress
+from odradek_wire.records.errors import ExpansionLimitError, InvalidRecordError
+from odradek_wire.records.record import Header, Record
+
+_INT64_MAX = (1 << 63) - 1
+_INT64_MIN = -(1 << 63)
+_NO_HEADERS: tuple[Header, ...] = ()
+
+
+def records_data(buffer: Buffer, header: RecordBatchHeader, limit: int = DEFAULT_EXPANSION_LIMIT) -> bytes:
+    """The bytes of the records of a batch, decompressed if need be."""
+    body = memoryview(buffer)[header.position + HEADER_SIZE : header.end]
+    if not header.is_compressed:
+        if len(body) > limit:
+            raise ExpansionLimitError(f"{len(body)} bytes of records, {limit} are allowed")
+        return bytes(body)
+    return decompress(header.compression, body, limit)
+
+
+def read_records(buffer: Buffer, header: RecordBatchHeader, limit: int = DEFAULT_EXPANSION_LIMIT) -> Iterator[Record]:
+    """The records of a batch, decoded as they are asked for; decompression (at most `limit` bytes) happens first.
+
+    The header is believed: check bounds and CRC before. Under LOG_APPEND_TIME a record's timestamp is the batch's
+    max timestamp.
+    """
+    return decode(
+        records_data(buffer, header, limit),
+        header.count,
+        header.base_offset,
+        header.base_timestamp,
+        header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None,
+    )
+
+
+def decode(
+    data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
+) -> Iterator[Record]:
+    """Exactly `count` records that fill `data` exactly."""
+    if count < 0:
+        raise InvalidRecordError(f"batch with {count} records")
+    if base_offset > _INT64_MAX - (1 << 32):
+        raise InvalidRecordError(f"base offset {base_offset} leaves no room for a batch")
+    end = len(data)
+    position = 0
+    highest_delta = _INT64_MAX - base_timestamp
+    lowest_delta = _INT64_MIN - base_timestamp
+    try:
+        for _ in range(count):
+            # Every number is read inline if it is one byte long: this loop is what reading costs.
+            number = data[position]
+            position += 1
+            if number > 127:
+                number, position = _long_varint(data, position - 1)
+            record_end = position + ((number >> 1) ^ -(number & 1))
+            if record_end > end or record_end < position:
+                raise InvalidRecordError(f"record of {record_end - position} bytes, {end - position} are left")
+
+            number = data[position + 1]  # the byte before it is the record's attributes
+            position += 2
+            if number > 127:
+                number, position = _long_varlong(data, position - 1)
+            delta = (number >> 1) ^ -(number & 1)
+            if delta > highest_delta or delta < lowest_delta:
+                raise InvalidRecordError(f"timestamp delta {delta} leaves 64 bits")
+
+            number = data[position]
+            position += 1
+            if number > 127:
+                number, position = _long_varint(data, position - 1)
+            offset = base_offset + ((number >> 1) ^ -(number & 1))
+
+            number = data[position]
+            position += 1
+            if number > 127:
+                number, position = _long_varint(data, position - 1)
+            if number & 1:
+                key = None
+            else:
+                start = position
+                position += number >> 1
+                if position > record_end:
+                    raise InvalidRecordError(f"key of {number >> 1} bytes passes the end of its record")
+                key = data[start:position]
+
+            number = data[position]
+            position += 1
+            if number > 127:
+                number, position = _long_varint(data, position - 1)
+            if number & 1:
+                value = None
+            else:
+                start = position
+                position += number >> 1
+                if position > record_end:
+                    raise InvalidRecordError(f"value of {number >> 1} bytes passes the end of its record")
+                value = data[start:position]
+
+            number = data[position]
+            position += 1
+            if number:
+                headers, position = _read_headers(data, position - 1, record_end)
+            else:
+                headers = _NO_HEADERS
+            if position != record_end:
+                raise InvalidRecordError(f"record ends at {position} and not at its length's {record_end}")
+            yield Record(offset, base_timestamp + delta if append_time is None else append_time, key, value, headers)
+    except IndexError:
+        raise InvalidRecordError("records end before their batch's count is reached") from None
+    if position != end:
+        raise InvalidRecordError(f"{end - position} bytes follow the last record of the batch")
+
+
+def _read_headers(data: bytes, position: int, record_end: int) -> tuple[tuple[Header, ...], int]:
+    number, position = _long_varint(data, position)
+    count = (number >> 1) ^ -(number & 1)
+    if count < 0 or count > record_end - position:
+        raise InvalidRecordError(f"record with {count} headers")
+    headers: list[Header] = []
+    for _ in range(count):
+        number, position = _long_varint(data, position)
+        start = position
+        position += (number >> 1) ^ -(number & 1)
+        if position < start or position > record_end:
+            raise InvalidRecordError(f"header key of {position - start} bytes")
+        name = data[start:position].decode("utf-8", "surrogateescape")
+        number, position = _long_varint(data, position)
+        if number & 1:
+            headers.append((name, None))
+            continue
+        start = position
+        position += number >> 1
+        if position > record_end:
+            raise InvalidRecordError(f"header value of {position - start} bytes")
+        headers.append((name, data[start:position]))
+    return tuple(headers), position
+
+
+def _long_varint(data: bytes, position: int) -> tuple[int, int]:
+    """An unsigned varint of at most five bytes, cut to 32 bits as Kafka does, and the position after it."""
+    number = data[position]
+    position += 1
+    if number > 127:
+        number &= 127
+        shift = 7
+        while True:
+            byte = data[position]
+            position += 1
+            number |= (byte & 127) << shift
+            if byte < 128:
+                break
+            shift += 7
+            if shift > 28:
+                raise InvalidRecordError("varint of more than five bytes")
+        number &= 0xFFFF_FFFF
+    return number, position
+
+
+def _long_varlong(data: bytes, position: int) -> tuple[int, int]:
+    """An unsigned varint of at most ten bytes, cut to 64 bits, and the position after it."""
+    number = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number & 0xFFFF_FFFF_FFFF_FFFF, position
+        shift += 7
+        if shift > 63:
+            raise InvalidRecordError("varint of more than ten bytes")
+
+
+def encode(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
+    """The records one after the other, as a batch with this base offset and base timestamp holds them uncompressed."""
+    output = bytearray()
+    for record in records:
+        append_record(
+            output,
+            record.offset - base_offset,
+            record.timestamp - base_timestamp,
+            record.key,
+            record.value,
+            record.headers,
+        )
+    return bytes(output)
+
+
+def append_record(
+    output: bytearray,
+    offset_delta: int,
+    timestamp_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[Header] = (),
+) -> None:
+    """Append one encoded record."""
+    body = bytearray(b"\0")
+    append_varint(body, timestamp_delta)
+    append_varint(body, offset_delta)
+    _append_nullable(body, key)
+    _append_nullable(body, value)
+    if headers:
+        headers = tuple(headers)
+        append_varint(body, len(headers))
+        for name, content in headers:
+            _append_nullable(body, name.encode("utf-8", "surrogateescape"))
+            _append_nullable(body, content)
+    else:
+        body.append(0)
+    append_varint(output, len(body))
+    output += body
+
+
+def append_varint(output: bytearray, number: int) -> None:
+    """Append a zigzag varint (of either width: the bytes are the same)."""
+    number = number << 1 if number >= 0 else ~number << 1 | 1
+    while number > 127:
+        output.append(number & 127 | 128)
+        number >>= 7
+    output.append(number)
+
+
+def _append_nullable(output: bytearray, content: bytes | None) -> None:
+    if content is None:
+        output.append(1)  # -1
+    else:
+        append_varint(output, len(content))
+        output += content
