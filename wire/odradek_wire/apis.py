@@ -1,0 +1,287 @@
+"""The APIs: key, name, and the versions that Kafka 3.9.1, Kafka 4.3.0 and we speak; which header goes with which version.
+
+One explicit table. `versions` is the union of both releases: what the codec can read and write. What a broker serves is
+the broker's choice.
+"""
+
+from enum import IntEnum
+from importlib import import_module
+
+from odradek_wire.message import Message
+from odradek_wire.notation import NEVER
+
+Versions = tuple[int, int]
+"""Lowest and highest version, both inclusive, as Kafka states them."""
+
+
+class ApiKey(IntEnum):
+    """Kafka's API keys, by the names of the protocol guide."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    VOTE = 52
+    BEGIN_QUORUM_EPOCH = 53
+    END_QUORUM_EPOCH = 54
+    DESCRIBE_QUORUM = 55
+    ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
+    ENVELOPE = 58
+    FETCH_SNAPSHOT = 59
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    UNREGISTER_BROKER = 64
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    CONTROLLER_REGISTRATION = 70
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
+    ASSIGN_REPLICAS_TO_DIRS = 73
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
+    UPDATE_RAFT_VOTER = 82
+    INITIALIZE_SHARE_GROUP_STATE = 83
+    READ_SHARE_GROUP_STATE = 84
+    WRITE_SHARE_GROUP_STATE = 85
+    DELETE_SHARE_GROUP_STATE = 86
+    READ_SHARE_GROUP_STATE_SUMMARY = 87
+    STREAMS_GROUP_HEARTBEAT = 88
+    STREAMS_GROUP_DESCRIBE = 89
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
+
+
+class ApiInfo:
+    """What the releases say about one API. A release that lacks it has no versions (None) and no listeners."""
+
+    __slots__ = (
+        "flexible_from",
+        "kafka_3_9",
+        "kafka_4_3",
+        "key",
+        "listeners_3_9",
+        "listeners_4_3",
+        "module",
+        "name",
+        "unstable_3_9",
+        "unstable_4_3",
+        "versions",
+    )
+
+    def __init__(
+        self,
+        key: ApiKey,
+        name: str,
+        kafka_3_9: Versions | None,
+        kafka_4_3: Versions | None,
+        flexible_from: int,
+        listeners_3_9: str,
+        listeners_4_3: str,
+        unstable: str = "",
+    ) -> None:
+        self.key = key
+        self.name = name
+        self.module = "odradek_wire.messages." + key.name.lower()
+        self.kafka_3_9 = kafka_3_9
+        self.kafka_4_3 = kafka_4_3
+        known = [versions for versions in (kafka_3_9, kafka_4_3) if versions is not None]
+        self.versions = (min(low for low, _ in known), max(high for _, high in known))
+        self.flexible_from = flexible_from
+        self.listeners_3_9 = frozenset(listeners_3_9.split())
+        self.listeners_4_3 = frozenset(listeners_4_3.split())
+        # The release's highest version is still unstable there: not offered unless unstable.api.versions.enable is set.
+        self.unstable_3_9 = "3.9" in unstable
+        self.unstable_4_3 = "4.3" in unstable
+
+    def request_class(self) -> type[Message]:
+        """Imports the module of this API."""
+        return getattr(import_module(self.module), self.name + "Request")  # type: ignore[no-any-return]
+
+    def response_class(self) -> type[Message]:
+        """Imports the module of this API."""
+        return getattr(import_module(self.module), self.name + "Response")  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"ApiInfo({self.key.value}, {self.name!r}, versions={self.versions})"
+
+
+_ALL = "zkBroker broker controller"
+_BROKERS = "zkBroker broker"
+
+# fmt: off
+_TABLE = (
+    # key, name, versions in 3.9.1, in 4.3.0, flexible from, listeners in 3.9.1, in 4.3.0, highest version unstable in
+    ApiInfo(ApiKey.PRODUCE, "Produce", (0, 11), (3, 13), 9, _BROKERS, "broker"),
+    ApiInfo(ApiKey.FETCH, "Fetch", (0, 17), (4, 18), 12, _ALL, "broker controller"),
+    ApiInfo(ApiKey.LIST_OFFSETS, "ListOffsets", (0, 9), (1, 11), 6, _BROKERS, "broker"),
+    ApiInfo(ApiKey.METADATA, "Metadata", (0, 12), (0, 13), 9, _BROKERS, "broker"),
+    ApiInfo(ApiKey.LEADER_AND_ISR, "LeaderAndIsr", (0, 7), None, 4, "zkBroker", ""),
+    ApiInfo(ApiKey.STOP_REPLICA, "StopReplica", (0, 4), None, 2, "zkBroker", ""),
+    ApiInfo(ApiKey.UPDATE_METADATA, "UpdateMetadata", (0, 8), None, 6, "zkBroker", ""),
+    ApiInfo(ApiKey.CONTROLLED_SHUTDOWN, "ControlledShutdown", (0, 3), None, 3, "zkBroker controller", ""),
+    ApiInfo(ApiKey.OFFSET_COMMIT, "OffsetCommit", (0, 9), (2, 10), 8, _BROKERS, "broker"),
+    ApiInfo(ApiKey.OFFSET_FETCH, "OffsetFetch", (0, 9), (1, 10), 6, _BROKERS, "broker"),
+    ApiInfo(ApiKey.FIND_COORDINATOR, "FindCoordinator", (0, 6), (0, 6), 3, _BROKERS, "broker"),
+    ApiInfo(ApiKey.JOIN_GROUP, "JoinGroup", (0, 9), (0, 9), 6, _BROKERS, "broker"),
+    ApiInfo(ApiKey.HEARTBEAT, "Heartbeat", (0, 4), (0, 4), 4, _BROKERS, "broker"),
+    ApiInfo(ApiKey.LEAVE_GROUP, "LeaveGroup", (0, 5), (0, 5), 4, _BROKERS, "broker"),
+    ApiInfo(ApiKey.SYNC_GROUP, "SyncGroup", (0, 5), (0, 5), 4, _BROKERS, "broker"),
+    ApiInfo(ApiKey.DESCRIBE_GROUPS, "DescribeGroups", (0, 5), (0, 6), 5, _BROKERS, "broker"),
+    ApiInfo(ApiKey.LIST_GROUPS, "ListGroups", (0, 5), (0, 5), 3, _BROKERS, "broker"),
+    ApiInfo(ApiKey.SASL_HANDSHAKE, "SaslHandshake", (0, 1), (0, 1), NEVER, _ALL, "broker controller"),
+    ApiInfo(ApiKey.API_VERSIONS, "ApiVersions", (0, 4), (0, 4), 3, _ALL, "broker controller"),
+    ApiInfo(ApiKey.CREATE_TOPICS, "CreateTopics", (0, 7), (2, 7), 5, _ALL, "broker controller"),
+    ApiInfo(ApiKey.DELETE_TOPICS, "DeleteTopics", (0, 6), (1, 6), 4, _ALL, "broker controller"),
+    ApiInfo(ApiKey.DELETE_RECORDS, "DeleteRecords", (0, 2), (0, 2), 2, _BROKERS, "broker"),
+    ApiInfo(ApiKey.INIT_PRODUCER_ID, "InitProducerId", (0, 5), (0, 6), 2, _BROKERS, "broker", "4.3"),
+    ApiInfo(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", (0, 4), (2, 4), 4, _BROKERS, "broker"),
+    ApiInfo(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", (0, 5), (0, 5), 3, _BROKERS, "broker"),
+    ApiInfo(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", (0, 4), (0, 4), 3, _BROKERS, "broker"),
+    ApiInfo(ApiKey.END_TXN, "EndTxn", (0, 4), (0, 5), 3, _BROKERS, "broker"),
+    ApiInfo(ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", (0, 1), (1, 2), 1, _BROKERS, "broker"),
+    ApiInfo(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", (0, 4), (0, 5), 3, _BROKERS, "broker"),
+    ApiInfo(ApiKey.DESCRIBE_ACLS, "DescribeAcls", (0, 3), (1, 3), 2, _ALL, "broker controller"),
+    ApiInfo(ApiKey.CREATE_ACLS, "CreateAcls", (0, 3), (1, 3), 2, _ALL, "broker controller"),
+    ApiInfo(ApiKey.DELETE_ACLS, "DeleteAcls", (0, 3), (1, 3), 2, _ALL, "broker controller"),
+    ApiInfo(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", (0, 4), (1, 4), 4, _ALL, "broker controller"),
+    ApiInfo(ApiKey.ALTER_CONFIGS, "AlterConfigs", (0, 2), (0, 2), 2, _ALL, "broker controller"),
+    ApiInfo(ApiKey.ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", (0, 2), (1, 2), 2, _BROKERS, "broker"),
+    ApiInfo(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", (0, 4), (1, 5), 2, _BROKERS, "broker"),
+    ApiInfo(ApiKey.SASL_AUTHENTICATE, "SaslAuthenticate", (0, 2), (0, 2), 2, _ALL, "broker controller"),
+    ApiInfo(ApiKey.CREATE_PARTITIONS, "CreatePartitions", (0, 3), (0, 3), 2, _ALL, "broker controller"),
+    ApiInfo(ApiKey.CREATE_DELEGATION_TOKEN, "CreateDelegationToken", (0, 3), (1, 3), 2, _ALL, "broker controller"),
+    ApiInfo(ApiKey.RENEW_DELEGATION_TOKEN, "RenewDelegationToken", (0, 2), (1, 2), 2, _ALL, "broker controller"),
+    ApiInfo(ApiKey.EXPIRE_DELEGATION_TOKEN, "ExpireDelegationToken", (0, 2), (1, 2), 2, _ALL, "broker controller"),
+    ApiInfo(ApiKey.DESCRIBE_DELEGATION_TOKEN, "DescribeDelegationToken", (0, 3), (1, 3), 2, _ALL, "broker controller"),
+    ApiInfo(ApiKey.DELETE_GROUPS, "DeleteGroups", (0, 2), (0, 2), 2, _BROKERS, "broker"),
+    ApiInfo(ApiKey.ELECT_LEADERS, "ElectLeaders", (0, 2), (0, 2), 2, _ALL, "broker controller"),
+    ApiInfo(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", (0, 1), (0, 1), 1, _ALL, "broker controller"),
+    ApiInfo(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", (0, 0), (0, 1), 0, "broker controller zkBroker", "broker controller"),
+    ApiInfo(ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", (0, 0), (0, 0), 0, "broker controller zkBroker", "broker controller"),
+    ApiInfo(ApiKey.OFFSET_DELETE, "OffsetDelete", (0, 0), (0, 0), NEVER, _BROKERS, "broker"),
+    ApiInfo(ApiKey.DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", (0, 1), (0, 1), 1, _BROKERS, "broker"),
+    ApiInfo(ApiKey.ALTER_CLIENT_QUOTAS, "AlterClientQuotas", (0, 1), (0, 1), 1, _ALL, "broker controller"),
+    ApiInfo(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", (0, 0), (0, 0), 0, _ALL, "broker controller"),
+    ApiInfo(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", (0, 0), (0, 0), 0, _ALL, "broker controller"),
+    ApiInfo(ApiKey.VOTE, "Vote", (0, 1), (0, 2), 0, "controller", "controller"),
+    ApiInfo(ApiKey.BEGIN_QUORUM_EPOCH, "BeginQuorumEpoch", (0, 1), (0, 1), 1, "controller", "controller"),
+    ApiInfo(ApiKey.END_QUORUM_EPOCH, "EndQuorumEpoch", (0, 1), (0, 1), 1, "controller", "controller"),
+    ApiInfo(ApiKey.DESCRIBE_QUORUM, "DescribeQuorum", (0, 2), (0, 2), 0, "broker controller", "broker controller"),
+    ApiInfo(ApiKey.ALTER_PARTITION, "AlterPartition", (0, 3), (2, 3), 0, "zkBroker controller", "controller"),
+    ApiInfo(ApiKey.UPDATE_FEATURES, "UpdateFeatures", (0, 1), (0, 2), 0, _ALL, "broker controller"),
+    ApiInfo(ApiKey.ENVELOPE, "Envelope", (0, 0), (0, 0), 0, "controller zkBroker", "controller"),
+    ApiInfo(ApiKey.FETCH_SNAPSHOT, "FetchSnapshot", (0, 1), (0, 1), 0, "controller", "controller"),
+    ApiInfo(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", (0, 1), (0, 2), 0, _ALL, "broker controller"),
+    ApiInfo(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", (0, 0), (0, 0), 0, _BROKERS, "broker"),
+    ApiInfo(ApiKey.BROKER_REGISTRATION, "BrokerRegistration", (0, 4), (0, 4), 0, "controller", "controller"),
+    ApiInfo(ApiKey.BROKER_HEARTBEAT, "BrokerHeartbeat", (0, 1), (0, 2), 0, "controller", "controller"),
+    ApiInfo(ApiKey.UNREGISTER_BROKER, "UnregisterBroker", (0, 0), (0, 0), 0, "broker controller", "broker controller"),
+    ApiInfo(ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", (0, 0), (0, 0), 0, _BROKERS, "broker"),
+    ApiInfo(ApiKey.LIST_TRANSACTIONS, "ListTransactions", (0, 1), (0, 2), 0, _BROKERS, "broker"),
+    ApiInfo(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", (0, 0), (0, 0), 0, "zkBroker controller", "controller"),
+    ApiInfo(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", (0, 0), (0, 1), 0, _BROKERS, "broker"),
+    ApiInfo(ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", (0, 0), (0, 1), 0, _BROKERS, "broker"),
+    ApiInfo(ApiKey.CONTROLLER_REGISTRATION, "ControllerRegistration", (0, 0), (0, 0), 0, "controller", "controller"),
+    ApiInfo(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, "GetTelemetrySubscriptions", (0, 0), (0, 0), 0, "broker", "broker"),
+    ApiInfo(ApiKey.PUSH_TELEMETRY, "PushTelemetry", (0, 0), (0, 0), 0, "broker", "broker"),
+    ApiInfo(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "AssignReplicasToDirs", (0, 0), (0, 0), 0, "controller", "controller"),
+    ApiInfo(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", (0, 0), (0, 1), 0, "broker", "broker"),
+    ApiInfo(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", (0, 0), (0, 0), 0, "broker", "broker"),
+    ApiInfo(ApiKey.SHARE_GROUP_HEARTBEAT, "ShareGroupHeartbeat", (0, 0), (1, 1), 0, "broker", "broker", "3.9"),
+    ApiInfo(ApiKey.SHARE_GROUP_DESCRIBE, "ShareGroupDescribe", (0, 0), (1, 1), 0, "broker", "broker", "3.9"),
+    ApiInfo(ApiKey.SHARE_FETCH, "ShareFetch", (0, 0), (1, 2), 0, "broker", "broker", "3.9"),
+    ApiInfo(ApiKey.SHARE_ACKNOWLEDGE, "ShareAcknowledge", (0, 0), (1, 2), 0, "broker", "broker", "3.9"),
+    ApiInfo(ApiKey.ADD_RAFT_VOTER, "AddRaftVoter", (0, 0), (0, 1), 0, "controller broker", "controller broker"),
+    ApiInfo(ApiKey.REMOVE_RAFT_VOTER, "RemoveRaftVoter", (0, 0), (0, 0), 0, "controller broker", "controller broker"),
+    ApiInfo(ApiKey.UPDATE_RAFT_VOTER, "UpdateRaftVoter", (0, 0), (0, 0), 0, "controller", "controller"),
+    ApiInfo(ApiKey.INITIALIZE_SHARE_GROUP_STATE, "InitializeShareGroupState", (0, 0), (0, 0), 0, "broker", "broker", "3.9"),
+    ApiInfo(ApiKey.READ_SHARE_GROUP_STATE, "ReadShareGroupState", (0, 0), (0, 0), 0, "broker", "broker", "3.9"),
+    ApiInfo(ApiKey.WRITE_SHARE_GROUP_STATE, "WriteShareGroupState", (0, 0), (0, 1), 0, "broker", "broker", "3.9"),
+    ApiInfo(ApiKey.DELETE_SHARE_GROUP_STATE, "DeleteShareGroupState", (0, 0), (0, 0), 0, "broker", "broker", "3.9"),
+    ApiInfo(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, "ReadShareGroupStateSummary", (0, 0), (0, 1), 0, "broker", "broker", "3.9"),
+    ApiInfo(ApiKey.STREAMS_GROUP_HEARTBEAT, "StreamsGroupHeartbeat", None, (0, 0), 0, "", "broker"),
+    ApiInfo(ApiKey.STREAMS_GROUP_DESCRIBE, "StreamsGroupDescribe", None, (0, 0), 0, "", "broker"),
+    ApiInfo(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "DescribeShareGroupOffsets", None, (0, 1), 0, "", "broker"),
+    ApiInfo(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsets", None, (0, 0), 0, "", "broker"),
+    ApiInfo(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsets", None, (0, 0), 0, "", "broker"),
+)
+# fmt: on
+
+APIS: dict[int, ApiInfo] = {api.key.value: api for api in _TABLE}
+"""By API key."""
+
+
+def request_header_version(key: int, version: int) -> int:
+    """0, 1 or 2. `KeyError` for an unknown API."""
+    if version >= APIS[key].flexible_from:
+        return 2
+    # ControlledShutdown v0 predates the client id in the header (KIP-13).
+    return 0 if key == 7 and version == 0 else 1
+
+
+def response_header_version(key: int, version: int) -> int:
+    """0 or 1. `KeyError` for an unknown API."""
+    # ApiVersions keeps header v0 in flexible versions: the client must read this answer before it knows which versions
+    # we speak (KIP-511).
+    return 1 if version >= APIS[key].flexible_from and key != 18 else 0

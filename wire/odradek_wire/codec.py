@@ -1,0 +1,86 @@
+"""Messages to bytes and back: the door through which everybody goes.
+
+A codec is made for one (message class, version) at first use and kept. `encoder` and `decoder` hand it out for hot paths.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from odradek_wire import notation
+from odradek_wire.errors import UnsupportedVersionError
+from odradek_wire.message import FileRecords, Message
+from odradek_wire.walk import Reader, Writer
+
+M = TypeVar("M", bound=Message)
+
+Buffer = bytes | bytearray | memoryview
+Part = bytes | memoryview | FileRecords
+Encoder = Callable[[Any], list[Part]]
+Decoder = Callable[..., Any]
+
+_layouts: dict[str, notation.MessageType] = {}
+_encoders: dict[tuple[type[Message], int], Encoder] = {}
+_decoders: dict[tuple[type[Message], int], Decoder] = {}
+
+
+def layout(cls: type[Message]) -> notation.MessageType:
+    """The definition of a message class, read at first use."""
+    if cls.__name__ not in _layouts:
+        for message in notation.load(cls.DEFINITION):
+            _layouts[message.name] = message
+    return _layouts[cls.__name__]
+
+
+def encoder(cls: type[Message], version: int) -> Encoder:
+    """``encode(message) -> list of parts``; records are parts of their own, as they were given."""
+    try:
+        return _encoders[cls, version]
+    except KeyError:
+        pass
+    message = _checked(cls, version)
+
+    def encode(value: Any) -> list[Part]:
+        return Writer(message, version).encode(value)
+
+    _encoders[cls, version] = encode
+    return encode
+
+
+def decoder(cls: type[M], version: int) -> Callable[..., M]:
+    """``decode(data, position=0) -> message``: it must end where the data ends."""
+    try:
+        return _decoders[cls, version]
+    except KeyError:
+        pass
+    message = _checked(cls, version)
+
+    def decode(data: Buffer, position: int = 0) -> Any:
+        return Reader(message, cls, version, data, position).decode()
+
+    _decoders[cls, version] = decode
+    return decode
+
+
+def encode_parts(message: Message, version: int) -> list[Part]:
+    """The message as a list whose concatenation is its bytes."""
+    return encoder(type(message), version)(message)
+
+
+def encode(message: Message, version: int) -> bytes:
+    """The message as bytes, records copied in."""
+    parts = encoder(type(message), version)(message)
+    try:
+        return b"".join(parts)  # type: ignore[arg-type]
+    except TypeError:
+        return b"".join(part if isinstance(part, bytes | memoryview) else part.tobytes() for part in parts)
+
+
+def decode(cls: type[M], version: int, data: Buffer) -> M:
+    """The message that the data are, from first to last byte; `DecodeError` otherwise."""
+    return decoder(cls, version)(data)
+
+
+def _checked(cls: type[Message], version: int) -> notation.MessageType:
+    if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
+        raise UnsupportedVersionError(cls.__name__, version, cls.MIN_VERSION, cls.MAX_VERSION)
+    return layout(cls)

@@ -1,0 +1,89 @@
+"""Requests and responses with their headers, without the four bytes of length before them.
+
+A server reads the header with `decode_request_header`, then the body from the position it returns. The rest is for clients and tests.
+"""
+
+from struct import Struct as Packing
+from struct import error as PackingError
+
+from odradek_wire import codec
+from odradek_wire.apis import APIS, request_header_version, response_header_version
+from odradek_wire.codec import Buffer, M, Part
+from odradek_wire.errors import UnsupportedVersionError
+from odradek_wire.message import Message
+from odradek_wire.messages.request_header import RequestHeader
+from odradek_wire.messages.response_header import ResponseHeader
+from odradek_wire.walk import Reader
+
+_unpack_head = Packing(">hhih").unpack_from
+_CORRELATION_ID = Packing(">i")
+
+
+def decode_request_header(data: Buffer) -> tuple[int, int, int, str | None, int]:
+    """``(api_key, api_version, correlation_id, client_id, body_position)``; `DecodeError` if the header is broken.
+
+    The header of an unknown API is read as header v1. A version that we do not speak has the header of the versions around it,
+    so that ApiVersions can be answered with UNSUPPORTED_VERSION.
+    """
+    try:
+        api_key, api_version, correlation_id, size = _unpack_head(data, 0)
+        position = 10
+        client_id = None
+        if size >= 0:
+            position += size
+            client_id = str(data[10:position], "utf-8")
+            if position > len(data):
+                return _decode_slowly(data)
+        elif size != -1:
+            return _decode_slowly(data)
+        if api_key in APIS and api_version >= APIS[api_key].flexible_from:
+            if data[position]:
+                return _decode_slowly(data)
+            position += 1
+        elif api_key == 7 and api_version == 0:
+            return _decode_slowly(data)
+    except (PackingError, ValueError, IndexError):
+        return _decode_slowly(data)
+    return api_key, api_version, correlation_id, client_id, position
+
+
+def _decode_slowly(data: Buffer) -> tuple[int, int, int, str | None, int]:
+    """Headers with tagged fields, ControlledShutdown's header v0, and broken ones."""
+    layout = codec.layout(RequestHeader)
+    head, _ = Reader(layout, RequestHeader, 0, data, 0).decode_prefix()
+    key, version = head.request_api_key, head.request_api_version
+    header_version = request_header_version(key, version) if key in APIS else 1
+    header, position = Reader(layout, RequestHeader, header_version, data, 0).decode_prefix()
+    return key, version, header.correlation_id, header.client_id if header_version else None, position
+
+
+def decode_request(data: Buffer) -> tuple[RequestHeader, Message]:
+    """A whole request frame."""
+    key, version, correlation_id, client_id, position = decode_request_header(data)
+    header = RequestHeader(key, version, correlation_id, client_id)
+    if key not in APIS:
+        raise UnsupportedVersionError(f"API {key}", version, 0, -1)
+    return header, codec.decoder(APIS[key].request_class(), version)(data, position)
+
+
+def decode_response(cls: type[M], version: int, data: Buffer) -> tuple[int, M]:
+    """``(correlation id, response)`` of a whole response frame."""
+    layout = codec.layout(ResponseHeader)
+    header_version = response_header_version(cls.API_KEY, version)
+    header, position = Reader(layout, ResponseHeader, header_version, data, 0).decode_prefix()
+    return header.correlation_id, codec.decoder(cls, version)(data, position)
+
+
+def encode_request(request: Message, version: int, correlation_id: int, client_id: str | None = None) -> bytes:
+    """A whole request frame."""
+    key = request.API_KEY
+    header = RequestHeader(key, version, correlation_id, client_id)
+    return codec.encode(header, request_header_version(key, version)) + codec.encode(request, version)
+
+
+def encode_response_parts(response: Message, version: int, correlation_id: int) -> list[Part]:
+    """A whole response frame as parts: file slices stay what they are."""
+    head = _CORRELATION_ID.pack(correlation_id)
+    if response_header_version(response.API_KEY, version) == 1:
+        head += b"\0"
+    return [head, *codec.encode_parts(response, version)]

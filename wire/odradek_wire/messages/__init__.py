@@ -1,0 +1,1 @@
+"""One generated module per definition; import the one you need."""

@@ -1,0 +1,240 @@
+"""Reads the protocol's definitions: the compact notation of `definitions/*.msg` becomes layouts.
+
+A definition is one API (sections `request` and `response`) or one record, header, coordinator key or value, or data:
+
+    Produce 0, versions 0-13, flexible 9+
+    request
+        transactional_id  string?           3+  = null
+        topic_data        [TopicProduceData]
+            name              string        0-12  ignorable
+
+A field is a name, a type, and, where they differ from the plain case: the versions it exists in (otherwise those of its
+parent), `tag N`, `= default`, `ignorable` (dropped, not refused, when a version lacks it), `inflexible` (old length format
+in flexible versions too). `?` allows null, `?10+` from version 10. An indented block is the struct that the type names;
+`struct Name` is one that several fields share. Owns the notation and what it means; knows nothing of bytes.
+"""
+
+import os
+
+NEVER = 1 << 15
+"""A version above all versions."""
+
+FIXED = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
+"""Types of fixed size, as `struct` format characters."""
+
+TYPES = {*FIXED, "string", "bytes", "records"}
+
+_ZERO = {"bool": False, "float64": 0.0, "uuid": bytes(16), "string": "", "bytes": b"", "records": None}
+
+
+class StructType:
+    """A named sequence of fields."""
+
+    __slots__ = ("fields", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.fields: list[Field] = []
+
+    def present(self, version: int) -> "list[Field]":
+        """Fields of that version in wire order, without tagged ones."""
+        return [f for f in self.fields if f.since <= version <= f.until and f.tag is None]
+
+    def tagged(self, version: int) -> "list[Field]":
+        """Tagged fields of that version by ascending tag."""
+        found = [(f.tag, f) for f in self.fields if f.tag is not None and f.since <= version <= f.until]
+        return [f for _, f in sorted(found)]
+
+    def absent(self, version: int) -> "list[Field]":
+        return [f for f in self.fields if not f.since <= version <= f.until]
+
+
+class Field:
+    """One field in all versions. `struct` is set where `type` names a struct; `array`: a list of them."""
+
+    __slots__ = (
+        "array",
+        "default",
+        "flexible",
+        "ignorable",
+        "name",
+        "null_since",
+        "null_until",
+        "since",
+        "struct",
+        "tag",
+        "type",
+        "until",
+    )
+
+    def __init__(self, name: str, since: int, until: int) -> None:
+        self.name = name
+        self.since = since
+        self.until = until
+        self.type = ""
+        self.array = False
+        self.struct: StructType | None = None
+        self.null_since = NEVER
+        self.null_until = -1
+        self.tag: int | None = None
+        self.default: object = None
+        self.ignorable = False
+        self.flexible = True
+
+    def nullable(self, version: int) -> bool:
+        return self.null_since <= version <= self.null_until
+
+
+class MessageType:
+    """The layout of one message: its root struct and the range of its versions (inclusive, as Kafka writes them)."""
+
+    __slots__ = ("definition", "flexible_from", "key", "kind", "max_version", "min_version", "name", "root", "structs")
+
+    def __init__(
+        self, definition: str, kind: str, name: str, key: int, versions: tuple[int, int], flexible_from: int
+    ) -> None:
+        self.definition = definition
+        self.kind = kind
+        self.name = name
+        self.key = key
+        self.min_version, self.max_version = versions
+        self.flexible_from = flexible_from
+        self.root = StructType(name)
+        self.structs: dict[str, StructType] = {}
+
+    def flexible(self, version: int) -> bool:
+        return version >= self.flexible_from
+
+
+class NotationError(Exception):
+    """A definition that cannot be understood: a mistake of ours."""
+
+
+def load(definition: str) -> list[MessageType]:
+    """The messages of one definition file: request and response, or one."""
+    path = os.path.join(os.path.dirname(__file__), "definitions", definition + ".msg")
+    with open(path, encoding="ascii") as file:
+        return parse(definition, file.read())
+
+
+def definitions() -> list[str]:
+    """The names of all definition files, sorted."""
+    folder = os.path.join(os.path.dirname(__file__), "definitions")
+    return sorted(name[:-4] for name in os.listdir(folder) if name.endswith(".msg"))
+
+
+def parse(definition: str, text: str) -> list[MessageType]:
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    head = lines[0].split(",")
+    words = head[0].split()
+    versions = (0, 0)
+    flexible_from = NEVER
+    for clause in head[1:]:
+        what, value = clause.split()
+        if what == "flexible":
+            flexible_from = _versions(value, NEVER)[0]
+        elif what in ("version", "versions"):
+            versions = _versions(value, NEVER)
+        else:
+            raise NotationError(f"{definition}: {clause!r}")
+    messages: list[MessageType] = []
+    if words[0][0].isupper():
+        for i, line in enumerate(lines[1:], 1):
+            if line in ("request", "response"):
+                message = MessageType(definition, line, words[0] + line.title(), int(words[1]), versions, flexible_from)
+                _body(message, lines, i + 1)
+                messages.append(message)
+    else:
+        key = int(words[2]) if len(words) > 2 else -1
+        messages.append(MessageType(definition, words[0], words[1], key, versions, flexible_from))
+        _body(messages[0], lines, 1)
+    return messages
+
+
+def _body(message: MessageType, lines: list[str], start: int) -> None:
+    """Fields from line `start` on, up to the next section. The stack: (indent of fields, their struct, its versions)."""
+    everywhere = (message.min_version, message.max_version)
+    stack = [(4, message.root, *everywhere)]
+    references: list[Field] = []
+    for line in lines[start:]:
+        indent = len(line) - len(line.lstrip())
+        if indent == 0:
+            break
+        while stack[-1][0] > indent:
+            stack.pop()
+        words = line.split()
+        if words[0] == "struct":
+            shared = message.structs.setdefault(words[1], StructType(words[1]))
+            stack.append((indent + 4, shared, *everywhere))
+            continue
+        field = _field(message, words, stack[-1][2], stack[-1][3])
+        stack[-1][1].fields.append(field)
+        if field.type not in TYPES:
+            references.append(field)
+            field.struct = message.structs.setdefault(field.type, StructType(field.type))
+            stack.append((indent + 4, field.struct, field.since, field.until))
+    for field in references:
+        if field.struct is None or not field.struct.fields:
+            raise NotationError(f"{message.name}: struct {field.type} is nowhere defined")
+
+
+def _field(message: MessageType, words: list[str], since: int, until: int) -> Field:
+    field = Field(words[0], since, until)
+    kind, nullable, null_versions = words[1].partition("?")
+    field.array = kind[0] == "["
+    field.type = kind[1:-1] if field.array else kind
+    text = None
+    i = 2
+    while i < len(words):
+        word = words[i]
+        if word[0].isdigit():
+            field.since, field.until = _versions(word, until)
+        elif word == "ignorable":
+            field.ignorable = True
+        elif word == "tag":
+            i += 1
+            field.tag = int(words[i])
+        elif word == "=":
+            i += 1
+            text = words[i]
+        elif word == "inflexible":
+            field.flexible = False
+        else:
+            raise NotationError(f"{message.name}.{field.name}: {word!r}")
+        i += 1
+    if nullable:
+        field.null_since, field.null_until = (
+            _versions(null_versions, field.until) if null_versions else (field.since, field.until)
+        )
+    field.default = _default(field, text)
+    return field
+
+
+def _default(field: Field, text: str | None) -> object:
+    """The value of a field that a version lacks; [] stands for a fresh list, ... for a fresh struct."""
+    if text == "null":
+        return None
+    if field.array:
+        return []
+    if field.type not in TYPES:
+        return ...
+    if text is None:
+        return _ZERO.get(field.type, 0)
+    return text == "true" if field.type == "bool" else float(text) if field.type == "float64" else int(text)
+
+
+def _versions(text: str, until: int) -> tuple[int, int]:
+    """``3+``, ``0-12`` or ``8``, inclusive."""
+    if text[-1] == "+":
+        return int(text[:-1]), until
+    first, dash, last = text.partition("-")
+    return int(first), int(last if dash else first)
