@@ -1,0 +1,66 @@
+"""What a configuration is: its name, type, default, valid values and how it may be changed.
+
+Owns the vocabulary only; the tables are in the modules beside this one, layering is in `effective`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+
+class ConfigError(ValueError):
+    """A value that Kafka would refuse, with Kafka's message."""
+
+
+class Type(IntEnum):
+    """The types of ConfigDef under the numbers that DescribeConfigs sends."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Mode(Enum):
+    """Who may change a broker configuration while the broker runs (DynamicBrokerConfig)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+Value = bool | int | float | str | list[str] | None
+Check = Callable[[str, Value], None]
+
+
+class Definition(NamedTuple):
+    """One configuration. `default` is the text that DescribeConfigs answers; `check` raises ConfigError.
+
+    `internal` ones are accepted but never described; `required` ones have no default at all.
+    """
+
+    name: str
+    type: Type
+    default: str | None
+    check: Check | None = None
+    mode: Mode = Mode.READ_ONLY
+    internal: bool = False
+    required: bool = False
+
+    @property
+    def sensitive(self) -> bool:
+        """Never shown: Kafka treats exactly the passwords so."""
+        return self.type is Type.PASSWORD
+
+
+BOOLEAN, STRING, INT, SHORT, LONG = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT, Type.LONG
+DOUBLE, LIST, CLASS, PASSWORD = Type.DOUBLE, Type.LIST, Type.CLASS, Type.PASSWORD
+READ_ONLY, PER_BROKER, CLUSTER_WIDE = Mode.READ_ONLY, Mode.PER_BROKER, Mode.CLUSTER_WIDE

@@ -1,0 +1,33 @@
+"""Which broker configurations have an effect here; the others are accepted, described, and warned about.
+
+The one list to edit when a component begins (or stops) reading a configuration.
+"""
+
+from __future__ import annotations
+
+_NAMES = """
+    advertised.listeners broker.id broker.rack cluster.id listeners listener.security.protocol.map log.dir log.dirs
+    node.id
+    auto.create.topics.enable default.replication.factor delete.topic.enable num.partitions
+    connections.max.idle.ms max.connections max.connections.per.ip max.connections.per.ip.overrides
+    socket.listen.backlog.size socket.receive.buffer.bytes socket.request.max.bytes socket.send.buffer.bytes
+    compression.gzip.level compression.lz4.level compression.type compression.zstd.level fetch.max.bytes
+    log.cleaner.delete.retention.ms log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio
+    log.cleaner.min.compaction.lag.ms log.cleanup.policy log.flush.interval.messages log.flush.interval.ms
+    log.flush.scheduler.interval.ms log.index.interval.bytes log.index.size.max.bytes
+    log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms log.message.timestamp.type
+    log.preallocate log.retention.bytes log.retention.check.interval.ms log.retention.hours
+    log.retention.minutes log.retention.ms log.roll.hours log.roll.jitter.hours log.roll.jitter.ms log.roll.ms
+    log.segment.bytes log.segment.delete.delay.ms max.incremental.fetch.session.cache.slots message.max.bytes
+    min.insync.replicas producer.id.expiration.ms unclean.leader.election.enable
+    group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
+    offset.metadata.max.bytes offsets.commit.timeout.ms offsets.retention.check.interval.ms
+    offsets.retention.minutes offsets.topic.num.partitions offsets.topic.replication.factor
+    offsets.topic.segment.bytes
+"""
+IN_USE = frozenset(_NAMES.split())
+
+
+def has_effect(name: str) -> bool:
+    """False for a configuration that is kept and shown but changes nothing here."""
+    return name in IN_USE

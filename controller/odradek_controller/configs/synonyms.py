@@ -1,0 +1,85 @@
+"""Which other configuration answers for one that is not set, and how its value translates.
+
+A topic configuration falls back to broker ones (`retention.ms` to `log.retention.ms`, `.minutes`, `.hours`), and a few
+broker ones to coarser broker ones. The first that is set wins. Source: ServerTopicConfigSynonyms, DynamicBrokerConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def same(value: str) -> str:
+    return value
+
+
+def hours(value: str) -> str:
+    return _milliseconds(value, 3_600_000)
+
+
+def minutes(value: str) -> str:
+    return _milliseconds(value, 60_000)
+
+
+def _milliseconds(value: str, unit: int) -> str:
+    return value if value.strip().startswith("-") else str(int(value) * unit)
+
+
+Synonyms = tuple[tuple[str, Callable[[str], str]], ...]
+
+_OTHER_NAME = {
+    "cleanup.policy": "log.cleanup.policy",
+    "compression.gzip.level": "compression.gzip.level",
+    "compression.lz4.level": "compression.lz4.level",
+    "compression.type": "compression.type",
+    "compression.zstd.level": "compression.zstd.level",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.downconversion.enable": "log.message.downconversion.enable",
+    "message.format.version": "log.message.format.version",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.difference.max.ms": "log.message.timestamp.difference.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "retention.bytes": "log.retention.bytes",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+
+_RETENTION: Synonyms = (("log.retention.ms", same), ("log.retention.minutes", minutes), ("log.retention.hours", hours))
+_ROLL: Synonyms = (("log.roll.ms", same), ("log.roll.hours", hours))
+_ROLL_JITTER: Synonyms = (("log.roll.jitter.ms", same), ("log.roll.jitter.hours", hours))
+_FLUSH: Synonyms = (("log.flush.interval.ms", same), ("log.flush.scheduler.interval.ms", same))
+
+TOPIC_SYNONYMS: dict[str, Synonyms] = {
+    **{topic: ((broker, same),) for topic, broker in _OTHER_NAME.items()},
+    "flush.ms": _FLUSH,
+    "retention.ms": _RETENTION,
+    "segment.jitter.ms": _ROLL_JITTER,
+    "segment.ms": _ROLL,
+}
+
+# A broker configuration's own row of fallbacks begins with itself.
+BROKER_SYNONYMS: dict[str, Synonyms] = {
+    row[index][0]: row[index:] for row in (_RETENTION, _ROLL, _ROLL_JITTER, _FLUSH) for index in range(len(row))
+}
+
+_GROUP_OF_BROKER = (
+    "consumer.assignment.interval.ms consumer.heartbeat.interval.ms consumer.session.timeout.ms "
+    "share.assignment.interval.ms share.delivery.count.limit share.heartbeat.interval.ms "
+    "share.partition.max.record.locks share.record.lock.duration.ms share.session.timeout.ms "
+    "streams.assignment.interval.ms streams.heartbeat.interval.ms streams.initial.rebalance.delay.ms "
+    "streams.num.standby.replicas streams.session.timeout.ms"
+)
+GROUP_SYNONYMS: dict[str, Synonyms] = {name: ((f"group.{name}", same),) for name in _GROUP_OF_BROKER.split()}

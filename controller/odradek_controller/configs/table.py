@@ -1,0 +1,153 @@
+"""The table of all configurations, by kind of resource and release, and what one value means.
+
+Owns finding a definition, parsing and checking a value, and naming the nearest known name. Layering is in `effective`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, IntEnum
+from functools import cache
+
+from .definition import ConfigError, Definition, Mode, Type, Value
+from .valid import invalid
+
+
+class Resource(IntEnum):
+    """What a configuration belongs to, under Kafka's ids of config resources."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Release(Enum):
+    """Whose table applies. Kafka 4.0 has 4.3's but for what came later; it is not told apart."""
+
+    KAFKA_3_9 = "3.9"
+    KAFKA_4_3 = "4.3"
+
+
+@cache
+def definitions(kind: Resource, release: Release = Release.KAFKA_4_3) -> Mapping[str, Definition]:
+    """Name to definition, sorted by name; empty for kinds without a table (loggers)."""
+    from . import topic  # the tables are loaded when first asked for: a start pays for nothing unused
+
+    rows: tuple[Definition, ...] = ()
+    match kind:
+        case Resource.TOPIC:
+            rows = topic.TOPIC
+        case Resource.GROUP:
+            rows = topic.GROUP
+        case Resource.CLIENT_METRICS:
+            rows = topic.CLIENT_METRICS
+        case Resource.BROKER:
+            rows = _broker_rows()
+    found = {row.name: row for row in rows}
+    if release is Release.KAFKA_3_9 and kind in (Resource.TOPIC, Resource.BROKER):
+        from . import kafka_39
+
+        found = {name: row for name, row in found.items() if name not in kafka_39.NOT_IN_39}
+        found.update((row.name, row) for row in (kafka_39.TOPIC_39 if kind is Resource.TOPIC else kafka_39.BROKER_39))
+    return {name: found[name] for name in sorted(found)}
+
+
+def _broker_rows() -> tuple[Definition, ...]:
+    from . import broker_coordinators, broker_log, broker_remote, broker_security, broker_server
+
+    return (
+        *broker_server.SERVER,
+        *broker_log.LOG,
+        *broker_coordinators.COORDINATORS,
+        *broker_security.SECURITY,
+        *broker_remote.REMOTE,
+    )
+
+
+@cache
+def defaults(kind: Resource, release: Release = Release.KAFKA_4_3) -> Mapping[str, str | None]:
+    return {name: row.default for name, row in definitions(kind, release).items()}
+
+
+def parse(definition: Definition, text: str) -> Value:
+    """The value that a text means; ConfigError with Kafka's message when it means none or a forbidden one."""
+    value = parse_type(definition.name, text, definition.type)
+    if definition.check is not None:
+        definition.check(definition.name, value)
+    return value
+
+
+def parse_type(name: str, text: str, kind: Type) -> Value:
+    """As ConfigDef.parseType: text is trimmed, lists are split at commas, numbers must fit their type."""
+    given, text = text, text.strip() if kind is not Type.PASSWORD else text
+    match kind:
+        case Type.BOOLEAN:
+            if text.lower() not in ("true", "false"):
+                raise invalid(name, given, "Expected value to be either true or false")
+            return text.lower() == "true"
+        case Type.INT | Type.SHORT | Type.LONG:
+            return _whole(name, given, kind)
+        case Type.DOUBLE:
+            return _real(name, given)
+        case Type.LIST:
+            return [word.strip() for word in text.split(",")] if text else []
+        case _:
+            return text
+
+
+_BITS = {Type.SHORT: 15, Type.INT: 31, Type.LONG: 63}
+
+
+def _whole(name: str, given: str, kind: Type) -> int:
+    text = given.strip()
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if digits.isdecimal():
+        number = int(text)
+        if -(1 << _BITS[kind]) <= number < 1 << _BITS[kind]:
+            return number
+    raise invalid(name, given, f"Not a number of type {kind.name}")
+
+
+def _real(name: str, given: str) -> float:
+    try:
+        return float(given.replace("_", "x"))
+    except ValueError:
+        raise invalid(name, given, "Not a number of type DOUBLE") from None
+
+
+def validate(kind: Resource, name: str, text: str, release: Release = Release.KAFKA_4_3) -> Value:
+    """The parsed value; ConfigError for an unknown name (naming the nearest known one) or a bad value."""
+    definition = definitions(kind, release).get(name)
+    if definition is None:
+        near = nearest(kind, name, release)
+        raise ConfigError(
+            f"Unknown {_WORD[kind]} configuration {name!r}" + (f"; did you mean {near!r}?" if near else "")
+        )
+    return parse(definition, text)
+
+
+_WORD = {Resource.TOPIC: "topic", Resource.BROKER: "broker", Resource.GROUP: "group"}
+_WORD |= {Resource.CLIENT_METRICS: "client-metrics", Resource.BROKER_LOGGER: "logger", Resource.UNKNOWN: ""}
+
+
+def nearest(kind: Resource, name: str, release: Release = Release.KAFKA_4_3) -> str | None:
+    """The known name that a person most likely meant, or None when nothing is near."""
+    from difflib import get_close_matches
+
+    known = definitions(kind, release)
+    dotted = name.strip().lower().replace("_", ".").replace("-", ".")
+    if dotted in known:
+        return dotted
+    found = get_close_matches(dotted, known, n=1, cutoff=0.75)
+    return found[0] if found else None
+
+
+def changeable(name: str, release: Release = Release.KAFKA_4_3) -> Mode:
+    """Who may change a broker configuration at run time; unknown names belong to plug-ins and may be."""
+    if name.startswith("listener.name."):
+        return Mode.PER_BROKER
+    definition = definitions(Resource.BROKER, release).get(name)
+    return Mode.CLUSTER_WIDE if definition is None else definition.mode

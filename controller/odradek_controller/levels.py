@@ -1,0 +1,228 @@
+"""The levels of a cluster and what they decide: features, record versions, API ranges of an emulated release.
+
+A level is a number per feature (`metadata.version` 30 is 4.3-IV0). Owns the features each release supports, finalizes in
+a new cluster and advertises, and the versions in which metadata records are written. Source: ApiVersions of running
+brokers of 3.9.1 (KRaft), 4.0.0 and 4.3.0, their bootstrap records, and MetadataVersion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+GROUP_VERSION = "group.version"
+TRANSACTION_VERSION = "transaction.version"
+SHARE_VERSION = "share.version"
+STREAMS_VERSION = "streams.version"
+ELIGIBLE_LEADERS_VERSION = "eligible.leader.replicas.version"
+
+# The metadata versions that Kafka 3.9 to 4.3 can run at, from the first that a 4.x broker accepts.
+METADATA_VERSIONS = {
+    7: "3.3-IV3",
+    8: "3.4-IV0",
+    9: "3.5-IV0",
+    10: "3.5-IV1",
+    11: "3.5-IV2",
+    12: "3.6-IV0",
+    13: "3.6-IV1",
+    14: "3.6-IV2",
+    15: "3.7-IV0",
+    16: "3.7-IV1",
+    17: "3.7-IV2",
+    18: "3.7-IV3",
+    19: "3.7-IV4",
+    20: "3.8-IV0",
+    21: "3.9-IV0",
+    22: "4.0-IV0",
+    23: "4.0-IV1",
+    24: "4.0-IV2",
+    25: "4.0-IV3",
+    26: "4.1-IV0",
+    27: "4.1-IV1",
+    28: "4.2-IV0",
+    29: "4.2-IV1",
+    30: "4.3-IV0",
+}
+
+
+class LevelRange(NamedTuple):
+    """The levels of one feature that a release can run at, both ends included."""
+
+    low: int
+    high: int
+
+
+Features = Mapping[str, LevelRange]
+ApiRanges = Mapping[int, tuple[int, int]]
+
+
+class Emulation(Enum):
+    """Which Kafka this cluster presents itself as. UNION serves every version of 3.9 and 4.3, with 4.3's features."""
+
+    KAFKA_3_9 = "3.9"
+    KAFKA_4_0 = "4.0"
+    KAFKA_4_3 = "4.3"
+    UNION = "union"
+
+    @property
+    def supported(self) -> Features:
+        """Features with the levels that this release can run at, in the order in which it lists them."""
+        return _SUPPORTED[self]
+
+    @property
+    def initial(self) -> Levels:
+        """The levels of a newly formatted cluster."""
+        return Levels(dict(_INITIAL[self]))
+
+    @property
+    def apis(self) -> ApiRanges | None:
+        """API key to versions that the release advertises to clients; None means all that are served."""
+        return _api_ranges(self)
+
+    def supported_features(self, api_versions_version: int) -> Features:
+        """What ApiVersions lists: below version 4 a feature that starts at 0 cannot be sent (KAFKA-17011)."""
+        if api_versions_version >= 4:
+            return self.supported
+        return {name: levels for name, levels in self.supported.items() if levels.low > 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The finalized features of a cluster; a feature that is absent is at 0."""
+
+    finalized: Mapping[str, int] = field(default_factory=dict)
+
+    def level(self, feature: str) -> int:
+        return self.finalized.get(feature, 0)
+
+    @property
+    def metadata_version(self) -> int:
+        return self.level(METADATA_VERSION)
+
+    @property
+    def metadata_version_text(self) -> str:
+        return METADATA_VERSIONS.get(self.metadata_version, f"unknown ({self.metadata_version})")
+
+    @property
+    def eligible_leaders(self) -> bool:
+        """KIP-966: partitions remember who left the ISR with all committed data."""
+        return self.level(ELIGIBLE_LEADERS_VERSION) >= 1
+
+    @property
+    def register_broker_record_version(self) -> int:
+        level = self.metadata_version
+        return 4 if level >= 30 else 3 if level >= 17 else 2 if level >= 8 else 1
+
+    @property
+    def partition_record_version(self) -> int:
+        """Of PartitionRecord and of PartitionChangeRecord."""
+        return 2 if self.metadata_version >= 23 else 1 if self.directories else 0
+
+    @property
+    def broker_registration_change_record_version(self) -> int:
+        return 3 if self.cordoned_log_dirs else 2 if self.directories else 1
+
+    @property
+    def directories(self) -> bool:
+        """KIP-858: partitions are assigned to log directories by id."""
+        return self.metadata_version >= 17
+
+    @property
+    def metadata_transactions(self) -> bool:
+        """KIP-868: BeginTransaction and EndTransaction frame what must be applied as a whole."""
+        return self.metadata_version >= 13
+
+    @property
+    def controller_registration(self) -> bool:
+        """KIP-919: controllers announce their endpoints."""
+        return self.metadata_version >= 15
+
+    @property
+    def leader_epoch_bump_on_isr_shrink(self) -> bool:
+        """Before 3.6-IV0 a shrunk ISR had to bump the leader epoch."""
+        return self.metadata_version < 12
+
+    @property
+    def cordoned_log_dirs(self) -> bool:
+        """KIP-1066: log directories that get no new replicas."""
+        return self.metadata_version >= 30
+
+
+_39: Features = {KRAFT_VERSION: LevelRange(0, 1), METADATA_VERSION: LevelRange(1, 21)}
+_40: Features = {
+    GROUP_VERSION: LevelRange(0, 1),
+    KRAFT_VERSION: LevelRange(0, 1),
+    METADATA_VERSION: LevelRange(7, 25),
+    TRANSACTION_VERSION: LevelRange(0, 2),
+    ELIGIBLE_LEADERS_VERSION: LevelRange(0, 1),
+}
+_43: Features = {
+    GROUP_VERSION: LevelRange(0, 1),
+    KRAFT_VERSION: LevelRange(0, 1),
+    METADATA_VERSION: LevelRange(7, 30),
+    SHARE_VERSION: LevelRange(0, 1),
+    STREAMS_VERSION: LevelRange(0, 1),
+    TRANSACTION_VERSION: LevelRange(0, 2),
+    ELIGIBLE_LEADERS_VERSION: LevelRange(0, 1),
+}
+_SUPPORTED = {
+    Emulation.KAFKA_3_9: _39,
+    Emulation.KAFKA_4_0: _40,
+    Emulation.KAFKA_4_3: _43,
+    Emulation.UNION: _43,
+}
+
+# In the order of the bootstrap records that a format of that release writes.
+_43_INITIAL = {
+    METADATA_VERSION: 30,
+    ELIGIBLE_LEADERS_VERSION: 1,
+    GROUP_VERSION: 1,
+    SHARE_VERSION: 1,
+    STREAMS_VERSION: 1,
+    TRANSACTION_VERSION: 2,
+}
+_INITIAL = {
+    Emulation.KAFKA_3_9: {METADATA_VERSION: 21},
+    Emulation.KAFKA_4_0: {METADATA_VERSION: 25, GROUP_VERSION: 1, TRANSACTION_VERSION: 2},
+    Emulation.KAFKA_4_3: _43_INITIAL,
+    Emulation.UNION: _43_INITIAL,
+}
+
+# "key:low-high" of every API that a broker of the release advertises on a client listener.
+_RANGES = {
+    Emulation.KAFKA_3_9: """
+        0:0-11 1:0-17 2:0-9 3:0-12 8:0-9 9:0-9 10:0-6 11:0-9 12:0-4 13:0-5 14:0-5 15:0-5 16:0-5 17:0-1 18:0-4 19:0-7
+        20:0-6 21:0-2 22:0-5 23:0-4 24:0-5 25:0-4 26:0-4 27:0-1 28:0-4 29:0-3 30:0-3 31:0-3 32:0-4 33:0-2 34:0-2
+        35:0-4 36:0-2 37:0-3 38:0-3 39:0-2 40:0-2 41:0-3 42:0-2 43:0-2 44:0-1 45:0-0 46:0-0 47:0-0 48:0-1 49:0-1
+        50:0-0 51:0-0 55:0-2 57:0-1 60:0-1 61:0-0 64:0-0 65:0-0 66:0-1 68:0-0 69:0-0 74:0-0 75:0-0 80:0-0 81:0-0
+    """,
+    Emulation.KAFKA_4_0: """
+        0:0-12 1:4-17 2:1-10 3:0-13 8:2-9 9:1-9 10:0-6 11:2-9 12:0-4 13:0-5 14:0-5 15:0-6 16:0-5 17:0-1 18:0-4
+        19:2-7 20:1-6 21:0-2 22:0-5 23:2-4 24:0-5 25:0-4 26:0-5 27:1-1 28:0-5 29:1-3 30:1-3 31:1-3 32:1-4 33:0-2
+        34:1-2 35:1-4 36:0-2 37:0-3 38:1-3 39:1-2 40:1-2 41:1-3 42:0-2 43:0-2 44:0-1 45:0-0 46:0-0 47:0-0 48:0-1
+        49:0-1 50:0-0 51:0-0 55:0-2 57:0-2 60:0-2 61:0-0 64:0-0 65:0-0 66:0-1 68:0-1 69:0-1 74:0-0 75:0-0 80:0-0
+        81:0-0
+    """,
+    Emulation.KAFKA_4_3: """
+        0:0-13 1:4-18 2:1-11 3:0-13 8:2-10 9:1-10 10:0-6 11:0-9 12:0-4 13:0-5 14:0-5 15:0-6 16:0-5 17:0-1 18:0-4
+        19:2-7 20:1-6 21:0-2 22:0-5 23:2-4 24:0-5 25:0-4 26:0-5 27:1-2 28:0-5 29:1-3 30:1-3 31:1-3 32:1-4 33:0-2
+        34:1-2 35:1-5 36:0-2 37:0-3 38:1-3 39:1-2 40:1-2 41:1-3 42:0-2 43:0-2 44:0-1 45:0-1 46:0-0 47:0-0 48:0-1
+        49:0-1 50:0-0 51:0-0 55:0-2 57:0-2 60:0-2 61:0-0 64:0-0 65:0-0 66:0-2 68:0-1 69:0-1 74:0-1 75:0-0 76:1-1
+        77:1-1 78:1-2 79:1-2 80:0-1 81:0-0 83:0-0 84:0-0 85:0-1 86:0-0 87:0-1 88:0-0 89:0-0 90:0-1 91:0-0 92:0-0
+    """,
+}
+
+
+def _api_ranges(emulation: Emulation) -> ApiRanges | None:
+    if emulation is Emulation.UNION:
+        return None
+    found = {}
+    for word in _RANGES[emulation].split():
+        key, _, versions = word.partition(":")
+        low, _, high = versions.partition("-")
+        found[int(key)] = (int(low), int(high))
+    return found
