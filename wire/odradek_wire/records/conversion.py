@@ -1,0 +1,206 @@
+"""The same records in another format, codec or place.
+
+Up for an old producer (a message set becomes a batch), down for an old consumer (batches become a message set), to
+another codec for a topic's `compression.type`, fewer of them for the log's cleaner. What a broker refuses is
+`validation`'s matter; what is read here is taken as checked and still never trusted: `CorruptRecordError` for anything
+broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from odradek_wire.records import batch, legacy
+from odradek_wire.records.attributes import COMPRESSION_MASK, NO_TIMESTAMP, Compression, TimestampType
+from odradek_wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, Buffer, RecordBatchHeader
+from odradek_wire.records.builder import BatchBuilder
+from odradek_wire.records.compression import DEFAULT_EXPANSION_LIMIT, compress
+from odradek_wire.records.errors import CorruptRecordError, UnsupportedRecordsError
+from odradek_wire.records.record import Record
+from odradek_wire.records.records import read_records, records_data
+
+
+def read_any(buffer: Buffer, limit: int = DEFAULT_EXPANSION_LIMIT, *, allow_partial: bool = False) -> Iterator[Record]:
+    """All records of a buffer whose entries may be of any magic; control records are records too. Batches of magic 2
+    are taken without a look at their CRC, messages with one."""
+    position = 0
+    while position < len(buffer):
+        size = _whole_entry(buffer, position, allow_partial)
+        if size is None:
+            return
+        if batch.magic_at(buffer, position) == batch.MAGIC:
+            yield from read_records(buffer, batch.read_header(buffer, position), limit)
+        else:
+            yield from legacy.read_records(legacy.read_message(buffer, position), limit)
+        position += size
+
+
+def _whole_entry(buffer: Buffer, position: int, allow_partial: bool) -> int | None:
+    size = batch.entry_size_at(buffer, position)
+    if size is not None and size <= len(buffer) - position:
+        return size
+    if allow_partial:
+        return None
+    raise CorruptRecordError(f"an entry is cut off after {len(buffer) - position} bytes")
+
+
+def up_convert(
+    buffer: Buffer,
+    *,
+    base_offset: int = 0,
+    compression: Compression | None = None,
+    compression_level: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    log_append_time: int = NO_TIMESTAMP,
+    limit: int = DEFAULT_EXPANSION_LIMIT,
+) -> bytearray:
+    """A producer's message set of magic 0 or 1 as one batch, with offsets counted from `base_offset`.
+
+    `compression` None keeps the codec of the (first) message. A record that has no timestamp (magic 0) gets none, or
+    the log append time. `limit` bounds all of them together. As Kafka's LogValidator.
+    """
+    messages = list(legacy.iterate(buffer))
+    if not messages:
+        raise CorruptRecordError("an empty message set")
+    builder = BatchBuilder(
+        base_offset=base_offset,
+        compression=messages[0].compression if compression is None else compression,
+        compression_level=compression_level,
+        timestamp_type=timestamp_type,
+        log_append_time=log_append_time,
+    )
+    for message in messages:
+        records = legacy.read_records(message, max(0, limit - builder.size_so_far))
+        for record in records:
+            builder.append(record.timestamp, record.key, record.value)
+    return builder.build()
+
+
+def down_convert(
+    buffer: Buffer, magic: int, *, first_offset: int = 0, limit: int = DEFAULT_EXPANSION_LIMIT
+) -> bytearray:
+    """What a log answers to a consumer that reads at most `magic` (0 or 1), asking from `first_offset` on.
+
+    Offsets stay, headers go, control batches go, entries that are old enough are copied, the codec stays. Records
+    before `first_offset` go too unless they are compressed: a consumer of old did not skip them. zstd cannot go down
+    (`UnsupportedRecordsError`; Kafka answers UNSUPPORTED_COMPRESSION_TYPE). A last entry that is cut off goes.
+    As Kafka 3.9's RecordsUtil. The result is empty if nothing is left.
+    """
+    assert magic in (0, 1)
+    output = bytearray()
+    position = 0
+    while position < len(buffer):
+        size = _whole_entry(buffer, position, allow_partial=True)
+        if size is None:
+            break
+        found = batch.magic_at(buffer, position)
+        if found <= magic:
+            output += memoryview(buffer)[position : position + size]
+        elif found == batch.MAGIC:
+            output += _down_batch(buffer, batch.read_header(buffer, position), magic, first_offset, limit)
+        else:
+            message = legacy.read_message(buffer, position)
+            output += _down(
+                legacy.read_records(message, limit),
+                magic,
+                message.compression,
+                message.timestamp_type,
+                message.timestamp,
+                first_offset,
+            )
+        position += size
+    return output
+
+
+def _down_batch(buffer: Buffer, header: RecordBatchHeader, magic: int, first_offset: int, limit: int) -> bytearray:
+    if header.is_control:
+        return bytearray()
+    if header.compression is Compression.ZSTD:
+        raise UnsupportedRecordsError("batches compressed with zstd have no form before magic 2")
+    records = list(read_records(buffer, header, limit))
+    return _down(records, magic, header.compression, header.timestamp_type, header.max_timestamp, first_offset)
+
+
+def _down(
+    records: list[Record],
+    magic: int,
+    compression: Compression,
+    timestamp_type: TimestampType,
+    append_time: int,
+    first_offset: int,
+) -> bytearray:
+    if not compression:
+        records = [record for record in records if record.offset >= first_offset]
+    return legacy.build_message_set(
+        records,
+        magic=magic,
+        compression=compression,
+        timestamp_type=timestamp_type,
+        log_append_time=append_time,
+    )
+
+
+def recompress(
+    buffer: Buffer,
+    header: RecordBatchHeader,
+    compression: Compression,
+    level: int | None = None,
+    limit: int = DEFAULT_EXPANSION_LIMIT,
+) -> bytearray:
+    """The batch in another codec: the same header but for codec, length and CRC, the same records byte for byte."""
+    body = compress(compression, records_data(buffer, header, limit), level)
+    output = bytearray(HEADER_SIZE)
+    output += body
+    fields = list(header.fields())
+    fields[1] = len(output) - LOG_OVERHEAD
+    fields[5] = header.attributes & ~COMPRESSION_MASK | compression
+    batch.pack_header(output, RecordBatchHeader(tuple(fields)))  # type: ignore[arg-type]  # thirteen, as they came
+    batch.rewrite_crc(output, batch.read_header(output))
+    return output
+
+
+def renumber(
+    buffer: Buffer, header: RecordBatchHeader, base_offset: int, limit: int = DEFAULT_EXPANSION_LIMIT
+) -> bytearray:
+    """The batch's records at consecutive offsets from `base_offset` on; everything else stays."""
+    builder = _builder_like(header, base_offset)
+    for record in read_records(buffer, header, limit):
+        builder.append(record.timestamp, record.key, record.value, record.headers)
+    return builder.build()
+
+
+def retain(
+    buffer: Buffer,
+    header: RecordBatchHeader,
+    keep: Callable[[Record], bool],
+    *,
+    delete_horizon_ms: int | None = None,
+    limit: int = DEFAULT_EXPANSION_LIMIT,
+) -> bytearray:
+    """The batch with only the records that are to be kept: first and last offset, producer and sequence stay as they
+    were, so that nothing that reads by offset or sequence can tell (KAFKA-5490). Possibly a batch without records.
+
+    `delete_horizon_ms`, if given, is written into the batch (KIP-534). Otherwise one that is there stays.
+    """
+    horizon = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
+    builder = _builder_like(header, header.base_offset, horizon)
+    for record in read_records(buffer, header, limit):
+        if keep(record):
+            builder.append_record(record)
+    return builder.build(last_offset=header.last_offset)
+
+
+def _builder_like(header: RecordBatchHeader, base_offset: int, delete_horizon_ms: int | None = None) -> BatchBuilder:
+    return BatchBuilder(
+        base_offset=base_offset,
+        compression=header.compression,
+        timestamp_type=header.timestamp_type,
+        log_append_time=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+        is_control=header.is_control,
+        partition_leader_epoch=header.partition_leader_epoch,
+        delete_horizon_ms=delete_horizon_ms,
+    )
