@@ -1,8 +1,8 @@
 """A classic consumer group: its state and its members.
 
-Owns the bookkeeping that must agree with itself: states and their transitions, members, static members, given-out member
-ids, who supports which protocol, the leader, the generation. Leaves what a request may do, and when, to `group_join`,
-`group_rebalance` and `group_session`, deadlines to `group_deadlines`, records to `group_records`.
+Owns the bookkeeping that must agree with itself: states and their transitions, members, static members, given-out
+member ids, who supports which protocol, the leader, the generation. Leaves what a request may do, and when, to
+`group_join`, `group_rebalance` and `group_session`, deadlines to `group_deadlines`, records to `group_records`.
 
         Empty ──► PreparingRebalance ──► CompletingRebalance ──► Stable
           ▲             │    ▲                  │                  │
@@ -32,9 +32,7 @@ class GroupState(Enum):
 
 MAY_FOLLOW: dict[GroupState, frozenset[GroupState]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
-    GroupState.PREPARING_REBALANCE: frozenset(
-        {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}
-    ),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}),
     GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
     GroupState.DEAD: frozenset(GroupState),
@@ -43,8 +41,8 @@ MAY_FOLLOW: dict[GroupState, frozenset[GroupState]] = {
 
 
 class ClassicGroup:
-    """Membership is kept in memory and written as a whole, as in Kafka: when an assignment is made, when the group becomes
-    empty, when a static member returns. `group_records` turns a group into that record and back."""
+    """Membership is kept in memory and written as a whole, as in Kafka: when an assignment is made, when the group
+    becomes empty, when a static member returns. `group_records` turns a group into that record and back."""
 
     __slots__ = (
         "_subscribed_topics",
@@ -142,7 +140,12 @@ class ClassicGroup:
         self._await_join(member, join)
 
     def update(
-        self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int, join: Token | None
+        self,
+        member: Member,
+        protocols: Protocols,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        join: Token | None,
     ) -> None:
         """A member tells about itself again; its join waits from now on (None: it does not wait)."""
         self._count_protocols(member, -1)
@@ -169,7 +172,8 @@ class ClassicGroup:
         """A static member came back: the same member under a new id, at the same place. Its requests must have been
         answered."""
         old = self.members[old_id]
-        assert old.join is None and old.sync is None
+        assert old.join is None
+        assert old.sync is None
         new = Member(
             member_id=new_id,
             instance_id=instance_id,

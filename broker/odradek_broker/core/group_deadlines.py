@@ -36,7 +36,8 @@ class DeadlineKey(NamedTuple):
 
 
 class Deadlines:
-    """One deadline per key. Setting again replaces it; moving a deadline later, as every heartbeat does, costs nothing."""
+    """One deadline per key. Setting again replaces it; moving a deadline later, as every heartbeat does, costs
+    nothing."""
 
     __slots__ = ("_heap", "_sequence", "_when")
 

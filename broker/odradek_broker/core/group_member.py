@@ -1,7 +1,7 @@
 """One member of a classic group.
 
-Owns what the coordinator knows of a member: its timeouts, the protocols that it supports, its assignment, and the request
-of its that waits. Leaves the counting over members to `group`.
+Owns what the coordinator knows of a member: its timeouts, the protocols that it supports, its assignment, and the
+request of its that waits. Leaves the counting over members to `group`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Member:
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
-    """Until its first join is answered it knows no member id, so it sends no heartbeats and waiting does not keep it."""
+    """Until its first join is answered it knows no member id, so it sends no heartbeats and waiting does not keep
+    it."""
     join: Token | None = field(default=None, compare=False)
     sync: Token | None = field(default=None, compare=False)
 

@@ -1,6 +1,7 @@
 """Hashes as the JVM computes them, where Kafka's behaviour depends on them.
 
-Owns `String.hashCode` (a group's partition) and the order in which a small `HashMap` is iterated (ties between protocols).
+Owns `String.hashCode` (a group's partition) and the order in which a small `HashMap` is iterated (ties between
+protocols).
 """
 
 from __future__ import annotations

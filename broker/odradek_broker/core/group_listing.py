@@ -1,0 +1,77 @@
+"""Groups as ListGroups and DescribeGroups show them.
+
+Owns the shape of the answers, and the filters of ListGroups. Leaves authorization to the API modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek_broker.core.group import ClassicGroup, GroupState
+from odradek_broker.core.group_foreign import ForeignGroup
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_groups import DescribeGroupsResponse
+from odradek_wire.messages.list_groups import ListGroupsResponse
+
+CLASSIC = "classic"
+
+
+def listed(group_id: str, group: ClassicGroup | ForeignGroup) -> ListGroupsResponse.ListedGroup:
+    if isinstance(group, ForeignGroup):
+        state = GroupState.EMPTY if group.is_empty else GroupState.STABLE
+        kind = group.kind.value
+        return ListGroupsResponse.ListedGroup(
+            group_id=group_id, protocol_type=kind, group_state=state.value, group_type=kind
+        )
+    return ListGroupsResponse.ListedGroup(
+        group_id=group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC,
+    )
+
+
+def filtered(
+    groups: Iterable[ListGroupsResponse.ListedGroup], states: Iterable[str], types: Iterable[str]
+) -> list[ListGroupsResponse.ListedGroup]:
+    """KIP-518, KIP-848: no names let everything pass; upper or lower case is the same, unknown names match nothing."""
+    wanted_states = {state.strip().lower() for state in states}
+    wanted_types = {name.strip().lower() for name in types}
+    return [
+        group
+        for group in groups
+        if (not wanted_states or group.group_state.lower() in wanted_states)
+        and (not wanted_types or group.group_type in wanted_types)
+    ]
+
+
+def described(group: ClassicGroup) -> DescribeGroupsResponse.DescribedGroup:
+    """Metadata and assignments only mean something when the group is stable."""
+    stable = group.is_in(GroupState.STABLE)
+    return DescribeGroupsResponse.DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if stable else "",
+        members=[
+            DescribeGroupsResponse.DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol) if stable else b"",
+                member_assignment=member.assignment if stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def described_missing(group_id: str) -> DescribeGroupsResponse.DescribedGroup:
+    """A group that does not exist is dead; the error is newer (KIP-1043, v6) and taken out for older versions."""
+    return DescribeGroupsResponse.DescribedGroup(
+        group_id=group_id,
+        group_state=GroupState.DEAD.value,
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+        error_message=f"Group {group_id} not found.",
+    )
