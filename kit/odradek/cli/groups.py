@@ -1,0 +1,132 @@
+"""`odradek groups`: consumer groups, their members, offsets and lag."""
+
+from __future__ import annotations
+
+import click
+
+from odradek.cli import where
+from odradek.cli.output import bootstrap_option, connected, json_option, show
+from odradek.client import Client, KafkaError
+from odradek.client.groups import committed_offsets
+from odradek.client.records import LATEST, list_offsets
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from odradek_wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from odradek_wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from odradek_wire.uuid import ZERO_UUID
+
+_NO_GENERATION = -1
+_FIRST_COMMIT_BY_ID = 10
+
+
+@click.group()
+def command() -> None:
+    """List, describe, delete and reset consumer groups."""
+
+
+@command.command("list")
+@bootstrap_option
+@json_option
+def list_groups(bootstrap: str, as_json: bool) -> None:
+    """All groups of the cluster."""
+    rows = []
+    with connected(bootstrap) as client:
+        for node_id in client.node_ids():
+            answer = client.call_node(node_id, ListGroupsRequest(), ListGroupsResponse)
+            if answer.error_code != ErrorCode.NONE:
+                raise KafkaError(answer.error_code, f"broker {node_id}")
+            rows += [
+                {
+                    "group": group.group_id,
+                    "state": group.group_state,
+                    "type": group.group_type,
+                    "protocol": group.protocol_type,
+                    "coordinator": node_id,
+                }
+                for group in answer.groups
+            ]
+    rows.sort(key=lambda row: str(row["group"]))
+    show(rows, ["group", "state", "type", "protocol", "coordinator"], as_json=as_json)
+
+
+@command.command("describe")
+@bootstrap_option
+@json_option
+@click.option("--members", is_flag=True, help="The members instead of the offsets.")
+@click.argument("group")
+def describe(bootstrap: str, as_json: bool, members: bool, group: str) -> None:
+    """Committed offsets and lag of GROUP, or its members."""
+    with connected(bootstrap) as client:
+        (described,) = client.call_group(
+            group, DescribeGroupsRequest([group]), DescribeGroupsResponse, lambda answer: answer.groups[0].error_code
+        ).groups
+        if described.error_code != ErrorCode.NONE:
+            raise KafkaError(described.error_code, f"group {group!r}", described.error_message)
+        if members:
+            people = [
+                {
+                    "member": member.member_id,
+                    "instance": member.group_instance_id,
+                    "client": member.client_id,
+                    "host": member.client_host,
+                }
+                for member in described.members
+            ]
+            show(people, ["member", "instance", "client", "host"], as_json=as_json)
+            return
+        rows = [
+            {"topic": topic, "partition": partition, "committed": committed, "end": end, "lag": max(end - committed, 0)}
+            for topic, partitions in sorted(committed_offsets(client, group).items())
+            for partition, committed, end in _with_ends(client, topic, partitions)
+        ]
+    show(rows, ["topic", "partition", "committed", "end", "lag"], as_json=as_json)
+
+
+@command.command("delete")
+@bootstrap_option
+@click.argument("groups", nargs=-1, required=True)
+def delete(bootstrap: str, groups: tuple[str, ...]) -> None:
+    """Delete groups that have no members, with their offsets."""
+    with connected(bootstrap) as client:
+        for group in groups:
+            (result,) = client.call_group(
+                group, DeleteGroupsRequest([group]), DeleteGroupsResponse, lambda answer: answer.results[0].error_code
+            ).results
+            if result.error_code != ErrorCode.NONE:
+                raise KafkaError(result.error_code, f"group {group!r}")
+
+
+@command.command("reset")
+@bootstrap_option
+@click.argument("group")
+@click.argument("topic")
+@click.option("--to", "target", required=True, metavar="WHERE", help=where.HELP)
+def reset(bootstrap: str, group: str, topic: str, target: str) -> None:
+    """Set the committed offsets of GROUP in TOPIC. The group must have no members."""
+    with connected(bootstrap) as client:
+        offsets = where.offsets_at(client, topic, target)
+        partitions = [
+            OffsetCommitRequest.OffsetCommitRequestPartition(partition, offset, committed_metadata="")
+            for partition, offset in sorted(offsets.items())
+        ]
+        by_id = client.version(OffsetCommitRequest.API_KEY) >= _FIRST_COMMIT_BY_ID
+        topic_id = client.topic(topic).topic_id if by_id else ZERO_UUID
+        request = OffsetCommitRequest(
+            group,
+            _NO_GENERATION,
+            topics=[OffsetCommitRequest.OffsetCommitRequestTopic(topic, topic_id, partitions)],
+        )
+        (answered,) = client.call_group(
+            group, request, OffsetCommitResponse, lambda answer: answer.topics[0].partitions[0].error_code
+        ).topics
+        for result in answered.partitions:
+            if result.error_code != ErrorCode.NONE:
+                raise KafkaError(result.error_code, f"group {group!r}, {topic}-{result.partition_index}")
+
+
+def _with_ends(client: Client, topic: str, partitions: dict[int, int]) -> list[tuple[int, int, int]]:
+    ends = list_offsets(client, topic, LATEST)
+    return [
+        (partition, committed, ends.get(partition, committed)) for partition, committed in sorted(partitions.items())
+    ]

@@ -1,0 +1,81 @@
+"""What every command shares: the broker's address, and rows shown to a person or to a program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from odradek.client import Client, ClientError
+
+Row = Mapping[str, Any]
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+bootstrap_option: Callable[[Command], Command] = click.option(
+    "-b",
+    "--bootstrap",
+    default="localhost:9092",
+    show_default=True,
+    envvar="ODRADEK_BOOTSTRAP",
+    metavar="HOST:PORT",
+    help="Where a broker listens.",
+)
+json_option: Callable[[Command], Command] = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON document, for programs."
+)
+
+
+@contextmanager
+def connected(bootstrap: str) -> Iterator[Client]:
+    """A client; whatever goes wrong with the broker becomes one line for the person."""
+    try:
+        with Client(bootstrap) as client:
+            yield client
+    except ClientError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def show(rows: Iterable[Row], columns: Sequence[str], *, as_json: bool) -> None:
+    """Print `rows`: a JSON list, or a table of `columns` (numbers to the right)."""
+    rows = list(rows)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        numbers = bool(rows) and all(isinstance(row[column], int) for row in rows)
+        table.add_column(column.replace("_", " "), justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row[column]) for column in columns))
+    Console(soft_wrap=False).print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value)
+    return str(value)
+
+
+def parse_settings(settings: Iterable[str]) -> dict[str, str]:
+    """`name=value` arguments as a mapping; a repeated name is an error, not a silent choice."""
+    found: dict[str, str] = {}
+    for setting in settings:
+        name, separator, value = setting.partition("=")
+        name = name.strip()
+        if not separator or not name:
+            raise click.BadParameter(f"{setting!r} is not of the form name=value")
+        if name in found:
+            raise click.BadParameter(f"{name} is given twice")
+        found[name] = value
+    return found

@@ -1,0 +1,116 @@
+"""`odradek topics`: list, describe, create, delete, grow."""
+
+from __future__ import annotations
+
+import click
+
+from odradek.cli.output import bootstrap_option, connected, json_option, parse_settings, show
+from odradek.client import KafkaError
+from odradek.client.records import EARLIEST, LATEST, list_offsets
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek_wire.uuid import ZERO_UUID, uuid_to_text
+
+_TIMEOUT_MS = 30_000
+_FIRST_DELETE_BY_ID = 6
+
+
+@click.group()
+def command() -> None:
+    """List, describe, create, delete and grow topics."""
+
+
+@command.command("list")
+@bootstrap_option
+@json_option
+@click.option("--internal", is_flag=True, help="Show Kafka's own topics too.")
+def list_topics(bootstrap: str, as_json: bool, internal: bool) -> None:
+    """All topics."""
+    with connected(bootstrap) as client:
+        topics = [topic for topic in client.metadata().topics if internal or not topic.is_internal]
+    rows = [
+        {
+            "topic": topic.name,
+            "partitions": len(topic.partitions),
+            "replicas": len(topic.partitions[0].replica_nodes) if topic.partitions else 0,
+            "id": uuid_to_text(topic.topic_id),
+        }
+        for topic in sorted(topics, key=lambda topic: topic.name or "")
+    ]
+    show(rows, ["topic", "partitions", "replicas", "id"], as_json=as_json)
+
+
+@command.command("describe")
+@bootstrap_option
+@json_option
+@click.argument("topic")
+def describe(bootstrap: str, as_json: bool, topic: str) -> None:
+    """The partitions of a topic: leader, replicas, offsets."""
+    with connected(bootstrap) as client:
+        partitions = client.topic(topic).partitions
+        starts = list_offsets(client, topic, EARLIEST)
+        ends = list_offsets(client, topic, LATEST)
+    rows = [
+        {
+            "partition": partition.partition_index,
+            "leader": partition.leader_id,
+            "replicas": partition.replica_nodes,
+            "isr": partition.isr_nodes,
+            "start": starts[partition.partition_index],
+            "end": ends[partition.partition_index],
+        }
+        for partition in partitions
+    ]
+    show(rows, ["partition", "leader", "replicas", "isr", "start", "end"], as_json=as_json)
+
+
+@command.command("create")
+@bootstrap_option
+@click.argument("topic")
+@click.option("-p", "--partitions", type=click.IntRange(min=1), help="Default: the broker's num.partitions.")
+@click.option("-r", "--replicas", type=click.IntRange(min=1), help="Default: the broker's default.replication.factor.")
+@click.option("-o", "--option", "options", multiple=True, metavar="NAME=VALUE", help="A setting of the topic.")
+def create(bootstrap: str, topic: str, partitions: int | None, replicas: int | None, options: tuple[str, ...]) -> None:
+    """Create a topic."""
+    settings = [CreateTopicsRequest.CreatableTopicConfig(*item) for item in parse_settings(options).items()]
+    wanted = CreateTopicsRequest.CreatableTopic(
+        topic,
+        -1 if partitions is None else partitions,
+        -1 if replicas is None else replicas,
+        configs=settings,
+    )
+    with connected(bootstrap) as client:
+        (result,) = client.call(CreateTopicsRequest([wanted], _TIMEOUT_MS), CreateTopicsResponse).topics
+        if result.error_code != ErrorCode.NONE:
+            raise KafkaError(result.error_code, f"topic {topic!r}", result.error_message)
+
+
+@command.command("delete")
+@bootstrap_option
+@click.argument("topics", nargs=-1, required=True)
+def delete(bootstrap: str, topics: tuple[str, ...]) -> None:
+    """Delete topics with all their records."""
+    with connected(bootstrap) as client:
+        if client.version(DeleteTopicsRequest.API_KEY) >= _FIRST_DELETE_BY_ID:
+            states = [DeleteTopicsRequest.DeleteTopicState(name, ZERO_UUID) for name in topics]
+            request = DeleteTopicsRequest(topics=states, timeout_ms=_TIMEOUT_MS)
+        else:
+            request = DeleteTopicsRequest(topic_names=list(topics), timeout_ms=_TIMEOUT_MS)
+        for result in client.call(request, DeleteTopicsResponse).responses:
+            if result.error_code != ErrorCode.NONE:
+                raise KafkaError(result.error_code, f"topic {result.name!r}", result.error_message)
+
+
+@command.command("grow")
+@bootstrap_option
+@click.argument("topic")
+@click.argument("partitions", type=click.IntRange(min=1))
+def grow(bootstrap: str, topic: str, partitions: int) -> None:
+    """Give a topic more partitions: PARTITIONS in all."""
+    wanted = CreatePartitionsRequest.CreatePartitionsTopic(topic, partitions, None)
+    with connected(bootstrap) as client:
+        (result,) = client.call(CreatePartitionsRequest([wanted], _TIMEOUT_MS), CreatePartitionsResponse).results
+        if result.error_code != ErrorCode.NONE:
+            raise KafkaError(result.error_code, f"topic {topic!r}", result.error_message)

@@ -1,0 +1,132 @@
+"""One connection to one broker: a request out, its response in, in the newest version that both sides know."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING, TypeVar
+
+from odradek_wire.apis import APIS, response_header_version
+from odradek_wire.codec import decode
+from odradek_wire.errors import DecodeError, ErrorCode
+from odradek_wire.frames import encode_request
+from odradek_wire.message import Message
+from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek_wire.messages.response_header import ResponseHeader
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+R = TypeVar("R", bound=Message)
+
+_LENGTH = struct.Struct(">i")
+_CORRELATION_ID_SIZE = 4
+# ApiVersions of the oldest kind: every broker answers it, so no second try with a lower version is needed.
+_HANDSHAKE_VERSION = 0
+_RESPONSE_BYTES_MAX = 1 << 30
+
+
+class ClientError(Exception):
+    """The broker could not be reached, or did not answer as Kafka does. The text is one line for a person."""
+
+
+class KafkaError(ClientError):
+    """The broker answered, with an error code."""
+
+    def __init__(self, code: int, about: str, message: str | None = None) -> None:
+        try:
+            self.code = ErrorCode(code)
+            name = self.code.name
+        except ValueError:
+            self.code, name = ErrorCode.UNKNOWN_SERVER_ERROR, f"error {code}"
+        super().__init__(f"{about}: {message or name}")
+
+
+class Connection:
+    """A socket that has learned which versions the broker speaks. Raises `ClientError` for whatever goes wrong."""
+
+    def __init__(self, host: str, port: int, *, timeout_s: float, client_id: str = "odradek") -> None:
+        self.address = f"{host}:{port}"
+        self._client_id = client_id
+        self._correlation_id = 0
+        try:
+            self._socket = socket.create_connection((host, port), timeout_s)
+        except OSError as error:
+            raise ClientError(f"no broker answers at {self.address}: {error.strerror or error}") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._versions: dict[int, tuple[int, int]] = {}
+        answer = self._exchange(ApiVersionsRequest(), ApiVersionsResponse, _HANDSHAKE_VERSION)
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def version(self, api_key: int) -> int:
+        """The newest version that both sides know."""
+        api = APIS[api_key]
+        theirs = self._versions.get(api_key)
+        if theirs is None:
+            raise ClientError(f"the broker at {self.address} does not serve {api.name}")
+        version = min(api.versions[1], theirs[1])
+        if version < max(api.versions[0], theirs[0]):
+            raise ClientError(f"the broker at {self.address} serves no version of {api.name} that Odradek knows")
+        return version
+
+    def call(self, request: Message, response: type[R], *, timeout_s: float | None = None) -> R:
+        """Send `request` and return its answer. `timeout_s` replaces the connection's for this call alone."""
+        if timeout_s is None:
+            return self._exchange(request, response, self.version(request.API_KEY))
+        usual = self._socket.gettimeout()
+        self._socket.settimeout(timeout_s)
+        try:
+            return self._exchange(request, response, self.version(request.API_KEY))
+        finally:
+            self._socket.settimeout(usual)
+
+    def _exchange(self, request: Message, response: type[R], version: int) -> R:
+        self._correlation_id += 1
+        frame = encode_request(request, version, self._correlation_id, self._client_id)
+        try:
+            self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
+            (size,) = _LENGTH.unpack(self._receive(_LENGTH.size))
+            if not _CORRELATION_ID_SIZE <= size <= _RESPONSE_BYTES_MAX:
+                raise ClientError(f"what answers at {self.address} is not a Kafka broker")
+            answer = self._receive(size)
+        except TimeoutError as error:
+            raise ClientError(f"the broker at {self.address} did not answer in time") from error
+        except OSError as error:
+            raise ClientError(f"the connection to {self.address} broke: {error.strerror or error}") from error
+        if int.from_bytes(answer[:_CORRELATION_ID_SIZE], "big") != self._correlation_id:
+            raise ClientError(f"what answers at {self.address} is not a Kafka broker")
+        try:
+            return decode(response, version, answer[self._header_size(request.API_KEY, version, answer) :])
+        except DecodeError as error:
+            raise ClientError(f"the broker at {self.address} sent what Odradek cannot read: {error}") from error
+
+    @staticmethod
+    def _header_size(api_key: int, version: int, answer: memoryview) -> int:
+        if response_header_version(api_key, version) == 0:
+            return _CORRELATION_ID_SIZE
+        # Tagged fields of the response header: none has ever been defined, so anything but a zero is unknown to us.
+        if answer[_CORRELATION_ID_SIZE] != 0:
+            raise DecodeError(ResponseHeader.__name__, 1, "", _CORRELATION_ID_SIZE, "tagged fields")
+        return _CORRELATION_ID_SIZE + 1
+
+    def _receive(self, size: int) -> memoryview:
+        data = memoryview(bytearray(size))
+        at = 0
+        while at < size:
+            count = self._socket.recv_into(data[at:])
+            if count == 0:
+                raise ClientError(f"the broker at {self.address} closed the connection")
+            at += count
+        return data

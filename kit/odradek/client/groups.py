@@ -1,0 +1,49 @@
+"""What a consumer group has committed, through a `Client`."""
+
+from __future__ import annotations
+
+from odradek.client.client import Client
+from odradek.client.connection import KafkaError
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+
+_FIRST_BATCHED = 8
+_FIRST_BY_ID = 10
+_NOTHING_COMMITTED = -1
+
+
+def committed_offsets(client: Client, group_id: str) -> dict[str, dict[int, int]]:
+    """Topic → partition → offset, of everything that the group has committed."""
+    version = client.version(OffsetFetchRequest.API_KEY)
+    if version < _FIRST_BATCHED:
+        answer = client.call_group(
+            group_id, OffsetFetchRequest(group_id, None), OffsetFetchResponse, lambda answer: answer.error_code
+        )
+        _check(answer.error_code, group_id)
+        return {
+            topic.name: {
+                partition.partition_index: partition.committed_offset
+                for partition in topic.partitions
+                if partition.committed_offset != _NOTHING_COMMITTED
+            }
+            for topic in answer.topics
+        }
+    request = OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id, topics=None)])
+    (group,) = client.call_group(
+        group_id, request, OffsetFetchResponse, lambda answer: answer.groups[0].error_code
+    ).groups
+    _check(group.error_code, group_id)
+    names = {topic.topic_id: topic.name or "" for topic in client.metadata().topics} if version >= _FIRST_BY_ID else {}
+    return {
+        names.get(topic.topic_id, topic.name) if names else topic.name: {
+            partition.partition_index: partition.committed_offset
+            for partition in topic.partitions
+            if partition.committed_offset != _NOTHING_COMMITTED
+        }
+        for topic in group.topics
+    }
+
+
+def _check(error_code: int, group_id: str) -> None:
+    if error_code != ErrorCode.NONE:
+        raise KafkaError(error_code, f"group {group_id!r}")

@@ -1,0 +1,168 @@
+"""Records in and out of a topic through a `Client`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from odradek.client.client import Client
+from odradek.client.connection import ClientError, KafkaError
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.fetch import FetchRequest, FetchResponse
+from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
+from odradek_wire.records import batch
+from odradek_wire.records.builder import BatchBuilder
+from odradek_wire.records.record import Record
+from odradek_wire.records.records import read_records
+from odradek_wire.uuid import ZERO_UUID
+
+EARLIEST = -2
+LATEST = -1
+_ALL_REPLICAS = -1
+_BATCH_BYTES = 64 * 1024
+_FETCH_BYTES_MAX = 8 * 1024 * 1024
+_TIMEOUT_MS = 30_000
+_MURMUR_SEED = 0x9747B28C
+
+
+class Placed(NamedTuple):
+    """A record with the partition it lies in."""
+
+    partition: int
+    record: Record
+
+
+class Writer:
+    """Collects records per partition and produces them with acks=all. `flush()` sends what is left."""
+
+    def __init__(self, client: Client, topic: str) -> None:
+        found = client.topic(topic)
+        self._client = client
+        self._topic = topic
+        self._topic_id = found.topic_id
+        self._leaders = [partition.leader_id for partition in found.partitions]
+        self._open: dict[int, BatchBuilder] = {}
+        self._unkeyed = 0
+        self.written = 0
+
+    def write(self, record: Record, partition: int | None = None) -> None:
+        """Key decides the partition as in Kafka's clients; records without one take the partitions in turn."""
+        if partition is None:
+            partition = self._partition(record.key)
+        elif not 0 <= partition < len(self._leaders):
+            raise ClientError(f"topic {self._topic!r} has no partition {partition}: it has {len(self._leaders)}")
+        builder = self._open.setdefault(partition, BatchBuilder())
+        builder.append(record.timestamp, record.key, record.value, record.headers)
+        if builder.size_so_far >= _BATCH_BYTES:
+            self._send(partition)
+
+    def flush(self) -> None:
+        for partition in sorted(self._open):
+            self._send(partition)
+
+    def _partition(self, key: bytes | None) -> int:
+        if key is not None:
+            return (murmur2(key) & 0x7FFFFFFF) % len(self._leaders)
+        self._unkeyed += 1
+        return (self._unkeyed - 1) % len(self._leaders)
+
+    def _send(self, partition: int) -> None:
+        builder = self._open.pop(partition)
+        data = ProduceRequest.PartitionProduceData(partition, bytes(builder.build()))
+        topic = ProduceRequest.TopicProduceData(self._topic, self._topic_id, [data])
+        answer = self._client.call_node(
+            self._leaders[partition], ProduceRequest(None, _ALL_REPLICAS, _TIMEOUT_MS, [topic]), ProduceResponse
+        )
+        (result,) = answer.responses[0].partition_responses
+        if result.error_code != ErrorCode.NONE:
+            raise KafkaError(result.error_code, f"{self._topic}-{partition}", result.error_message)
+        self.written += builder.count
+
+
+def list_offsets(client: Client, topic: str, timestamp: int) -> dict[int, int]:
+    """Offset per partition at `timestamp` (ms, or EARLIEST or LATEST); the end where no record is that young."""
+    found: dict[int, int] = {}
+    for partition in client.topic(topic).partitions:
+        asked = ListOffsetsRequest.ListOffsetsPartition(partition.partition_index, timestamp=timestamp)
+        request = ListOffsetsRequest(-1, topics=[ListOffsetsRequest.ListOffsetsTopic(topic, [asked])])
+        answer = client.call_node(partition.leader_id, request, ListOffsetsResponse)
+        (result,) = answer.topics[0].partitions
+        if result.error_code != ErrorCode.NONE:
+            raise KafkaError(result.error_code, f"{topic}-{partition.partition_index}")
+        found[partition.partition_index] = result.offset
+    if timestamp >= 0 and -1 in found.values():
+        ends = list_offsets(client, topic, LATEST)
+        found = {partition: ends[partition] if offset == -1 else offset for partition, offset in found.items()}
+    return found
+
+
+def read(
+    client: Client, topic: str, positions: dict[int, int], *, ends: dict[int, int] | None = None, wait_ms: int = 500
+) -> Iterator[Placed]:
+    """Records from `positions` (partition → offset), in order within a partition.
+
+    With `ends` it stops when every partition has reached its end (exclusive); without, it goes on for ever.
+    """
+    found = client.topic(topic)
+    leaders = {partition.partition_index: partition.leader_id for partition in found.partitions}
+    positions = dict(positions)
+    while True:
+        if ends is not None:
+            positions = {partition: offset for partition, offset in positions.items() if offset < ends[partition]}
+            if not positions:
+                return
+        for node_id in sorted({leaders[partition] for partition in positions}):
+            asked = [
+                FetchRequest.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES_MAX)
+                for partition, offset in sorted(positions.items())
+                if leaders[partition] == node_id
+            ]
+            request = FetchRequest(
+                max_wait_ms=wait_ms,
+                min_bytes=1,
+                max_bytes=_FETCH_BYTES_MAX,
+                topics=[FetchRequest.FetchTopic(topic, found.topic_id or ZERO_UUID, asked)],
+            )
+            answer = client.call_node(node_id, request, FetchResponse)
+            if answer.error_code != ErrorCode.NONE:
+                raise KafkaError(answer.error_code, f"topic {topic!r}")
+            for result in answer.responses[0].partitions if answer.responses else []:
+                if result.error_code != ErrorCode.NONE:
+                    raise KafkaError(result.error_code, f"{topic}-{result.partition_index}")
+                start = positions[result.partition_index]
+                for record, next_offset in _records(result, start):
+                    positions[result.partition_index] = next_offset
+                    if record is not None:
+                        yield Placed(result.partition_index, record)
+
+
+def _records(result: FetchResponse.PartitionData, start: int) -> Iterator[tuple[Record | None, int]]:
+    """Records from `start` on, each with the offset after it; a batch that shows none (control) only moves on."""
+    data = result.records
+    if data is None:
+        return
+    assert isinstance(data, memoryview)
+    for header in batch.iterate(data, allow_partial=True):
+        if not header.is_control:
+            for record in read_records(data, header):
+                if record.offset >= start:
+                    yield record, record.offset + 1
+        yield None, header.next_offset
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's hash of keys (32 bits, unsigned), so that a key lands where a Java producer puts it."""
+    multiplier, mask = 0x5BD1E995, 0xFFFFFFFF
+    length = len(data)
+    value = (_MURMUR_SEED ^ length) & mask
+    for at in range(0, length & ~3, 4):
+        word = int.from_bytes(data[at : at + 4], "little") * multiplier & mask
+        word ^= word >> 24
+        value = value * multiplier & mask ^ word * multiplier & mask
+    tail = data[length & ~3 :]
+    if tail:
+        value = (value ^ int.from_bytes(tail, "little")) * multiplier & mask
+    value ^= value >> 13
+    value = value * multiplier & mask
+    return value ^ value >> 15
