@@ -1,0 +1,97 @@
+"""What the job computes, as functions from DataFrame to DataFrame: nothing here reads, writes or starts anything.
+
+A page view is a record whose value is a JSON object with at least
+
+    {"page": "/start", "viewed_at": "2026-11-21T07:00:00.250Z"}
+
+`viewed_at` being ISO 8601 (UTC where it names no zone). A record that is not such a view is rejected with a reason;
+every record is either a view or rejected.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+NO_VALUE = "no value"
+NOT_JSON = "not a JSON object"
+NO_PAGE = "no page"
+NO_TIME = "no readable viewed_at"
+AHEAD = "viewed_at is ahead of the record's timestamp"
+
+_BROKEN = "_broken"
+_VIEW = T.StructType(
+    [
+        T.StructField("page", T.StringType()),
+        T.StructField("viewed_at", T.StringType()),
+        T.StructField(_BROKEN, T.StringType()),
+    ]
+)
+
+
+def classified(records: DataFrame, ahead_ms: int) -> DataFrame:
+    """Kafka records (value, timestamp and whatever else) with `page`, `viewed_at` and `reason`, null for a view."""
+    parsed = records.withColumn(
+        "_view",
+        F.from_json(F.col("value").cast("string"), _VIEW, {"columnNameOfCorruptRecord": _BROKEN}),
+    ).withColumn("_time", F.try_to_timestamp(F.col("_view.viewed_at")))
+    return (
+        parsed.withColumn("reason", _reason(ahead_ms))
+        .withColumn("page", F.col("_view.page"))
+        .withColumn("viewed_at", F.col("_time"))
+        .drop("_view", "_time")
+    )
+
+
+def _reason(ahead_ms: int) -> Column:
+    latest = F.col("timestamp") + F.expr(f"make_dt_interval(0, 0, 0, {ahead_ms / 1000:.3f})")
+    return (
+        F.when(F.col("value").isNull(), NO_VALUE)
+        .when(F.col("_view").isNull() | F.col(f"_view.{_BROKEN}").isNotNull(), NOT_JSON)
+        .when(F.coalesce(F.trim(F.col("_view.page")), F.lit("")) == "", NO_PAGE)
+        .when(F.col("_time").isNull(), NO_TIME)
+        .when(F.col("_time") > latest, AHEAD)
+    )
+
+
+def views(classified_records: DataFrame) -> DataFrame:
+    """The views among classified records: page, viewed_at."""
+    return classified_records.where("reason IS NULL").select("page", "viewed_at")
+
+
+def views_per_window(page_views: DataFrame, window_ms: int, lateness_ms: int) -> DataFrame:
+    """page, window_start, window_end, views: each page's views in each window that has any."""
+    counted = (
+        page_views.withWatermark("viewed_at", f"{lateness_ms} milliseconds")
+        .groupBy(F.window("viewed_at", f"{window_ms} milliseconds"), F.col("page"))
+        .count()
+    )
+    return counted.select(
+        "page",
+        F.col("window.start").alias("window_start"),
+        F.col("window.end").alias("window_end"),
+        F.col("count").alias("views"),
+    )
+
+
+def as_records(counts: DataFrame) -> DataFrame:
+    """Counts as Kafka records. The key names page and window, so that a count written twice is one key: a reader that
+    keeps the last value of each key, or a compacted topic, sees each count once."""
+    moment = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
+    start, end = F.date_format("window_start", moment), F.date_format("window_end", moment)
+    value = F.struct("page", start.alias("window_start"), end.alias("window_end"), "views")
+    return counts.select(F.concat_ws("@", "page", start).alias("key"), F.to_json(value).alias("value"))
+
+
+def as_rejected_records(classified_records: DataFrame) -> DataFrame:
+    """Rejected records as Kafka records: key and value as they came, and as headers why and from where. The place
+    (topic, partition, offset) identifies a record that is written twice."""
+    headers = [
+        F.struct(F.lit(name).alias("key"), column.cast("string").cast("binary").alias("value"))
+        for name, column in (
+            ("rejected.reason", F.col("reason")),
+            ("rejected.topic", F.col("topic")),
+            ("rejected.partition", F.col("partition")),
+            ("rejected.offset", F.col("offset")),
+        )
+    ]
+    return classified_records.where("reason IS NOT NULL").select("key", "value", F.array(*headers).alias("headers"))
