@@ -2,7 +2,7 @@
 
 The bytes written are those that Kafka's own readers accept: gzip, snappy in xerial's framing, lz4 frames of
 independent blocks, zstd. Reading accepts what other clients write too. A decompression bomb costs at most `limit`
-bytes.
+bytes; what is within the limit may for a moment take twice its size.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ def _bounded(decompress_into: Callable[[memoryview, bytearray], int], data: memo
                 return bytes(view[:written])
         if size >= limit:
             raise ExpansionLimitError(f"{len(data)} compressed bytes expand to more than {limit}")
+        del output  # before the next one is made
         size = min(limit, 4 * size)
 
 

@@ -25,17 +25,12 @@ _DEFAULT_LEVEL = 9
 
 def compress(data: Buffer, level: int | None = None, *, broken_checksum: bool = False) -> bytes:
     """One frame. `broken_checksum` computes the header checksum the wrong way that magic 0 asks for."""
-    checksum = _xxhash32(_FRAME_MAGIC + _FLAGS if broken_checksum else _FLAGS) >> 8 & 0xFF
-    parts = [_FRAME_MAGIC, _FLAGS, bytes((checksum,))]
-    fast = level is None or level == _DEFAULT_LEVEL
+    if level is not None and level != _DEFAULT_LEVEL:
+        return _compress_thoroughly(data, level, broken_checksum)
+    parts = [_FRAME_MAGIC, _FLAGS, _header_checksum(_FLAGS, broken_checksum)]
     for start in range(0, len(data), _BLOCK_SIZE):
         block = data[start : start + _BLOCK_SIZE]
-        if fast:
-            packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
-        else:
-            packed = bytes(
-                cramjam.lz4.compress_block(block, store_size=False, mode="high_compression", compression=level)
-            )
+        packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
         if len(packed) < len(block):
             parts.append(_UINT32.pack(len(packed)))
             parts.append(packed)
@@ -44,6 +39,19 @@ def compress(data: Buffer, level: int | None = None, *, broken_checksum: bool = 
             parts.append(bytes(block))
     parts.append(b"\0\0\0\0")
     return b"".join(parts)
+
+
+def _compress_thoroughly(data: Buffer, level: int, broken_checksum: bool) -> bytes:
+    """By the binding's own frame writer: its block functions know no levels. It adds a checksum to each block."""
+    writer = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    writer.compress(data)
+    frame = bytes(writer.finish())
+    assert (frame[4] & 0xEF, frame[5]) == (_FLAGS[0], _FLAGS[1]), f"unexpected LZ4 flags {frame[4:6].hex()}"
+    return frame[:6] + _header_checksum(frame[4:6], broken_checksum) + frame[7:]
+
+
+def _header_checksum(flags: bytes, broken: bool) -> bytes:
+    return bytes((_xxhash32(_FRAME_MAGIC + flags if broken else flags) >> 8 & 0xFF,))
 
 
 def checked(data: memoryview, *, ignore_checksum: bool) -> memoryview:
