@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from odradek_wire.errors import ErrorCode
-
 from odradek_broker.context import Context
+from odradek_wire.apis import APIS
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
 
-Request = TypeVar("Request")
-Response = TypeVar("Response")
+Request = TypeVar("Request", bound=Message)
+Response = TypeVar("Response", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +41,11 @@ class Api(Generic[Request, Response]):
     top-level `error_code`; a response that has none closes the connection."""
     inter_broker: bool = False
     """Refused on client listeners."""
+
+
+def served_versions(api: Api[Any, Any]) -> tuple[int, int]:
+    """Lowest and highest version served: the union of Kafka 3.9 and 4.3 unless the module says otherwise."""
+    union = APIS[api.request.API_KEY].versions
+    lowest = union[0] if api.min_version is None else api.min_version
+    highest = union[1] if api.max_version is None else api.max_version
+    return lowest, highest

@@ -20,9 +20,9 @@ from odradek_broker.timers import Timers
 
 if TYPE_CHECKING:
     from odradek_controller.controller import Controller
-    from odradek_controller.image import ClusterImage, MetadataDelta
 
     from odradek_broker.coordinators.groups import GroupCoordinators
+    from odradek_controller.image import ClusterImage, MetadataDelta
 
 
 class Broker:

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from odradek_wire.errors import ErrorCode
-
 from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, assert_never
 
 import structlog
 from odradek_log.log import AppendInfo, AppendOrigin, AppendRejected, CorruptLogError, Log
-from odradek_wire.errors import ErrorCode
 
 from odradek_broker.core.partition_leader import Effect, HighWatermarkAdvanced, PartitionLeader, ProposeIsr
 from odradek_broker.deferred import Deferred
 from odradek_broker.purgatory import Purgatory, Watchers
+from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from odradek_wire.uuid import Uuid

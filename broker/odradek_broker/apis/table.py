@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek_wire.apis import ApiKey
-
 from odradek_broker.api import Api
 from odradek_broker.apis import api_versions
+from odradek_wire.apis import ApiKey
 
 TABLE: dict[ApiKey, Api[Any, Any]] = {
     ApiKey.API_VERSIONS: api_versions.API,

@@ -1,0 +1,62 @@
+"""ApiVersions (key 18), versions 0-4: what this broker speaks, before the client knows anything else.
+
+The answer always has response header v0. A version above ours is answered in v0 with UNSUPPORTED_VERSION and the
+versions of ApiVersions alone (KIP-511); that answer is made here and sent by the connection. Produce is listed from 0
+though 4.x serves it from 3, because old librdkafka looks at nothing else (KAFKA-18659); here it is true.
+"""
+
+from __future__ import annotations
+
+import re
+
+from odradek_broker.api import Api, served_versions
+from odradek_broker.context import Context
+from odradek_wire.apis import APIS, ApiKey
+from odradek_wire.codec import encode
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""What KIP-511 allows as name and version of a client, so that they can be part of a metric's name."""
+
+
+def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if ctx.api_version >= 3:
+        name, version = request.client_software_name, request.client_software_version
+        if not (SOFTWARE.fullmatch(name) and SOFTWARE.fullmatch(version)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        ctx.connection.client_software = (name, version)
+    image = ctx.broker.image
+    supported = ctx.broker.emulation.supported_features(ctx.api_version)
+    return ApiVersionsResponse(
+        api_keys=_advertised(ctx),
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(name, levels.low, levels.high) for name, levels in supported.items()
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(name, level, level)
+            for name, level in image.levels.finalized.items()
+        ],
+    )
+
+
+def _advertised(ctx: Context) -> list[ApiVersionsResponse.ApiVersion]:
+    ranges = ctx.broker.emulation.apis
+    if ranges is None:
+        table = ctx.connection.server.routes.table
+        ranges = {key: served_versions(api) for key, api in sorted(table.items()) if not api.inter_broker}
+    return [ApiVersionsResponse.ApiVersion(key, low, high) for key, (low, high) in ranges.items()]
+
+
+def downgrade() -> bytes:
+    """The body that answers a version of ApiVersions that we do not know."""
+    low, high = APIS[ApiKey.API_VERSIONS].versions
+    answer = ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersionsResponse.ApiVersion(ApiKey.API_VERSIONS, low, high)],
+    )
+    return encode(answer, 0)
+
+
+API = Api(ApiVersionsRequest, ApiVersionsResponse, handle)

@@ -1,0 +1,37 @@
+"""CreateTopics (key 19), versions 0-7: forwarded to the controller, which decides and answers.
+
+Version 4 and later may leave partitions and replication factor to the broker's defaults (-1).
+"""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+
+Result = CreateTopicsResponse.CreatableTopicResult
+
+
+async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    if ctx.may_cluster(Operation.CREATE):
+        return await ctx.broker.controller.create_topics(request)
+    allowed = [topic for topic in request.topics if ctx.may_topic(Operation.CREATE, topic.name)]
+    refused = [
+        Result(name=topic.name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="Authorization failed.")
+        for topic in request.topics
+        if topic not in allowed
+    ]
+    response = await ctx.broker.controller.create_topics(
+        CreateTopicsRequest(allowed, request.timeout_ms, request.validate_only)
+    )
+    response.topics.extend(refused)
+    return response
+
+
+def failed(ctx: Context, request: CreateTopicsRequest, error: ErrorCode) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[Result(name=topic.name, error_code=error) for topic in request.topics])
+
+
+API = Api(CreateTopicsRequest, CreateTopicsResponse, handle, failed=failed)

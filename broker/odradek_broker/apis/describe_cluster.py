@@ -1,0 +1,48 @@
+"""DescribeCluster (key 60), versions 0-2: the brokers, and the id of the cluster.
+
+Endpoints of controllers (endpoint type 2) are not served on a broker's listener, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation, ResourceType
+from odradek_broker.context import Context
+from odradek_broker.metadata_view import (
+    OPERATIONS_NOT_ASKED,
+    authorized_operations,
+    brokers_on,
+    controller_shown,
+)
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    image = ctx.broker.image
+    response = DescribeClusterResponse(cluster_id=image.cluster_id, endpoint_type=request.endpoint_type)
+    if request.include_cluster_authorized_operations:
+        allowed = ctx.may_cluster(Operation.DESCRIBE)
+        response.cluster_authorized_operations = authorized_operations(ctx, ResourceType.CLUSTER) if allowed else 0
+    if request.endpoint_type != BROKERS:
+        mismatch = request.endpoint_type == CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if mismatch else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of type BROKER, "
+            f"but we wanted an endpoint of type {'CONTROLLER' if mismatch else request.endpoint_type}",
+            cluster_authorized_operations=OPERATIONS_NOT_ASKED,
+        )
+    response.controller_id = controller_shown(image)
+    response.brokers = [
+        DescribeClusterResponse.DescribeClusterBroker(
+            broker.id, broker.host, broker.port, broker.rack, broker.fenced
+        )
+        for broker in brokers_on(image, ctx.listener, fenced=request.include_fenced_brokers)
+    ]
+    return response
+
+
+API = Api(DescribeClusterRequest, DescribeClusterResponse, handle)

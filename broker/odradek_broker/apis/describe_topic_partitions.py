@@ -1,0 +1,118 @@
+"""DescribeTopicPartitions (key 75), version 0: partitions of many topics, page by page.
+
+Eligible leader replicas are empty lists, never null: Java's admin client as Spark uses it fails on null.
+"""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation, ResourceType
+from odradek_broker.context import Context
+from odradek_broker.metadata_view import (
+    INTERNAL_TOPICS,
+    authorized_operations,
+    invalid_topic_name,
+    offline_replicas,
+    partition_error,
+)
+from odradek_controller.image import NO_LEADER, TopicImage
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+
+Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+
+
+def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    image = ctx.broker.image
+    everything = not request.topics
+    names = sorted(image.topics if everything else {topic.name for topic in request.topics})
+    start_of: dict[str, int] = {}
+    cursor = request.cursor
+    if cursor is not None:
+        if cursor.partition_index < 0:
+            return _all(request, ErrorCode.INVALID_REQUEST)
+        names = [name for name in names if name >= cursor.topic_name]
+        start_of[cursor.topic_name] = cursor.partition_index
+        if everything and cursor.topic_name not in image.topics:
+            # The topic was deleted between two pages: its neighbours are complete, it is told as unknown.
+            names.insert(0, cursor.topic_name)
+    refused = [name for name in names if not ctx.may_topic(Operation.DESCRIBE, name)]
+    response = DescribeTopicPartitionsResponse()
+    room = max(min(request.response_partition_limit, ctx.broker.config.integer("max.request.partition.size.limit")), 1)
+    for name in names:
+        if name in refused:
+            continue
+        if not room:
+            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(name, 0)
+            break
+        found = image.topics.get(name)
+        if found is None:
+            if not (everything and name != (cursor.topic_name if cursor else None)):
+                response.topics.append(_unknown(name))
+            continue
+        start = start_of.get(name, 0)
+        end = min(start + room, len(found.partitions))
+        response.topics.append(_topic(ctx, found, start, end))
+        room -= max(end - start, 0)
+        if end < len(found.partitions):
+            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(name, end)
+            break
+    if not everything:
+        response.topics.extend(Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name) for name in refused)
+    return response
+
+
+def _topic(ctx: Context, topic: TopicImage, start: int, end: int) -> Topic:
+    image = ctx.broker.image
+    partitions = []
+    for index in range(start, end):
+        partition = topic.partitions[index]
+        error = partition_error(image, partition, ctx.listener)
+        partitions.append(
+            Partition(
+                error_code=error,
+                partition_index=index,
+                leader_id=NO_LEADER if error else partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                eligible_leader_replicas=list(partition.eligible_leader_replicas),
+                last_known_elr=list(partition.last_known_elr),
+                offline_replicas=offline_replicas(image, partition, ctx.listener),
+            )
+        )
+    return Topic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=authorized_operations(ctx, ResourceType.TOPIC, topic.name),
+    )
+
+
+def _unknown(name: str) -> Topic:
+    invalid = invalid_topic_name(name) is not None
+    return Topic(
+        error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+    )
+
+
+def _all(request: DescribeTopicPartitionsRequest, error: ErrorCode) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[Topic(error_code=error, name=topic.name) for topic in request.topics]
+    )
+
+
+def failed(
+    ctx: Context, request: DescribeTopicPartitionsRequest, error: ErrorCode
+) -> DescribeTopicPartitionsResponse:
+    return _all(request, error)
+
+
+API = Api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, handle, failed=failed)

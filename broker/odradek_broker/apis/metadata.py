@@ -1,0 +1,178 @@
+"""Metadata (key 3), versions 0-13: brokers, topics by name or id, and who leads each partition.
+
+A missing topic is created when client and broker allow it (`auto.create.topics.enable`). Kafka answers such a request with
+UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again; here the topic exists before the answer goes out, so that the client
+saves that round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation, ResourceType
+from odradek_broker.auto_create import create_missing
+from odradek_broker.context import Context
+from odradek_broker.metadata_view import (
+    INTERNAL_TOPICS,
+    OPERATIONS_NOT_ASKED,
+    authorized_operations,
+    brokers_on,
+    controller_shown,
+    invalid_topic_name,
+    offline_replicas,
+    partition_error,
+)
+from odradek_controller.image import NO_LEADER, TopicImage
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.metadata import MetadataRequest, MetadataResponse
+from odradek_wire.uuid import ZERO_UUID
+
+Topic = MetadataResponse.MetadataResponseTopic
+
+
+def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+    topics = request.topics
+    # Version 0 had no null: an empty list meant all topics.
+    if topics is None or (ctx.api_version == 0 and not topics):
+        names = sorted(ctx.broker.image.topics)
+        return _response(ctx, request, [name for name in names if ctx.may_topic(Operation.DESCRIBE, name)], [])
+    # The schema has ids from version 10, the brokers take them from 12 (KIP-516).
+    if ctx.api_version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics):
+        return failed(ctx, request, ErrorCode.INVALID_REQUEST)
+    by_id, names, refused = _resolve(ctx, topics)
+    missing = [name for name in names if name not in ctx.broker.image.topics]
+    if missing and request.allow_auto_topic_creation and ctx.broker.config.auto_create_topics:
+        return _create_and_respond(ctx, request, names, missing, by_id, refused)
+    return _response(ctx, request, names, [*by_id, *refused])
+
+
+async def _create_and_respond(
+    ctx: Context,
+    request: MetadataRequest,
+    names: list[str],
+    missing: list[str],
+    by_id: list[Topic],
+    refused: list[Topic],
+) -> MetadataResponse:
+    may_create = ctx.may_cluster(Operation.CREATE)
+    allowed = [name for name in missing if may_create or ctx.may_topic(Operation.CREATE, name)]
+    denied = [
+        Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name) for name in missing if name not in allowed
+    ]
+    errors = await create_missing(ctx.broker, allowed)
+    failures = [Topic(error_code=error, name=name) for name, error in errors.items() if error]
+    left_out = {topic.name for topic in (*failures, *denied)}
+    return _response(
+        ctx, request, [name for name in names if name not in left_out], [*by_id, *failures, *denied, *refused]
+    )
+
+
+def _resolve(
+    ctx: Context, topics: Iterable[MetadataRequest.MetadataRequestTopic]
+) -> tuple[list[Topic], list[str], list[Topic]]:
+    """Topics asked for by an unknown id; the names to describe, without repetition; the topics that are refused."""
+    unknown: list[Topic] = []
+    names: dict[str, None] = {}
+    refused: list[Topic] = []
+    for topic in topics:
+        if topic.topic_id != ZERO_UUID:
+            image = ctx.broker.image.topics_by_id.get(topic.topic_id)
+            if image is None:
+                unknown.append(Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic.topic_id))
+            elif ctx.may_topic(Operation.DESCRIBE, image.name):
+                names[image.name] = None
+            else:
+                refused.append(
+                    Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic.topic_id)
+                )
+        elif topic.name is not None:
+            if ctx.may_topic(Operation.DESCRIBE, topic.name):
+                names[topic.name] = None
+            else:
+                refused.append(Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=topic.name))
+    return unknown, list(names), refused
+
+
+def _response(ctx: Context, request: MetadataRequest, names: list[str], others: list[Topic]) -> MetadataResponse:
+    image = ctx.broker.image
+    operations = OPERATIONS_NOT_ASKED
+    if request.include_cluster_authorized_operations and ctx.api_version <= 10:
+        operations = authorized_operations(ctx, ResourceType.CLUSTER)
+    described = [_topic(ctx, request, name) for name in names]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(broker.id, broker.host, broker.port, broker.rack)
+            for broker in brokers_on(image, ctx.listener)
+        ],
+        cluster_id=image.cluster_id,
+        controller_id=controller_shown(image),
+        topics=described + others,
+        cluster_authorized_operations=operations,
+    )
+
+
+def _topic(ctx: Context, request: MetadataRequest, name: str) -> Topic:
+    image = ctx.broker.image.topics.get(name)
+    if image is None:
+        invalid = invalid_topic_name(name) is not None
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return Topic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
+    topic = Topic(
+        name=name, topic_id=image.id, is_internal=name in INTERNAL_TOPICS, partitions=_partitions(ctx, image)
+    )
+    if request.include_topic_authorized_operations:
+        topic.topic_authorized_operations = authorized_operations(ctx, ResourceType.TOPIC, name)
+    return topic
+
+
+def _partitions(ctx: Context, topic: TopicImage) -> list[MetadataResponse.MetadataResponsePartition]:
+    image = ctx.broker.image
+    listener = ctx.listener
+    found = []
+    for index, partition in enumerate(topic.partitions):
+        error = partition_error(image, partition, listener)
+        replicas, isr = list(partition.replicas), list(partition.isr)
+        offline = offline_replicas(image, partition, listener)
+        if ctx.api_version == 0:
+            # Version 0 clients are told of live replicas only, with an error when that leaves some out.
+            shown = [replica for replica in replicas if replica not in offline]
+            if not error and len(shown) < len(replicas):
+                error = ErrorCode.REPLICA_NOT_AVAILABLE
+            replicas, isr = shown, [replica for replica in isr if replica not in offline]
+        elif error == ErrorCode.LISTENER_NOT_FOUND and ctx.api_version < 6:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+        unavailable = error in (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.LISTENER_NOT_FOUND)
+        found.append(
+            MetadataResponse.MetadataResponsePartition(
+                error_code=error,
+                partition_index=index,
+                leader_id=NO_LEADER if unavailable else partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=replicas,
+                isr_nodes=isr,
+                offline_replicas=offline,
+            )
+        )
+    return found
+
+
+def failed(ctx: Context, request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
+    """Every topic asked for has the error; version 13 has a place for it as well."""
+    return MetadataResponse(
+        topics=[
+            # Before version 12 a topic without a name cannot be expressed.
+            Topic(error_code=error, name=topic.name if ctx.api_version >= 12 else topic.name or "")
+            for topic in request.topics or ()
+        ],
+        error_code=error,
+    )
+
+
+API = Api(
+    MetadataRequest,
+    MetadataResponse,
+    handle,
+    failed=failed,
+    notes="An auto-created topic is described in the same answer; Kafka lets the client ask again.",
+)

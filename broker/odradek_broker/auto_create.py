@@ -1,0 +1,86 @@
+"""Topics that come into being because somebody asked for them: auto-created ones and the internal ones.
+
+Owns which settings such a topic gets. Leaves creating to the controller. Requests for one topic that arrive together share
+one creation, as in Kafka's AutoTopicCreationManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from odradek_broker.metadata_view import INTERNAL_TOPICS, invalid_topic_name
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.create_topics import CreateTopicsRequest
+
+if TYPE_CHECKING:
+    from odradek_broker.broker import Broker
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+
+
+async def create_missing(broker: Broker, names: Iterable[str]) -> dict[str, ErrorCode]:
+    """Create the topics that do not exist; the error of each, NONE when it exists now."""
+    errors: dict[str, ErrorCode] = {}
+    wanted = []
+    for name in names:
+        if name in broker.image.topics:
+            errors[name] = ErrorCode.NONE
+        elif invalid_topic_name(name) is not None:
+            errors[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
+        else:
+            wanted.append(_creatable(broker, name))
+    if wanted:
+        response = await broker.controller.create_topics(CreateTopicsRequest(topics=wanted))
+        for topic in response.topics:
+            exists = topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+            errors[topic.name] = ErrorCode.NONE if exists else ErrorCode(topic.error_code)
+    return errors
+
+
+async def ensure_internal_topic(broker: Broker, name: str) -> ErrorCode:
+    """Create an internal topic unless it exists. COORDINATOR_NOT_AVAILABLE when that fails: the client tries again."""
+    assert name in INTERNAL_TOPICS
+    error = (await create_missing(broker, [name]))[name]
+    return ErrorCode.NONE if error == ErrorCode.NONE else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _creatable(broker: Broker, name: str) -> CreateTopicsRequest.CreatableTopic:
+    config = broker.config
+    if name == CONSUMER_OFFSETS:
+        return _topic(
+            name,
+            config.integer("offsets.topic.num.partitions"),
+            config.integer("offsets.topic.replication.factor"),
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": config.text("offsets.topic.segment.bytes"),
+            },
+        )
+    if name == TRANSACTION_STATE:
+        return _topic(
+            name,
+            config.integer("transaction.state.log.num.partitions"),
+            config.integer("transaction.state.log.replication.factor"),
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": config.text("transaction.state.log.min.isr"),
+                "segment.bytes": config.text("transaction.state.log.segment.bytes"),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+    return _topic(name, config.integer("num.partitions"), config.integer("default.replication.factor"), {})
+
+
+def _topic(
+    name: str, partitions: int, replication_factor: int, configs: dict[str, str]
+) -> CreateTopicsRequest.CreatableTopic:
+    return CreateTopicsRequest.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[CreateTopicsRequest.CreatableTopicConfig(key, value) for key, value in configs.items()],
+    )

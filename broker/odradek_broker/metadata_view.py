@@ -1,0 +1,91 @@
+"""What clients see of the metadata: brokers by listener, partitions with their errors, authorized operations.
+
+Owns the translation that Metadata, DescribeTopicPartitions and DescribeCluster have in common. Leaves the state to the image
+of the controller.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from odradek_broker.authorizer import CLUSTER_NAME, OPERATION_BITS, Operation, ResourceType
+from odradek_broker.context import Context
+from odradek_controller.image import ClusterImage, PartitionRegistration
+from odradek_wire.errors import ErrorCode
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+OPERATIONS_NOT_ASKED = -(1 << 31)
+TOPIC_NAME_MAX = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+class BrokerEndpoint(NamedTuple):
+    """One broker as a client of one listener is told of it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    fenced: bool
+
+
+def brokers_on(image: ClusterImage, listener: str, *, fenced: bool = False) -> list[BrokerEndpoint]:
+    """The brokers that have this listener, by id; fenced ones only when asked for."""
+    found = []
+    for broker_id in sorted(image.brokers):
+        broker = image.brokers[broker_id]
+        endpoint = broker.endpoint(listener)
+        if endpoint is not None and (fenced or not broker.fenced):
+            found.append(BrokerEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced))
+    return found
+
+
+def controller_shown(image: ClusterImage) -> int:
+    """The id that clients take for the controller: as in KRaft any live broker, since brokers forward to the controller."""
+    return next((broker.id for broker in image.live_brokers()), -1)
+
+
+def partition_error(image: ClusterImage, partition: PartitionRegistration, listener: str) -> ErrorCode:
+    """Why a client cannot use this partition now, as Metadata tells it."""
+    leader = image.brokers.get(partition.leader)
+    if leader is None or leader.fenced:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    if leader.endpoint(listener) is None:
+        return ErrorCode.LISTENER_NOT_FOUND
+    return ErrorCode.NONE
+
+
+def offline_replicas(image: ClusterImage, partition: PartitionRegistration, listener: str) -> list[int]:
+    """Replicas on brokers that are gone, fenced, or not on this listener."""
+    return [
+        replica
+        for replica in partition.replicas
+        if (broker := image.brokers.get(replica)) is None or broker.fenced or broker.endpoint(listener) is None
+    ]
+
+
+def invalid_topic_name(name: str) -> str | None:
+    """Kafka's objection to a topic name (Topic.validate), or None."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > TOPIC_NAME_MAX:
+        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {TOPIC_NAME_MAX}"
+    if not _LEGAL.fullmatch(name):
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than "
+            "ASCII alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def authorized_operations(ctx: Context, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
+    """Bit field of what the asking principal may do (KIP-430)."""
+    bits = OPERATION_BITS[resource]
+    if ctx.broker.authorizer.allows_everything:
+        return bits
+    return sum(
+        1 << operation for operation in Operation if bits >> operation & 1 and ctx.may(operation, resource, name)
+    )

@@ -1,0 +1,513 @@
+"""One client connection: bytes in, requests handled in order, bytes out.
+
+Owns framing, the state of the request in flight, interception, and what happens when a client misbehaves or goes away.
+As in Kafka, the next request is looked at when the present one has been answered, so that answers come in order. What
+arrives meanwhile stays in the connection's buffer; when that is full, or answers pile up, reading stops. Leaves what
+requests mean to the handlers and how file slices reach the socket to `sender`.
+
+A request's `records` are views into a receive buffer that is used again. They are valid until the handler returns; a
+handler that goes on later (a coroutine, a `Deferred`) must not look at them any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from struct import Struct
+from typing import TYPE_CHECKING, Any, cast
+
+import structlog
+
+from odradek_broker.authorizer import ANONYMOUS, Principal
+from odradek_broker.context import Context
+from odradek_broker.deferred import Deferred
+from odradek_broker.interceptors import Delay, Disconnect, Drop, Fail, Verdict
+from odradek_broker.network.routes import Route
+from odradek_broker.network.sender import Sender
+from odradek_wire.apis import ApiKey
+from odradek_wire.errors import DecodeError, ErrorCode
+
+if TYPE_CHECKING:
+    from odradek_broker.network.server import Server
+
+log = structlog.get_logger(__name__)
+
+# Length, API key and version as one number, correlation id, length of the client id.
+HEAD = Struct(">iIih")
+ANSWER = Struct(">ii")
+ANSWER_WITH_TAGS = Struct(">iib")
+SIZE_BYTES = 4
+HEADER_MIN_BYTES = 10
+UNKNOWN_SOFTWARE = ("unknown", "unknown")
+
+
+class Connection(asyncio.BufferedProtocol):
+    """See the module. `busy` is true while a request waits for its answer or an answer for the socket."""
+
+    __slots__ = (
+        "_buffer",
+        "_client_id",
+        "_client_id_bytes",
+        "_consuming",
+        "_deferred",
+        "_draining",
+        "_filled",
+        "_paused",
+        "_sender",
+        "_task",
+        "active",
+        "address",
+        "busy",
+        "client_software",
+        "closing",
+        "held",
+        "idle_since",
+        "listener",
+        "port",
+        "principal",
+        "server",
+        "transport",
+        "write_blocked",
+    )
+
+    def __init__(self, server: Server, listener: str) -> None:
+        self.server = server
+        self.listener = listener
+        self.principal: Principal = ANONYMOUS
+        self.client_software = UNKNOWN_SOFTWARE
+        self.address = ""
+        self.port = 0
+        self.held = False
+        self.active = True
+        self.idle_since = 0.0
+        self.busy = False
+        self.closing = False
+        self.write_blocked = False
+        self.transport: asyncio.Transport
+        self._sender: Sender
+        self._buffer: memoryview | None = None
+        self._filled = 0
+        self._paused = False
+        self._consuming = False
+        self._draining = False
+        self._client_id: str | None = None
+        self._client_id_bytes = b""
+        self._deferred: Deferred[Any] | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    # -- the event loop calls these -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        peer = transport.get_extra_info("peername")
+        if peer:
+            self.address, self.port = peer[0], peer[1]
+        self._sender = Sender(transport, self.server.loop, self._sent)
+        self.server.connected(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closing = True
+        self._sender.close()
+        self._release_buffer()
+        if self._deferred is not None:
+            self._deferred.cancel()
+            self._deferred = None
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self.server.disconnected(self)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        buffer = self._buffer
+        return self.server.buffers.shared_view if buffer is None else buffer[self._filled :]
+
+    def buffer_updated(self, size: int) -> None:
+        self.active = True
+        buffer = self._buffer
+        if buffer is None:
+            if self.busy or self.write_blocked:
+                self._keep(self.server.buffers.shared_view, 0, size)
+            else:
+                self._consume(self.server.buffers.shared_view, size)
+            return
+        self._filled += size
+        if self.busy or self.write_blocked:
+            if self._filled == len(buffer):
+                self._pause()
+        else:
+            self._consume(buffer, self._filled)
+
+    def pause_writing(self) -> None:
+        self.write_blocked = True
+
+    def resume_writing(self) -> None:
+        self.write_blocked = False
+        self._go_on()
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    def _consume(self, view: memoryview, end: int) -> None:
+        """Handle every whole request in `view[:end]`; keep what is left."""
+        start = 0
+        self._consuming = True
+        while end - start >= SIZE_BYTES + HEADER_MIN_BYTES:
+            size, key_and_version, correlation_id, client_id_size = HEAD.unpack_from(view, start)
+            stop = start + SIZE_BYTES + size
+            if stop > end:
+                break
+            if size < HEADER_MIN_BYTES or size > self.server.request_max_bytes:
+                self._refuse("request is shorter than its header or larger than socket.request.max.bytes", size=size)
+                break
+            frame = view[start + SIZE_BYTES : stop]
+            start = stop
+            self._dispatch(frame, key_and_version, correlation_id, client_id_size)
+            if self.busy or self.write_blocked or self.closing:
+                break
+        self._consuming = False
+        if start == end or self.closing:
+            if self._buffer is not None:
+                self._release_buffer()
+        else:
+            self._keep(view, start, end)
+
+    def _dispatch(self, frame: memoryview, key_and_version: int, correlation_id: int, client_id_size: int) -> None:
+        server = self.server
+        route = server.routes.get(key_and_version)
+        if route is None:
+            self._not_served(key_and_version, correlation_id)
+            return
+        position = HEADER_MIN_BYTES
+        if client_id_size > 0:
+            position += client_id_size
+            raw = bytes(frame[HEADER_MIN_BYTES:position])
+            if raw != self._client_id_bytes:
+                self._client_id_bytes = raw
+                self._client_id = raw.decode("utf-8", "replace")
+        elif client_id_size == 0:
+            self._client_id, self._client_id_bytes = "", b""
+        else:
+            self._client_id, self._client_id_bytes = None, b""
+        ctx = Context(server.broker, self, route.key, route.version, correlation_id, self._client_id)
+        try:
+            if route.flexible:
+                if frame[position]:
+                    position = skip_tags(frame, position)
+                else:
+                    position += 1
+            request = route.decode(frame, position)
+        except (DecodeError, IndexError, ValueError) as error:
+            self._refuse("request cannot be read", ctx, error=str(error))
+            return
+        if server.broker.interceptors.before_handle:
+            verdict = server.broker.interceptors.on_request(ctx, request)
+            if verdict is not None:
+                if isinstance(verdict, Delay):
+                    request = route.decode(bytearray(frame), position)  # its views must outlive this callback
+                self._intercept(ctx, route, request, verdict)
+                return
+        self._handle(ctx, route, request)
+
+    def _not_served(self, key_and_version: int, correlation_id: int) -> None:
+        """An API or a version that is not served: Kafka closes the connection, except for ApiVersions (KIP-511), which
+        is answered in version 0 with the versions of ApiVersions itself."""
+        if key_and_version >> 16 == ApiKey.API_VERSIONS:
+            answer = self.server.routes.downgrade
+            self.transport.write(ANSWER.pack(len(answer) + 4, correlation_id) + answer)
+        else:
+            self._refuse(
+                "API or version is not served", api_key=key_and_version >> 16, version=key_and_version & 0xFFFF
+            )
+
+    def _handle(self, ctx: Context, route: Route, request: Any) -> None:
+        try:
+            response = route.handle(ctx, request)
+        except Exception as error:
+            return self._failed(ctx, route, request, error)
+        if response.__class__ is route.response_class:
+            return self.respond(ctx, route, request, response)
+        if response is None:  # acks=0: the client expects no answer
+            return self._done() if self.busy else None
+        self.busy = True
+        if isinstance(response, Deferred):
+            self._deferred = response
+            response.when_done(lambda deferred: self._deferred_done(ctx, route, request, deferred))
+            return None
+        self._task = task = self.server.loop.create_task(cast("Coroutine[Any, Any, Any]", response))
+        task.add_done_callback(lambda done: self._task_done(ctx, route, request, done))
+        return None
+
+    def _deferred_done(self, ctx: Context, route: Route, request: Any, deferred: Deferred[Any]) -> None:
+        self._deferred = None
+        if deferred.error is not None:
+            self._failed(ctx, route, request, deferred.error)
+        else:
+            self.respond(ctx, route, request, deferred.value)
+
+    def _task_done(self, ctx: Context, route: Route, request: Any, task: asyncio.Task[Any]) -> None:
+        self._task = None
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            self._failed(ctx, route, request, error)
+        else:
+            self.respond(ctx, route, request, task.result())
+
+    def _failed(self, ctx: Context, route: Route, request: Any, error: BaseException) -> None:
+        """An exception that no handler foresaw: UNKNOWN_SERVER_ERROR for the client, a traceback for us."""
+        self._log_of(ctx).error("handler failed", exc_info=error)
+        response = route.failure(ctx, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if response is None:
+            self.close()
+        else:
+            self.respond(ctx, route, request, response)
+
+    # -- answers ----------------------------------------------------------------------------------------------------
+
+    def respond(self, ctx: Context, route: Route, request: Any, response: Any) -> None:
+        """Throttle, intercept, encode, write; then look at the next request."""
+        if self.closing:
+            return None
+        if response is None:
+            return self._done()
+        broker = self.server.broker
+        if broker.interceptors.before_write:
+            verdict = broker.interceptors.on_response(ctx, request, response)
+            if verdict is not None:
+                return self._intercept_answer(ctx, route, request, response, verdict)
+        self.write(ctx, route, response)
+        return None
+
+    def write(self, ctx: Context, route: Route, response: Any) -> None:
+        quotas = self.server.broker.quotas
+        muted_ms = 0 if quotas.unlimited else quotas.throttle_ms(ctx, self._filled)
+        if muted_ms and route.throttled:
+            response.throttle_time_ms = muted_ms
+        try:
+            parts = route.encode(response)
+        except Exception as error:
+            self._log_of(ctx).error("response cannot be encoded", exc_info=error)
+            return self.close()
+        if len(parts) == 1:
+            body = cast(bytes, parts[0])
+            if route.response_has_tags:
+                self.transport.write(ANSWER_WITH_TAGS.pack(len(body) + 5, ctx.correlation_id, 0) + body)
+            else:
+                self.transport.write(ANSWER.pack(len(body) + 4, ctx.correlation_id) + body)
+        else:
+            size = sum(map(len, parts))
+            if route.response_has_tags:
+                parts.insert(0, ANSWER_WITH_TAGS.pack(size + 5, ctx.correlation_id, 0))
+            else:
+                parts.insert(0, ANSWER.pack(size + 4, ctx.correlation_id))
+            if not self._sender.send(parts):
+                self.busy = True
+                return None
+        if muted_ms:
+            # KIP-219: the answer goes out at once, the connection is not read for as long as it tells the client.
+            self.busy = True
+            self.server.broker.timers.call_later(muted_ms, self._done)
+        elif self.busy:
+            self._done()
+        return None
+
+    def _sent(self) -> None:
+        """The sender got rid of an answer that did not fit into the socket at once."""
+        if not self.closing:
+            self._done()
+
+    def _done(self) -> None:
+        self.busy = False
+        if self._draining:
+            self.close()
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Whatever held the connection is over: handle what has arrived meanwhile, read again."""
+        if self.busy or self.write_blocked or self.closing or self._consuming:
+            return
+        buffer = self._buffer
+        if buffer is not None and self._filled:
+            self._consume(buffer, self._filled)
+        if self._paused and not (self.busy or self.write_blocked or self.closing or self.held):
+            self._paused = False
+            self.transport.resume_reading()
+
+    # -- faults -----------------------------------------------------------------------------------------------------
+
+    def _intercept(self, ctx: Context, route: Route, request: Any, verdict: Verdict) -> None:
+        match verdict:
+            case Delay():
+                self.busy = True
+                self.server.broker.timers.call_later(
+                    verdict.delay_ms, lambda: self._handle_delayed(ctx, route, request)
+                )
+            case Fail():
+                response = route.failure(ctx, request, verdict.error)
+                if response is None:
+                    self.close()
+                else:
+                    self.respond(ctx, route, request, response)
+            case Drop():
+                pass
+            case Disconnect():
+                self.close()
+
+    def _handle_delayed(self, ctx: Context, route: Route, request: Any) -> None:
+        if not self.closing:
+            self._handle(ctx, route, request)
+
+    def _intercept_answer(self, ctx: Context, route: Route, request: Any, response: Any, verdict: Verdict) -> None:
+        match verdict:
+            case Delay():
+                self.busy = True
+                self.server.broker.timers.call_later(
+                    verdict.delay_ms, lambda: None if self.closing else self.write(ctx, route, response)
+                )
+            case Fail():
+                failure = route.failure(ctx, request, verdict.error)
+                if failure is None:
+                    self.close()
+                else:
+                    self.write(ctx, route, failure)
+            case Drop():
+                if self.busy:
+                    self._done()
+            case Disconnect():
+                self.close()
+
+    def _refuse(self, why: str, ctx: Context | None = None, **facts: Any) -> None:
+        """The client sent what cannot be a request: close its connection, and say so once."""
+        self._log_of(ctx).warning(why + "; closing the connection", **facts)
+        self.close()
+
+    def _log_of(self, ctx: Context | None) -> Any:
+        facts: dict[str, Any] = {"client": f"{self.address}:{self.port}", "client_id": self._client_id}
+        if ctx is not None:
+            facts["api"] = f"{ApiKey(ctx.api_key).name} v{ctx.api_version}"
+        return log.bind(**facts)
+
+    def close(self) -> None:
+        """Close after what has been written is out. Idempotent."""
+        if not self.closing:
+            self.closing = True
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Close at once, as a crash would."""
+        self.closing = True
+        self.transport.abort()
+
+    def drain(self) -> None:
+        """Shutdown: let the request in flight be answered, handle no other, then close."""
+        self._draining = True
+        if not self.busy:
+            self.close()
+
+    def hold(self) -> None:
+        """`max.connections` is reached: be connected, but read nothing until `release`."""
+        self.held = True
+        self._pause()
+
+    def release(self) -> None:
+        self.held = False
+        self._go_on()
+
+    # -- buffers ----------------------------------------------------------------------------------------------------
+
+    def _keep(self, view: memoryview, start: int, end: int) -> None:
+        """Keep `view[start:end]`, which is not a whole request or must wait, in a buffer of our own that fits the
+        rest."""
+        left = end - start
+        needed = left
+        if left >= SIZE_BYTES:
+            size = int.from_bytes(view[start : start + SIZE_BYTES], "big", signed=True)
+            if size < HEADER_MIN_BYTES or size > self.server.request_max_bytes:
+                return self._refuse(
+                    "request is shorter than its header or larger than socket.request.max.bytes", size=size
+                )
+            needed = max(left, SIZE_BYTES + size)
+        buffer = self._buffer
+        if buffer is not None and len(buffer) >= needed:
+            if start:
+                buffer[0:left] = bytes(view[start:end]) if buffer is view else view[start:end]
+            elif buffer is not view:
+                buffer[0:left] = view[0:end]
+            self._filled = left
+        else:
+            larger = self.server.buffers.take(needed)
+            if larger is None:
+                return self._wait_for_memory(bytes(view[start:end]))
+            larger[0:left] = view[start:end]
+            self._release_buffer()
+            self._buffer = larger
+            self._filled = left
+        if self._filled == len(self._buffer or b""):
+            self._pause()
+        return None
+
+    def _wait_for_memory(self, kept: bytes) -> None:
+        """The broker's memory budget is exhausted: read no further until others have given back what they hold."""
+        self._release_buffer()
+        self._pause()
+        self.busy = True
+        self.server.memory_exhausted(self)
+
+        def retry() -> None:
+            if self.closing:
+                return
+            self.busy = False
+            view = memoryview(kept)
+            self._keep(view, 0, len(view))
+            self._go_on()
+
+        self.server.buffers.budget.when_available(retry)
+
+    def _release_buffer(self) -> None:
+        buffer = self._buffer
+        if buffer is not None:
+            self._buffer = None
+            self._filled = 0
+            self.server.buffers.give_back(buffer)
+
+    def _pause(self) -> None:
+        if not self._paused and not self.closing:
+            self._paused = True
+            self.transport.pause_reading()
+
+    def idle_for(self, now: float) -> float:
+        """Seconds without traffic, told to the server's sweep; a connection whose request waits is not idle."""
+        if self.active or self.busy:
+            self.active = False
+            self.idle_since = now
+        return now - self.idle_since
+
+
+def skip_tags(frame: memoryview, position: int) -> int:
+    """Skip the tagged fields of a request header; Kafka knows none so far, clients may send some."""
+    count, position = _varint(frame, position)
+    for _ in range(count):
+        _, position = _varint(frame, position)
+        size, position = _varint(frame, position)
+        position += size
+        if position > len(frame):
+            raise ValueError("tagged field of the header runs past the end of the request")
+    return position
+
+
+def _varint(frame: memoryview, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > 28:
+            raise ValueError("varint of the header is too long")

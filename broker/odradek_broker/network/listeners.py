@@ -1,0 +1,95 @@
+"""Listeners: where a broker accepts connections, and under which address clients are told to find it.
+
+Owns parsing `listeners`, `advertised.listeners` and `listener.security.protocol.map`. Leaves sockets to `server`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from odradek_broker.config import BrokerConfig
+
+ENDPOINT = re.compile(r"^(?P<name>[A-Za-z0-9_]+)://(?P<host>\[[0-9A-Fa-f:.%]*\]|[^:/]*):(?P<port>-?\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One entry of `listeners` or `advertised.listeners`: NAME://host:port. An empty host means every interface."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One listener of this broker. `port` and `advertised_port` are 0 until the socket is bound, when 0 was asked
+    for."""
+
+    name: str
+    protocol: str
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int
+
+    def bound(self, port: int) -> Listener:
+        return replace(self, port=port, advertised_port=self.advertised_port or port)
+
+
+class ListenerError(ValueError):
+    """The configuration of listeners cannot be served; the message names the setting and the entry."""
+
+
+def parse_endpoint(setting: str, text: str) -> Endpoint:
+    match = ENDPOINT.match(text)
+    if match is None:
+        raise ListenerError(f"{setting}: cannot read {text!r}, expected NAME://host:port")
+    host = match["host"].strip("[]")
+    port = int(match["port"])
+    if not 0 <= port <= 65535:
+        raise ListenerError(f"{setting}: port {port} of {text!r} is outside 0..65535")
+    return Endpoint(match["name"].upper(), host, port)
+
+
+def parse_listeners(config: BrokerConfig, hostname: str) -> list[Listener]:
+    """The listeners for clients, in order. `hostname` is advertised for a listener on every interface, as Kafka does.
+
+    An advertised port of 0 stands for the bound one, so that port 0 works in tests."""
+    protocols = _protocol_map(config.text("listener.security.protocol.map"))
+    controllers = {name.upper() for name in config.words("controller.listener.names")}
+    advertised = {
+        endpoint.name: endpoint
+        for endpoint in (parse_endpoint("advertised.listeners", word) for word in config.words("advertised.listeners"))
+    }
+    listeners: list[Listener] = []
+    for word in config.words("listeners"):
+        endpoint = parse_endpoint("listeners", word)
+        if endpoint.name in controllers:
+            continue  # One process holds the controller: nothing talks to it over a socket.
+        protocol = protocols.get(endpoint.name)
+        if protocol is None:
+            raise ListenerError(f"listener.security.protocol.map: no security protocol for listener {endpoint.name}")
+        if protocol != "PLAINTEXT":
+            raise ListenerError(f"listeners: {endpoint.name} asks for {protocol}, only PLAINTEXT is served so far")
+        shown = advertised.pop(endpoint.name, None)
+        if shown is None:
+            everywhere = endpoint.host in ("", "0.0.0.0", "::")
+            shown = Endpoint(endpoint.name, hostname if everywhere else endpoint.host, endpoint.port)
+        if shown.host in ("", "0.0.0.0"):
+            raise ListenerError(f"advertised.listeners: {shown.name} needs a host that clients can reach")
+        listeners.append(Listener(endpoint.name, protocol, endpoint.host, endpoint.port, shown.host, shown.port))
+    if advertised:
+        raise ListenerError(f"advertised.listeners: {', '.join(sorted(advertised))} is not in listeners")
+    if not listeners:
+        raise ListenerError("listeners: no listener for clients is left")
+    if len({listener.name for listener in listeners}) != len(listeners):
+        raise ListenerError("listeners: each listener needs a name of its own")
+    return listeners
+
+
+def _protocol_map(text: str) -> Mapping[str, str]:
+    pairs = (part.split(":", 1) for part in text.split(",") if ":" in part)
+    return {name.strip().upper(): protocol.strip().upper() for name, protocol in pairs}

@@ -1,0 +1,90 @@
+"""From (API key, version) to everything needed to serve it, compiled at first use.
+
+Owns the routes of one server. The first four bytes of a request, read as one number, are the key of the lookup, so that
+the hot path takes one step from bytes to decoder, handler and encoder. Leaves the table itself to `apis.table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from odradek_broker.api import Api, served_versions
+from odradek_broker.context import Context
+from odradek_wire.apis import ApiKey
+from odradek_wire.codec import Part, decoder, encoder
+from odradek_wire.errors import ErrorCode
+
+Handle = Callable[[Context, Any], Any | Awaitable[Any] | None]
+
+
+class Route:
+    """One API in one version."""
+
+    __slots__ = (
+        "api",
+        "decode",
+        "encode",
+        "flexible",
+        "handle",
+        "key",
+        "response_class",
+        "response_has_tags",
+        "throttled",
+        "version",
+    )
+
+    def __init__(self, key: ApiKey, version: int, api: Api[Any, Any]) -> None:
+        self.key = key
+        self.version = version
+        self.api = api
+        self.handle: Handle = api.handle
+        self.decode: Callable[..., Any] = decoder(api.request, version)
+        self.encode: Callable[[Any], list[Part]] = encoder(api.response, version)
+        self.response_class = api.response
+        self.flexible: bool = version >= api.request.FLEXIBLE_FROM
+        # Header v0 even in flexible versions: the client must read the answer to ApiVersions before it knows which
+        # versions we speak (KIP-511).
+        self.response_has_tags: bool = self.flexible and key != ApiKey.API_VERSIONS
+        self.throttled = "throttle_time_ms" in api.response.__slots__
+
+    def failure(self, ctx: Context, request: Any, error: ErrorCode) -> Any | None:
+        """The answer when the whole request fails; None when this API has no place for such an error."""
+        if self.api.failed is not None:
+            return self.api.failed(ctx, request, error)
+        if "error_code" not in self.response_class.__slots__:
+            return None
+        response = self.response_class()
+        response.error_code = error
+        return response
+
+
+class Routes:
+    """Answers `get(first four bytes)`; None for what is not served."""
+
+    __slots__ = ("_routes", "downgrade", "table")
+
+    def __init__(self, table: Mapping[ApiKey, Api[Any, Any]], downgrade: bytes) -> None:
+        """`downgrade` is the body of the answer to an ApiVersions request in a version that we do not know."""
+        self.table = table
+        self.downgrade = downgrade
+        self._routes: dict[int, Route] = {}
+
+    def get(self, key_and_version: int) -> Route | None:
+        route = self._routes.get(key_and_version)
+        return self._make(key_and_version) if route is None else route
+
+    def _make(self, key_and_version: int) -> Route | None:
+        number, version = key_and_version >> 16, key_and_version & 0xFFFF
+        try:
+            key = ApiKey(number)
+        except ValueError:
+            return None
+        api = self.table.get(key)
+        if api is None:
+            return None
+        lowest, highest = served_versions(api)
+        if not lowest <= version <= highest:
+            return None
+        route = self._routes[key_and_version] = Route(key, version, api)
+        return route

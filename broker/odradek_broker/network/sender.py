@@ -1,0 +1,149 @@
+"""How an answer that holds slices of log files reaches its socket.
+
+Owns the choice between `os.sendfile` and reading (measured: bench/sendfile.py), and waiting for the socket to take
+more. Every other answer is bytes and goes through the transport. A connection sends one answer at a time.
+
+The descriptor is written to directly, past the transport, only while the transport has nothing buffered, so that bytes
+cannot overtake each other. Where the platform or the listener's transport (TLS) has no sendfile, slices are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+
+import structlog
+from odradek_log.file_slice import FileSlice
+
+from odradek_wire.codec import Part
+
+log = structlog.get_logger(__name__)
+
+SENDFILE_MIN_BYTES = 64 * 1024
+"""Below this, one read and one write through the transport are cheaper than the system calls around sendfile."""
+MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
+
+
+class Sender:
+    """Sends lists of parts over one transport. `sent` is called when an answer that had to wait is out."""
+
+    __slots__ = ("_fd", "_loop", "_parts", "_position", "_sent", "_socket", "_transport", "_waiting_fd", "sending")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, sent: Callable[[], None]) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._sent = sent
+        self._socket: socket.socket | None = None
+        self._fd = -1
+        self._parts: deque[Part] = deque()
+        self._position = 0
+        self._waiting_fd = -1
+        self.sending = False
+
+    def send(self, parts: list[Part]) -> bool:
+        """Send an answer. True when it is handed over, False when `sent` will be called later."""
+        large = 0
+        for part in parts:
+            if isinstance(part, FileSlice):
+                large += len(part)
+        if large < SENDFILE_MIN_BYTES or not self._direct():
+            self._transport.write(b"".join([_bytes_of(part) for part in parts]))
+            return True
+        self._parts.extend(parts)
+        self._position = 0
+        self.sending = True
+        self._push()
+        return not self.sending
+
+    def close(self) -> None:
+        """The transport is gone, and its descriptor with it."""
+        self._parts.clear()
+        self.sending = False
+        self._stop_waiting()
+        if self._socket is not None:
+            self._socket.detach()
+            self._socket = None
+
+    def _direct(self) -> bool:
+        """May we write to the descriptor ourselves?"""
+        transport = self._transport
+        if transport.get_write_buffer_size():
+            return False
+        if self._socket is None:
+            if not hasattr(os, "sendfile") or transport.get_extra_info("sslcontext") is not None:
+                return False
+            plain = transport.get_extra_info("socket")
+            if plain is None:
+                return False
+            # A second object for the transport's own descriptor; it is detached, never closed.
+            self._fd = plain.fileno()
+            self._socket = socket.socket(plain.family, socket.SOCK_STREAM, plain.proto, fileno=self._fd)
+        return True
+
+    def _push(self) -> None:
+        """Write until everything is out or the socket is full."""
+        try:
+            while self._parts:
+                if not self._push_one(self._parts[0]):
+                    return
+        except BlockingIOError:
+            self._wait()
+        except OSError as error:
+            self._give_up(error)
+        else:
+            self.sending = False
+            self._stop_waiting()
+
+    def _push_one(self, part: Part) -> bool:
+        """Write one part, whole or in pieces; False after giving up."""
+        assert self._socket is not None
+        size = len(part)
+        while self._position < size:
+            if isinstance(part, FileSlice):
+                done = os.sendfile(self._fd, part.fd, part.position + self._position, size - self._position)
+                if done == 0:
+                    self._give_up(OSError("a log file is shorter than what was found in it"))
+                    return False
+            else:
+                more = MSG_MORE if len(self._parts) > 1 else 0
+                done = self._socket.send(memoryview(_bytes_of(part))[self._position :], more)
+            self._position += done
+        self._parts.popleft()
+        self._position = 0
+        return True
+
+    def _wait(self) -> None:
+        if self._waiting_fd < 0:
+            # A loop refuses to watch the descriptor of a transport: watch a duplicate.
+            self._waiting_fd = os.dup(self._fd)
+            self._loop.add_writer(self._waiting_fd, self._writable)
+
+    def _writable(self) -> None:
+        self._push()
+        if not self.sending:
+            self._sent()
+
+    def _stop_waiting(self) -> None:
+        if self._waiting_fd >= 0:
+            self._loop.remove_writer(self._waiting_fd)
+            os.close(self._waiting_fd)
+            self._waiting_fd = -1
+
+    def _give_up(self, error: OSError) -> None:
+        """Half an answer cannot be repaired: the client must reconnect."""
+        if not isinstance(error, ConnectionError):
+            log.error("answer was cut short; closing the connection", error=str(error))
+        self._parts.clear()
+        self._stop_waiting()
+        self._transport.abort()
+
+
+def _bytes_of(part: Part) -> bytes | memoryview:
+    if isinstance(part, bytes | memoryview):
+        return part
+    data = part.tobytes()
+    assert len(data) == len(part), "a log file is shorter than what was found in it"
+    return data

@@ -1,0 +1,151 @@
+"""The sockets of one broker: listening, counting connections, idleness, orderly shutdown.
+
+Owns every connection and what they share (routes, buffers, memory budget). Leaves requests to `connection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from odradek_broker.network.connection import Connection
+from odradek_broker.network.listeners import Listener
+from odradek_broker.network.memory import DEFAULT_BUDGET, MemoryBudget, ReceiveBuffers
+from odradek_broker.network.routes import Routes
+
+if TYPE_CHECKING:
+    from odradek_broker.broker import Broker
+
+log = structlog.get_logger(__name__)
+
+IDLE_SWEEPS = 8
+"""How often in `connections.max.idle.ms` the connections are looked at: one is closed at most an eighth too late."""
+BACKLOG = 1024
+
+
+class Server:
+    """See the module. `listeners` are the bound ones once `start` has returned."""
+
+    def __init__(self, broker: Broker, routes: Routes, listeners: Iterable[Listener]) -> None:
+        config = broker.config
+        self.broker = broker
+        self.routes = routes
+        self.listeners = list(listeners)
+        self.loop = asyncio.get_running_loop()
+        queued = config.integer("queued.max.request.bytes")
+        self.buffers = ReceiveBuffers(MemoryBudget(queued if queued > 0 else DEFAULT_BUDGET))
+        self.request_max_bytes = config.request_max_bytes
+        self.connections: set[Connection] = set()
+        self._waiting: deque[Connection] = deque()
+        self._per_address: Counter[str] = Counter()
+        self._servers: list[asyncio.Server] = []
+        self._sweep: asyncio.TimerHandle | None = None
+        self._all_gone: asyncio.Future[None] | None = None
+
+    async def start(self) -> None:
+        """Bind every listener. OSError (address in use, no such address) leaves nothing open."""
+        try:
+            for number, listener in enumerate(self.listeners):
+                self.listeners[number] = await self._bind(listener)
+        except BaseException:
+            self._close_listeners()
+            raise
+        self._schedule_sweep()
+
+    async def stop(self, grace_ms: int = 5000) -> None:
+        """Accept nothing more, let requests in flight be answered for at most `grace_ms`, close every connection."""
+        self._close_listeners()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection in [*self._waiting, *(c for c in self.connections if not c.busy)]:
+            connection.close()
+        for connection in list(self.connections):
+            connection.drain()
+        if self.connections:
+            self._all_gone = self.loop.create_future()
+            try:
+                await asyncio.wait_for(self._all_gone, grace_ms / 1000)
+            except TimeoutError:
+                log.warning("connections were cut at shutdown", count=len(self.connections))
+        for connection in list(self.connections):
+            connection.abort()
+
+    async def _bind(self, listener: Listener) -> Listener:
+        server = await self.loop.create_server(
+            lambda: Connection(self, listener.name), listener.host or None, listener.port, backlog=BACKLOG
+        )
+        self._servers.append(server)
+        port = server.sockets[0].getsockname()[1]
+        if listener.port == 0 and len(server.sockets) > 1:
+            # Every interface, IPv4 and IPv6, and a free port: both must be the same one.
+            server.close()
+            self._servers.remove(server)
+            return await self._bind(_with_port(listener, port))
+        return listener.bound(port)
+
+    # -- connections call these ---------------------------------------------------------------------------------------
+
+    def connected(self, connection: Connection) -> None:
+        config = self.broker.config
+        self._per_address[connection.address] += 1
+        if self._per_address[connection.address] > config.max_connections_per_ip:
+            log.warning("max.connections.per.ip reached; closing the connection", client=connection.address)
+            connection.close()
+        elif len(self.connections) >= config.max_connections:
+            # Kafka's acceptor blocks: the client is connected, and waits until another one goes.
+            self._waiting.append(connection)
+            connection.hold()
+            return
+        self.connections.add(connection)
+
+    def disconnected(self, connection: Connection) -> None:
+        self._per_address[connection.address] -= 1
+        if not self._per_address[connection.address]:
+            del self._per_address[connection.address]
+        if connection in self.connections:
+            self.connections.remove(connection)
+            while self._waiting and len(self.connections) < self.broker.config.max_connections:
+                waiting = self._waiting.popleft()
+                self.connections.add(waiting)
+                waiting.release()
+        else:
+            self._waiting.remove(connection)
+        if not self.connections and self._all_gone is not None and not self._all_gone.done():
+            self._all_gone.set_result(None)
+
+    def memory_exhausted(self, connection: Connection) -> None:
+        log.warning(
+            "memory for requests is exhausted; reading later",
+            client=connection.address,
+            used_bytes=self.buffers.budget.used,
+        )
+
+    # -- idleness -----------------------------------------------------------------------------------------------------
+
+    def _schedule_sweep(self) -> None:
+        idle_ms = self.broker.config.connections_max_idle_ms
+        if idle_ms > 0:
+            self._sweep = self.loop.call_later(idle_ms / IDLE_SWEEPS / 1000, self._close_idle)
+
+    def _close_idle(self) -> None:
+        now = self.loop.time()
+        longest = self.broker.config.connections_max_idle_ms / 1000
+        for connection in list(self.connections):
+            if connection.idle_for(now) >= longest:
+                connection.close()
+        self._schedule_sweep()
+
+    def _close_listeners(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+
+
+def _with_port(listener: Listener, port: int) -> Listener:
+    return Listener(
+        listener.name, listener.protocol, listener.host, port, listener.advertised_host, listener.advertised_port
+    )
