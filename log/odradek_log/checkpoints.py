@@ -1,0 +1,58 @@
+"""Checkpoint files: a version line, a count line, an entry a line (CheckpointFile, OffsetCheckpointFile).
+
+Owns the text of `recovery-point-offset-checkpoint`, `replication-offset-checkpoint`, `log-start-offset-checkpoint` and
+the frame that `leader-epoch-checkpoint` shares. When they are written is the directory's matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from odradek_log.disk import Disk
+from odradek_log.errors import CorruptLogError
+
+_VERSION = "0"
+TopicPartition = tuple[str, int]
+
+
+def encode_lines(entries: Iterable[str]) -> bytes:
+    lines = list(entries)
+    return "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode()
+
+
+def decode_lines(data: bytes, path: str) -> list[str]:
+    """The entries' lines. Kafka creates its checkpoints empty, so an empty file has no entry."""
+    if not data:
+        return []
+    lines = data.decode().split("\n")
+    if lines[0] != _VERSION:
+        raise CorruptLogError(f"{path}: unknown version {lines[0]!r} of a checkpoint")
+    try:
+        count = int(lines[1])
+    except (IndexError, ValueError):
+        raise CorruptLogError(f"{path}: the second line is no count of entries") from None
+    entries = [line for line in lines[2:] if line]
+    if len(entries) != count:
+        raise CorruptLogError(f"{path}: {count} entries are announced, {len(entries)} are there")
+    return entries
+
+
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+    """An offset checkpoint; a missing file is an empty one."""
+    try:
+        data = disk.read_file(path)
+    except FileNotFoundError:
+        return {}
+    offsets = {}
+    for line in decode_lines(data, path):
+        try:
+            topic, partition, offset = line.split(" ")
+            offsets[topic, int(partition)] = int(offset)
+        except ValueError:
+            raise CorruptLogError(f"{path}: no topic, partition and offset in {line!r}") from None
+    return offsets
+
+
+def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace an offset checkpoint as a whole."""
+    disk.replace_file(path, encode_lines(f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()))

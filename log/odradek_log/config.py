@@ -1,0 +1,101 @@
+"""The effective settings of one topic, as far as its logs obey them; names, types and defaults are Kafka's (LogConfig).
+
+Owns the reading of text values that the controller has validated already. Which level of configuration a value comes
+from, and whether it may be set at all, is decided there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+_MAX_LONG = (1 << 63) - 1
+_WEEK_MS = 7 * 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Immutable, shared by all logs of equal settings; a change at run time is another `LogConfig`."""
+
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = 24 * 60 * 60 * 1000
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = _MAX_LONG
+    flush_ms: int = _MAX_LONG
+    index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = _MAX_LONG
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = _MAX_LONG
+    message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = _WEEK_MS
+    segment_bytes: int = 1 << 30
+    segment_index_bytes: int = 10 << 20
+    segment_jitter_ms: int = 0
+    segment_ms: int = _WEEK_MS
+    unclean_leader_election_enable: bool = False
+
+    compact: bool = field(init=False, repr=False, compare=False)
+    delete: bool = field(init=False, repr=False, compare=False)
+    log_append_time: bool = field(init=False, repr=False, compare=False)
+    header_decides: bool = field(init=False, repr=False, compare=False)
+    """Whether a batch's header is enough to accept it: no key is demanded, nothing is recompressed, and the only limit
+    of a timestamp is one that the header's maximum can prove."""
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "compact", "compact" in self.cleanup_policy)
+        put(self, "delete", "delete" in self.cleanup_policy)
+        put(self, "log_append_time", self.message_timestamp_type == "LogAppendTime")
+        put(
+            self,
+            "header_decides",
+            not self.compact
+            and self.compression_type == "producer"
+            and (self.log_append_time or self.message_timestamp_before_max_ms == _MAX_LONG),
+        )
+
+    @classmethod
+    def from_configs(cls, configs: Mapping[str, str | None]) -> LogConfig:
+        """From topic settings as text, `{"segment.bytes": "1048576"}`; missing and null ones have their defaults,
+        names that do not concern a log are passed over."""
+        values: dict[str, Any] = {}
+        for name, (kafka_name, parse) in _PARSERS.items():
+            text = configs.get(kafka_name)
+            if text is not None:
+                values[name] = parse(text)
+        return cls(**values)
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(item for item in (part.strip() for part in text.split(",")) if item)
+
+
+def _boolean(text: str) -> bool:
+    return text.strip().lower() == "true"
+
+
+def _parsers() -> dict[str, tuple[str, Callable[[str], Any]]]:
+    by_type: dict[str, Callable[[str], Any]] = {
+        "int": int,
+        "float": float,
+        "str": str,
+        "bool": _boolean,
+        "tuple[str, ...]": _list,
+    }
+    return {f.name: (f.name.replace("_", "."), by_type[str(f.type)]) for f in fields(LogConfig) if f.init}
+
+
+_PARSERS = _parsers()
+
+DEFAULT_CONFIG = LogConfig()

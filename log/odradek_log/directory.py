@@ -1,0 +1,270 @@
+"""One entry of `log.dirs`: its lock, identity, checkpoints and marker of a clean shutdown, and all logs in it.
+
+Owns which partitions there are on this disk and in which state (served, failed, set aside). The partitions' roles are
+the broker's; a log's files are `Log`'s. Failed partitions do not hinder their neighbours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from odradek_log import checkpoints, file_names
+from odradek_log.checkpoints import TopicPartition
+from odradek_log.config import LogConfig
+from odradek_log.disk import Disk, RealDisk
+from odradek_log.environment import PRODUCER_EXPIRATION_MS, Later, LogEnvironment
+from odradek_log.errors import CorruptLogError, LogDirectoryError
+from odradek_log.file_lock import FileLock
+from odradek_log.log import Log
+from odradek_log.meta_properties import MetaProperties
+from odradek_log.open_files import OpenFiles
+from odradek_log.reporting import Reporter, StandardReporter
+from odradek_wire.uuid import METADATA_TOPIC_ID, Uuid
+
+_OPEN_FILES = 512
+
+
+class LogDirectory:
+    """A directory of logs. `open` locks it, `load` finds its logs, `close` leaves the marker of a clean shutdown."""
+
+    def __init__(self, path: str, env: LogEnvironment, lock: FileLock, meta: MetaProperties | None) -> None:
+        self.path = path
+        self.env = env
+        self.meta = meta
+        """None until `write_meta` in a fresh directory."""
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failed: dict[TopicPartition, Exception] = {}
+        """Partitions that could not be opened (KAFKA_STORAGE_ERROR), each with the reason."""
+        self.clean_shutdown = False
+        """Whether the last owner closed the directory properly."""
+        self.previous_broker_epoch = -1
+        self._lock = lock
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        wall_ms: Callable[[], int],
+        later: Later,
+        disk: Disk | None = None,
+        reporter: Reporter | None = None,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        open_files: int = _OPEN_FILES,
+        random_below: Callable[[int], int] | None = None,
+    ) -> LogDirectory:
+        """Lock the directory (it is made if need be) and read whose it is.
+
+        `LogDirectoryError` when it is in use or of a format newer than ours.
+        """
+        disk = disk or RealDisk()
+        directory = os.fspath(path)
+        os.makedirs(directory, exist_ok=True)
+        lock = FileLock(f"{directory}/{file_names.LOCK}")
+        env = LogEnvironment(
+            disk,
+            wall_ms,
+            OpenFiles(disk, open_files),
+            later,
+            reporter or StandardReporter(),
+            producer_expiration_ms,
+        )
+        if random_below is not None:
+            env.random_below = random_below
+        try:
+            meta_path = f"{directory}/{file_names.META_PROPERTIES}"
+            meta = MetaProperties.decode(disk.read_file(meta_path), meta_path) if disk.exists(meta_path) else None
+        except BaseException:
+            lock.release()
+            raise
+        return cls(directory, env, lock, meta)
+
+    def write_meta(self, meta: MetaProperties) -> None:
+        """Say whose directory this is."""
+        self.env.disk.replace_file(self._file(file_names.META_PROPERTIES), meta.encode(self.env.wall_ms()))
+        self.meta = meta
+
+    # --- the logs
+
+    def load(self, config_of: Callable[[str], LogConfig]) -> None:
+        """Open every partition's directory. `config_of` maps a topic's name to its settings.
+
+        A partition that cannot be opened goes into `failed`; a directory that is no partition's is an error, as in
+        Kafka.
+        """
+        disk = self.env.disk
+        self._read_marker()
+        recovery_points = self._offsets(file_names.RECOVERY_POINT_CHECKPOINT)
+        start_offsets = self._offsets(file_names.LOG_START_CHECKPOINT)
+        for name in sorted(disk.names(self.path)):
+            if name in (file_names.CLUSTER_METADATA_DIR, file_names.REMOTE_INDEX_CACHE_DIR):
+                continue
+            parsed = file_names.parse_dir(name)
+            if parsed is None:
+                if disk.is_directory(f"{self.path}/{name}"):
+                    raise LogDirectoryError(
+                        f"{self.path}/{name} is no partition's directory, and nothing else may be here"
+                    )
+                continue
+            topic, partition, suffix = parsed
+            if not disk.is_directory(f"{self.path}/{name}"):
+                continue
+            if suffix == file_names.DELETE_DIR:
+                self._remove_later(f"{self.path}/{name}", config_of(topic).file_delete_delay_ms)
+            elif suffix:
+                self.env.reporter.warning("leaving a set-aside partition alone", directory=f"{self.path}/{name}")
+            else:
+                key = topic, partition
+                self._load_one(key, config_of(topic), recovery_points.get(key, 0), start_offsets.get(key, 0))
+
+    def _load_one(self, key: TopicPartition, config: LogConfig, recovery_point: int, start_offset: int) -> None:
+        topic, partition = key
+        directory = f"{self.path}/{file_names.partition_dir(topic, partition)}"
+        try:
+            self.logs[key] = Log.open(
+                directory,
+                topic=topic,
+                partition=partition,
+                config=config,
+                env=self.env,
+                recovery_point=recovery_point,
+                log_start_offset=start_offset,
+                clean_shutdown=self.clean_shutdown,
+            )
+        except (OSError, CorruptLogError) as error:
+            self.failed[key] = error
+            self.env.reporter.error(
+                "partition stays offline",
+                partition=f"{topic}-{partition}",
+                directory=directory,
+                error=f"{type(error).__name__}: {error}",
+            )
+
+    def create_log(self, topic: str, partition: int, topic_id: Uuid | None, config: LogConfig) -> Log:
+        """A new partition. Raises `OSError`."""
+        key = topic, partition
+        assert key not in self.logs
+        directory = f"{self.path}/{file_names.partition_dir(topic, partition)}"
+        log = Log.create(directory, topic=topic, partition=partition, topic_id=topic_id, config=config, env=self.env)
+        self.logs[key] = log
+        return log
+
+    def open_metadata_log(self, config: LogConfig) -> Log:
+        """`__cluster_metadata-0`, made if need be. As in Kafka it stands in no checkpoint and is checked at every
+        start; who opens it closes it."""
+        directory = f"{self.path}/{file_names.CLUSTER_METADATA_DIR}"
+        topic, partition = "__cluster_metadata", 0
+        if self.env.disk.exists(directory):
+            return Log.open(directory, topic=topic, partition=partition, config=config, env=self.env)
+        return Log.create(
+            directory, topic=topic, partition=partition, topic_id=METADATA_TOPIC_ID, config=config, env=self.env
+        )
+
+    def delete_log(self, topic: str, partition: int, unique: str) -> None:
+        """The partition is gone: its directory is renamed to `…-delete` now and removed after `file.delete.delay.ms`.
+
+        `unique` are 32 hex digits of a random UUID.
+        """
+        self._set_aside(topic, partition, unique, file_names.DELETE_DIR)
+
+    def set_aside_as_stray(self, topic: str, partition: int, unique: str) -> None:
+        """The cluster knows nothing of this partition: keep its directory under another name; a person may decide."""
+        self._set_aside(topic, partition, unique, file_names.STRAY_DIR)
+
+    def _set_aside(self, topic: str, partition: int, unique: str, suffix: str) -> None:
+        key = topic, partition
+        log = self.logs.pop(key, None)
+        self.failed.pop(key, None)
+        target = f"{self.path}/{file_names.suffixed_dir(topic, partition, unique, suffix)}"
+        if log is not None:
+            log.rename(target)
+            delay_ms = log.config.file_delete_delay_ms
+        else:
+            self.env.disk.rename(f"{self.path}/{file_names.partition_dir(topic, partition)}", target)
+            delay_ms = LogConfig().file_delete_delay_ms
+        if suffix == file_names.DELETE_DIR:
+            self._remove_later(target, delay_ms)
+
+    def _remove_later(self, path: str, delay_ms: int) -> None:
+        disk, reporter = self.env.disk, self.env.reporter
+
+        def remove() -> None:
+            try:
+                disk.remove_tree(path)
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                reporter.error("could not remove a deleted partition", directory=path, error=str(error))
+
+        self.env.later(delay_ms, remove)
+
+    # --- checkpoints
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """As last written."""
+        return self._offsets(file_names.REPLICATION_CHECKPOINT)
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+        checkpoints.write_offsets(self.env.disk, self._file(file_names.REPLICATION_CHECKPOINT), offsets)
+
+    def write_checkpoints(self) -> None:
+        """Recovery points of all logs, and start offsets where they differ from the first segment's."""
+        disk = self.env.disk
+        recovery_points = {key: log.recovery_point for key, log in self.logs.items()}
+        checkpoints.write_offsets(disk, self._file(file_names.RECOVERY_POINT_CHECKPOINT), recovery_points)
+        start_offsets = {
+            key: log.log_start_offset
+            for key, log in self.logs.items()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        checkpoints.write_offsets(disk, self._file(file_names.LOG_START_CHECKPOINT), start_offsets)
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoints.read_offsets(self.env.disk, self._file(name))
+        except CorruptLogError as error:
+            # As Kafka: the checkpoint is a hint; without it more is read.
+            self.env.reporter.error("ignoring a damaged checkpoint", error=str(error))
+            return {}
+
+    def _file(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    # --- the end
+
+    def _read_marker(self) -> None:
+        """Take the marker of the clean shutdown away: should we crash, it must not be believed."""
+        path = self._file(file_names.CLEAN_SHUTDOWN)
+        disk = self.env.disk
+        if not disk.exists(path):
+            return
+        self.clean_shutdown = True
+        try:
+            self.previous_broker_epoch = int(json.loads(disk.read_file(path))["brokerEpoch"])
+        except (ValueError, KeyError, TypeError):
+            self.previous_broker_epoch = -1  # an empty file, as releases before 3.7 left it
+        disk.remove(path)
+
+    def close(self, broker_epoch: int = -1) -> None:
+        """Close every log, write the checkpoints and the marker. With a log that could not be closed the marker is left
+        out, so that the next start looks at everything."""
+        clean = True
+        for log in self.logs.values():
+            with suppress(OSError):  # reported by the log
+                log.close()
+            clean = clean and log.is_closed
+        self.write_checkpoints()
+        if clean:
+            marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+            self.env.disk.replace_file(self._file(file_names.CLEAN_SHUTDOWN), marker.encode())
+        self._lock.release()
+
+    def abandon(self) -> None:
+        """Let go as a killed process would: nothing is written, descriptors and lock are given back."""
+        for log in self.logs.values():
+            log.abandon()
+        self._lock.release()

@@ -1,0 +1,34 @@
+"""What all logs of a directory share and none of them owns: disk, clock, descriptors, the deferred, the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from odradek_log.disk import Disk
+from odradek_log.open_files import OpenFiles
+from odradek_log.reporting import Reporter, StandardReporter
+
+Later = Callable[[int, Callable[[], None]], object]
+"""`later(delay_ms, callback)`: the callback runs once, after the delay, on whatever thread is right for disk work."""
+
+PRODUCER_EXPIRATION_MS = 24 * 60 * 60 * 1000
+
+
+def _no_jitter(_bound: int) -> int:
+    return 0
+
+
+@dataclass(slots=True)
+class LogEnvironment:
+    """Passed to every log; a directory makes one."""
+
+    disk: Disk
+    wall_ms: Callable[[], int]
+    open_files: OpenFiles
+    later: Later
+    reporter: Reporter = field(default_factory=StandardReporter)
+    producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
+    """`producer.id.expiration.ms`"""
+    random_below: Callable[[int], int] = _no_jitter
+    """For `segment.jitter.ms`: a number in [0, bound)."""

@@ -1,0 +1,144 @@
+"""The sparse indexes of one segment: offset → file position, timestamp → offset, and the aborted transactions' file.
+
+Owns the entries in memory and their bytes on disk (OffsetIndex, TimeIndex, TransactionIndex). Offsets here are relative
+to the segment's base offset. While a segment is written to, its indexes live in memory only, for recovery rebuilds them
+from the log anyway; `Segment` writes them when it is sealed or closed, trimmed as Kafka leaves them. (Kafka maps files
+of `segment.index.bytes` filled up with zeros and trims them at the same moments.)
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+
+OFFSET_ENTRY = 8
+TIME_ENTRY = 12
+TXN_ENTRY = 34
+
+_TIME = struct.Struct(">qi")
+_LONG = struct.Struct(">q")
+_SWAP = sys.byteorder == "little"
+
+
+class OffsetIndex:
+    """(relative offset, position) in ascending order: the offset is the *last* of the batch at that position."""
+
+    __slots__ = ("offsets", "positions")
+
+    def __init__(self) -> None:
+        self.offsets = array("i")
+        self.positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def append(self, relative_offset: int, position: int) -> None:
+        self.offsets.append(relative_offset)
+        self.positions.append(position)
+
+    def lookup(self, relative_offset: int) -> int:
+        """The position of the last entry whose offset is not above the wanted one; 0 when there is none."""
+        at = bisect_right(self.offsets, relative_offset)
+        return self.positions[at - 1] if at else 0
+
+    def position_before(self, position: int) -> int:
+        """The last indexed position that is not above `position`: a batch begins there."""
+        at = bisect_right(self.positions, position)
+        return self.positions[at - 1] if at else 0
+
+    def truncate(self, relative_offset: int) -> None:
+        """Drop entries at or above the offset."""
+        at = bisect_right(self.offsets, relative_offset - 1)
+        del self.offsets[at:]
+        del self.positions[at:]
+
+    def to_bytes(self) -> bytes:
+        entries = array("i", bytes(OFFSET_ENTRY * len(self.offsets)))
+        entries[0::2] = self.offsets
+        entries[1::2] = self.positions
+        if _SWAP:
+            entries.byteswap()
+        return entries.tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> OffsetIndex | None:
+        """The entries of a file, the zeros of Kafka's preallocation left off; None when they are not in order, as after
+        a crash of the machine: then the log has to be read to have them back."""
+        entries = array("i", data[: len(data) // OFFSET_ENTRY * OFFSET_ENTRY])
+        if _SWAP:
+            entries.byteswap()
+        index = cls()
+        index.offsets = entries[0::2]
+        index.positions = entries[1::2]
+        # No entry has position 0: the first is written when more than an interval lies behind it.
+        used = len(index.positions)
+        if used and index.positions[-1] == 0:
+            used = bisect_left(range(used), True, key=lambda i: index.positions[i] == 0)
+            del index.offsets[used:]
+            del index.positions[used:]
+        if not _ascending(index.offsets) or not _ascending(index.positions):
+            return None
+        return index
+
+
+class TimeIndex:
+    """(timestamp, relative offset): up to that offset, no record is newer than that timestamp. Both ascend."""
+
+    __slots__ = ("last_timestamp", "raw")
+
+    def __init__(self, raw: bytes | bytearray = b"") -> None:
+        self.raw = bytearray(raw)
+        self.last_timestamp = _LONG.unpack_from(self.raw, len(self.raw) - TIME_ENTRY)[0] if self.raw else -1
+
+    def __len__(self) -> int:
+        return len(self.raw) // TIME_ENTRY
+
+    def entry(self, at: int) -> tuple[int, int]:
+        timestamp, relative_offset = _TIME.unpack_from(self.raw, at * TIME_ENTRY)
+        return timestamp, relative_offset
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """(timestamp, relative offset) of the last entry; (-1, 0) in an empty index."""
+        return self.entry(len(self) - 1) if self.raw else (-1, 0)
+
+    def maybe_append(self, timestamp: int, relative_offset: int) -> None:
+        """Add an entry unless the timestamp is not newer than the last one's."""
+        if timestamp > self.last_timestamp:
+            self.raw += _TIME.pack(timestamp, relative_offset)
+            self.last_timestamp = timestamp
+
+    def lookup(self, timestamp: int) -> int:
+        """The relative offset from which on records may be at least as new as `timestamp`: that of the last entry whose
+        timestamp is not above it, 0 when there is none."""
+        raw = self.raw
+        at = bisect_right(range(len(self)), timestamp, key=lambda i: _LONG.unpack_from(raw, i * TIME_ENTRY)[0])
+        return self.entry(at - 1)[1] if at else 0
+
+    def truncate(self, relative_offset: int) -> None:
+        """Drop entries at or above the offset."""
+        at = bisect_right(range(len(self)), relative_offset - 1, key=lambda i: self.entry(i)[1])
+        del self.raw[at * TIME_ENTRY :]
+        self.last_timestamp = self.last[0]
+
+    def to_bytes(self) -> bytes:
+        return bytes(self.raw)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> TimeIndex | None:
+        """The entries of a file, the zeros of Kafka's preallocation left off; None when they are not in order."""
+        index = cls(data[: len(data) // TIME_ENTRY * TIME_ENTRY])
+        count = len(index)
+        # Timestamps ascend, so that a zero one is padding; a first entry of time 0 would say nothing anyway.
+        if count and index.entry(count - 1)[0] == 0:
+            used = bisect_left(range(count), True, key=lambda i: index.entry(i)[0] == 0)
+            index = cls(index.raw[: used * TIME_ENTRY])
+        first, last = index.entry(0) if index.raw else (-1, 0), index.last
+        return index if last[0] >= first[0] and last[1] >= first[1] >= 0 else None
+
+
+def _ascending(values: array[int]) -> bool:
+    """Whether the ends are in order; Kafka's sanity check looks at the last entry only, too."""
+    return not values or (values[0] >= 0 and values[-1] >= values[0])

@@ -1,0 +1,621 @@
+"""One partition's log: a row of segments, the producers and the leader epochs that belong to it.
+
+Owns which offsets there are: appending, reading, truncating, rolling, deleting old segments, and when each file is
+written. Knows no replica and no high watermark; a reader's limit is passed in. All of it runs on one thread but
+`flush`, which may run on another. Trouble with the disk is raised, and takes this log, not its neighbours, offline.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from pathlib import Path
+
+from odradek_log import recovery
+from odradek_log.append import AppendInfo, AppendRejected, refuse_by_header
+from odradek_log.config import LogConfig
+from odradek_log.environment import LogEnvironment
+from odradek_log.errors import CorruptLogError, LogClosedError, LogOfflineError, OffsetOutOfRangeError
+from odradek_log.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, SNAPSHOT, segment_name
+from odradek_log.leader_epochs import LeaderEpochs
+from odradek_log.partition_metadata import decode as decode_topic_id
+from odradek_log.partition_metadata import encode as encode_topic_id
+from odradek_log.producer_state import AppendOrigin, KeptBatch, Producers
+from odradek_log.retention import SegmentFacts, deletable
+from odradek_log.segment import FileSlice, Segment
+from odradek_wire.errors import ErrorCode
+from odradek_wire.records.attributes import TimestampType
+from odradek_wire.records.batch import is_crc_valid, place, read_header, set_max_timestamp
+from odradek_wire.records.errors import CorruptRecordError
+from odradek_wire.records.records import read_records
+from odradek_wire.uuid import Uuid
+
+_CLIENT = AppendOrigin.CLIENT
+
+
+class Log:
+    """A partition's records on disk. Make one with `create` or `open`; better, let `LogDirectory` do it."""
+
+    __slots__ = (
+        "_active",
+        "_config",
+        "_env",
+        "_last_base",
+        "_last_position",
+        "_segments",
+        "_snapshots",
+        "directory",
+        "failure",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "recovery_point",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        env: LogEnvironment,
+        directory: str,
+        topic: str,
+        partition: int,
+        topic_id: Uuid | None,
+        config: LogConfig,
+        loaded: recovery.LoadedLog,
+    ) -> None:
+        self._env = env
+        self._config = config
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.leader_epochs = loaded.epochs
+        self.producers = Producers(env.producer_expiration_ms)
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.next_offset
+        self.recovery_point = 0
+        """Everything below it is known to be on the disk."""
+        self.failure: Exception | None = None
+        """Why this log is offline."""
+        self._segments = loaded.segments
+        self._snapshots = loaded.snapshots
+        self._active = loaded.segments[-1]
+        self._active.begin_appends(config)
+        # Where the last batch stands: consumers that wait at the end ask for it next.
+        self._last_base = -1
+        self._last_position = 0
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path | str,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: Uuid | None,
+        config: LogConfig,
+        env: LogEnvironment,
+    ) -> Log:
+        """A new, empty partition directory."""
+        path = os.fspath(directory)
+        env.disk.make_directory(path)
+        if topic_id is not None:
+            env.disk.write_file(f"{path}/{PARTITION_METADATA}", encode_topic_id(topic_id))
+        loaded = recovery.LoadedLog([Segment.create(env, path, 0)], 0, 0, LeaderEpochs(), [])
+        return cls(env, path, topic, partition, topic_id, config, loaded)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path | str,
+        *,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        env: LogEnvironment,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean_shutdown: bool = False,
+    ) -> Log:
+        """An existing partition directory, repaired if it has to be.
+
+        The topic id is what `partition.metadata` says. Raises `CorruptLogError` or `OSError`.
+        """
+        path = os.fspath(directory)
+        loaded = recovery.load(env, path, recovery_point, log_start_offset, clean_shutdown=clean_shutdown)
+        try:
+            metadata_path = f"{path}/{PARTITION_METADATA}"
+            topic_id = decode_topic_id(env.disk.read_file(metadata_path), metadata_path)
+        except FileNotFoundError:
+            topic_id = None
+        log = cls(env, path, topic, partition, topic_id, config, loaded)
+        log.recovery_point = min(recovery_point, log.log_end_offset)
+        log._load_producers(clean_shutdown)
+        return log
+
+    # --- what it is
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    def update_config(self, config: LogConfig) -> None:
+        """Other settings, from the next append on."""
+        self._config = config
+        self._active.begin_appends(config)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self._segments)
+
+    def assign_topic_id(self, topic_id: Uuid) -> None:
+        """Give an id to a directory that has none, as one written by an old release."""
+        assert self.topic_id is None
+        self._env.disk.replace_file(f"{self.directory}/{PARTITION_METADATA}", encode_topic_id(topic_id))
+        self.topic_id = topic_id
+
+    # --- appending
+
+    def append(
+        self,
+        records: bytearray | memoryview,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = _CLIENT,
+        strict: bool = False,
+    ) -> AppendInfo | AppendRejected:
+        """Append as the leader. `records` is writable and gets its offsets in place.
+
+        By default a batch is judged by its header where the topic's settings allow that; `strict` looks at every
+        record, as Kafka does. Raises `OSError` when the disk fails; the log is offline then, the records not in it.
+        """
+        config = self._config
+        if self.failure is not None:
+            raise self._offline()
+        try:
+            header = read_header(records)
+        except CorruptRecordError as error:
+            return AppendRejected(ErrorCode.CORRUPT_MESSAGE, str(error))
+        size = header.batch_length + 12
+        if size != len(records):
+            return AppendRejected(ErrorCode.INVALID_RECORD, "exactly one record batch is allowed")
+        if not is_crc_valid(records, header):
+            return AppendRejected(ErrorCode.CORRUPT_MESSAGE, "Record is corrupt: its checksum does not match")
+        refused = refuse_by_header(header, size, config, origin)
+        if refused is not None:
+            return refused
+        env = self._env
+        append_time = -1
+        max_timestamp = header.max_timestamp
+        if config.log_append_time:
+            append_time = max_timestamp = env.wall_ms()
+            set_max_timestamp(records, header, TimestampType.LOG_APPEND_TIME, append_time)
+        if header.producer_id >= 0 and origin is _CLIENT:
+            known = self.producers.check(header)
+            if known is not None:
+                if isinstance(known, KeptBatch):
+                    return AppendInfo(
+                        known.first_offset, known.last_offset, known.timestamp, self.log_start_offset, True
+                    )
+                return AppendRejected(known.error, known.message)
+        first_offset = self.log_end_offset
+        last_offset = first_offset + header.last_offset_delta
+        segment = self._active
+        try:
+            if segment.is_full_for(size, max_timestamp, last_offset, config):
+                if size > config.segment_bytes:
+                    return AppendRejected(
+                        ErrorCode.RECORD_LIST_TOO_LARGE,
+                        f"The record batch size is {size} bytes, which exceeds the maximum configured segment size of "
+                        f"{config.segment_bytes}.",
+                    )
+                segment = self._roll()
+            if leader_epoch != self.leader_epochs.latest:
+                self._begin_epoch(leader_epoch, first_offset)
+            elif self.leader_epochs.dirty:
+                self._write_epochs()
+            place(records, header, first_offset, leader_epoch)
+            position = segment.size
+            segment.append(records, last_offset, max_timestamp)
+        except (OSError, CorruptLogError) as error:
+            self._fail("append", error)
+            raise
+        self._last_base = first_offset
+        self._last_position = position
+        self.log_end_offset = last_offset + 1
+        if header.producer_id >= 0:
+            self.producers.update(header, first_offset)
+        if last_offset + 1 - self.recovery_point >= config.flush_messages:
+            self.flush()
+        return AppendInfo(first_offset, last_offset, append_time, self.log_start_offset)
+
+    def _begin_epoch(self, epoch: int, start_offset: int) -> None:
+        if self.leader_epochs.assign(epoch, start_offset) or self.leader_epochs.dirty:
+            self._write_epochs()
+
+    def _write_epochs(self) -> None:
+        path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
+        self._env.disk.replace_file(path, self.leader_epochs.encode(), sync=False)
+        self.leader_epochs.dirty = False
+
+    # --- reading
+
+    def read(self, offset: int, max_bytes: int, *, limit: int | None = None, min_one: bool = True) -> FileSlice | None:
+        """Consecutive batches of one segment, beginning with the one that holds `offset`, at most `max_bytes` of them
+        (the last may be cut off there), none at or above `limit` (default: the log's end).
+
+        `min_one`: the first batch comes whole even if it is larger. None when there is nothing: at the limit, or when
+        the first batch does not fit. `OffsetOutOfRangeError` outside [log_start_offset, log_end_offset].
+        """
+        if self.failure is not None:
+            raise self._offline()
+        end = self.log_end_offset
+        if limit is None or limit > end:
+            limit = end
+        if offset >= limit:
+            if offset > end:
+                raise OffsetOutOfRangeError(f"offset {offset} is above the log's end {end}")
+            return None
+        if offset < self.log_start_offset:
+            raise OffsetOutOfRangeError(f"offset {offset} is below the log's start {self.log_start_offset}")
+        segment = self._active
+        try:
+            if offset == self._last_base:
+                position = self._last_position
+                size = segment.size - position
+            else:
+                if offset < segment.base_offset:
+                    segment = self._segment_of(offset)
+                found = segment.locate(offset)
+                while found is None:
+                    # Compaction leaves gaps, also at a segment's end.
+                    if segment is self._active:
+                        return None
+                    segment = self._after(segment)
+                    found = segment.locate(offset)
+                position, size, _ = found
+            available = (segment.size if limit == end else self._position_of_limit(segment, limit)) - position
+        except (OSError, CorruptLogError) as error:
+            self._fail("read", error)
+            raise
+        if available <= 0:
+            return None
+        if available > max_bytes:
+            if size > max_bytes:
+                if not min_one:
+                    return None
+                available = size
+            else:
+                available = max_bytes
+        file = segment.file
+        return FileSlice(file if file is not None else segment.open(), position, available)
+
+    def _position_of_limit(self, segment: Segment, limit: int) -> int:
+        if limit <= segment.base_offset:
+            return 0
+        if segment is not self._active and limit >= self._after(segment).base_offset:
+            return segment.size
+        found = segment.locate(limit)
+        return segment.size if found is None else found[0]
+
+    def _segment_of(self, offset: int) -> Segment:
+        return self._segments[max(bisect_right(self._segments, offset, key=_base) - 1, 0)]
+
+    def _after(self, segment: Segment) -> Segment:
+        return self._segments[self._segments.index(segment) + 1]
+
+    # --- looking up
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+        """(offset, timestamp, leader epoch) of the first record whose timestamp is not below the wanted one."""
+        try:
+            for segment in self._segments:
+                if segment.largest_timestamp[0] >= timestamp:
+                    found = segment.find_timestamp(timestamp, self.log_start_offset)
+                    if found is not None:
+                        return found
+        except (OSError, CorruptLogError) as error:
+            self._fail("look up a timestamp", error)
+            raise
+        return None
+
+    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
+        """(offset, timestamp, leader epoch) of the first record that has the log's largest timestamp."""
+        try:
+            segment = max(self._segments, key=lambda segment: segment.largest_timestamp[0])
+            timestamp = segment.largest_timestamp[0]
+            return segment.find_timestamp(timestamp, self.log_start_offset) if timestamp >= 0 else None
+        except (OSError, CorruptLogError) as error:
+            self._fail("look up the largest timestamp", error)
+            raise
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers it; (-1, -1) when it cannot be told."""
+        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # --- segments come and go
+
+    def roll(self) -> None:
+        """Begin a new segment, unless the active one is empty."""
+        if self._active.size:
+            try:
+                self._roll()
+            except (OSError, CorruptLogError) as error:
+                self._fail("roll", error)
+                raise
+
+    def maybe_roll(self) -> None:
+        """Begin a new segment if `segment.ms` says so although nothing is appended."""
+        active = self._active
+        if active.size and active.is_full_for(0, self._env.wall_ms(), active.base_offset, self._config):
+            self.roll()
+
+    def _roll(self) -> Segment:
+        old = self._active
+        old.seal()
+        self._take_snapshot()
+        if not old.size:
+            # The only segment that can be full and empty is one with a tiny index or a far offset: it moves.
+            for path in old.mark_deleted():
+                self._env.disk.remove(path)
+            self._segments.pop()
+        segment = Segment.create(self._env, self.directory, self.log_end_offset)
+        segment.begin_appends(self._config)
+        self._segments.append(segment)
+        self._active = segment
+        self._last_base = -1
+        return segment
+
+    def delete_old_segments(self, limit: int) -> int:
+        """Give up what retention allows, nothing at or above `limit` (the high watermark); returns how many segments.
+
+        The files are renamed to `.deleted` now and removed after `file.delete.delay.ms`.
+        """
+        try:
+            ends = [segment.base_offset for segment in self._segments[1:]] + [self.log_end_offset]
+            facts = [
+                SegmentFacts(end, segment.size, segment.retention_timestamp() if segment.size else 0)
+                for end, segment in zip(ends, self._segments, strict=True)
+            ]
+            count = deletable(facts, self._config, self.log_start_offset, limit, self._env.wall_ms())
+            if count == 0:
+                return 0
+            if count == len(self._segments):
+                self._roll()
+            self._remove_segments(self._segments[:count])
+            self._start_at(max(self.log_start_offset, self._segments[0].base_offset))
+        except (OSError, CorruptLogError) as error:
+            self._fail("delete old segments", error)
+            raise
+        return count
+
+    def advance_log_start_offset(self, offset: int) -> bool:
+        """DeleteRecords: nothing below `offset` is served any more; its segments go with the next retention."""
+        assert offset <= self.log_end_offset
+        if offset <= self.log_start_offset:
+            return False
+        self._start_at(offset)
+        return True
+
+    def _start_at(self, offset: int) -> None:
+        if offset != self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+
+    def _remove_segments(self, segments: list[Segment]) -> None:
+        paths = []
+        for segment in segments:
+            self._segments.remove(segment)
+            paths += segment.mark_deleted()
+            if segment.base_offset in self._snapshots:
+                self._snapshots.remove(segment.base_offset)
+                snapshot = f"{self.directory}/{segment_name(segment.base_offset, SNAPSHOT)}"
+                self._env.disk.rename(snapshot, snapshot + ".deleted")
+                paths.append(snapshot + ".deleted")
+        disk = self._env.disk
+
+        def remove() -> None:
+            for path in paths:
+                try:
+                    disk.remove(path)
+                except FileNotFoundError:
+                    continue  # the whole partition was deleted meanwhile
+
+        self._env.later(self._config.file_delete_delay_ms, remove)
+
+    # --- truncating
+
+    def truncate_to(self, offset: int) -> bool:
+        """Forget the records at and above `offset`; True when there were any.
+
+        Inside a batch, the whole batch goes and the log ends before it. (Kafka, too, drops the batch but lets the log end
+        at `offset`, so that a follower would never ask for the records in between.)
+        """
+        if offset >= self.log_end_offset:
+            return False
+        if offset < self._segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        try:
+            segment = self._segment_of(offset)
+            self._remove_segments([later for later in self._segments if later.base_offset > offset])
+            found = segment.locate(offset)
+            if found is not None:
+                position, _, offset = found
+                segment.truncate(position, offset)
+            self._ends_at(offset, segment)
+        except (OSError, CorruptLogError) as error:
+            self._fail("truncate", error)
+            raise
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forget everything and begin again, empty, at `offset`."""
+        try:
+            self._remove_segments(list(self._segments))
+            segment = Segment.create(self._env, self.directory, offset)
+            self._segments.append(segment)
+            self.log_start_offset = offset
+            self.leader_epochs.clear()
+            self._ends_at(offset, segment)
+        except (OSError, CorruptLogError) as error:
+            self._fail("truncate", error)
+            raise
+
+    def _ends_at(self, offset: int, active: Segment) -> None:
+        self._active = active
+        active.begin_appends(self._config)
+        self._last_base = -1
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.leader_epochs.truncate_from_end(offset)
+        if self.leader_epochs.dirty:
+            self._write_epochs()
+        for snapshot in [snapshot for snapshot in self._snapshots if snapshot > offset]:
+            self._snapshots.remove(snapshot)
+            self._env.disk.remove(f"{self.directory}/{segment_name(snapshot, SNAPSHOT)}")
+        self.producers.clear()
+        self._load_producers(False)
+
+    # --- producers
+
+    def _load_producers(self, clean_shutdown: bool) -> None:
+        """From the newest readable snapshot, and the batches after it."""
+        start = self.log_start_offset
+        env = self._env
+        while self._snapshots:
+            snapshot = self._snapshots[-1]
+            path = f"{self.directory}/{segment_name(snapshot, SNAPSHOT)}"
+            if snapshot <= self.log_end_offset:
+                try:
+                    self.producers.load(env.disk.read_file(path), path, env.wall_ms())
+                    start = max(start, snapshot)
+                    break
+                except CorruptLogError as error:
+                    env.reporter.warning("discarding a producer snapshot", file=path, error=str(error))
+                    self.producers.clear()
+            self._snapshots.pop()
+            env.disk.remove(path)
+        else:
+            if clean_shutdown:
+                # Whoever closed this log cleanly and left no snapshot knew of no producer.
+                return
+        if start < self.log_end_offset:
+            self._replay_producers(start)
+
+    def _replay_producers(self, start: int) -> None:
+        now = self._env.wall_ms()
+        first = max(bisect_right(self._segments, start, key=_base) - 1, 0)
+        for segment in self._segments[first:]:
+            for header in segment.headers_from(start):
+                if header.producer_id >= 0:
+                    if header.attributes & 0x20:
+                        self._replay_marker(segment.open().read(header.size_in_bytes, header.position))
+                    else:
+                        self.producers.update(header, header.base_offset)
+        self.producers.remove_expired(now)
+
+    def _replay_marker(self, batch: bytes) -> None:
+        # Only logs with transactions need the control records' messages.
+        from odradek_wire.messages.end_txn_marker import EndTxnMarker
+        from odradek_wire.records.control import decode_control_record
+
+        header = read_header(batch)
+        for record in read_records(batch, header):
+            _, marker = decode_control_record(record)
+            if isinstance(marker, EndTxnMarker):
+                self.producers.end_transaction(
+                    header.producer_id, header.producer_epoch, marker.coordinator_epoch, header.max_timestamp
+                )
+
+    def _take_snapshot(self) -> None:
+        """Write the producers as they are at the log's end, once for an offset, none for an untouched log."""
+        offset = self.log_end_offset
+        newest = self._snapshots[-1] if self._snapshots else 0
+        if offset <= newest:
+            return
+        self._env.disk.write_file(f"{self.directory}/{segment_name(offset, SNAPSHOT)}", self.producers.encode())
+        self._snapshots.append(offset)
+
+    # --- the end
+
+    def flush(self) -> None:
+        """Everything that stands in the log now is on the disk when this returns."""
+        end = self.log_end_offset
+        point = self.recovery_point
+        try:
+            for segment in list(self._segments):
+                if (
+                    segment.size
+                    and (segment is self._active or self._after(segment).base_offset > point)
+                    and end > point
+                ):
+                    segment.flush()
+            if self.leader_epochs.dirty:
+                self._write_epochs()
+            self.recovery_point = max(point, end)
+        except OSError as error:
+            self._fail("flush", error)
+            raise
+
+    def close(self) -> None:
+        """Flush, write indexes and producers, give descriptors back: the directory is cleanly shut down."""
+        if self.failure is not None:
+            return
+        try:
+            self.flush()
+            self._take_snapshot()
+            for segment in self._segments:
+                segment.seal()
+                segment.release()
+            if self.leader_epochs.dirty or self.log_end_offset == 0:
+                self._write_epochs()
+        except OSError as error:
+            self._fail("close", error)
+            raise
+        self.failure = LogClosedError(f"{self.topic}-{self.partition} is closed")
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` succeeded, so that the directory is as Kafka leaves it after a clean shutdown."""
+        return isinstance(self.failure, LogClosedError)
+
+    def abandon(self) -> None:
+        """Give the descriptors back and write nothing."""
+        for segment in self._segments:
+            segment.release()
+        self.failure = LogOfflineError(f"{self.topic}-{self.partition} was abandoned")
+
+    def rename(self, directory: str) -> None:
+        """Move to another name, to be deleted or set aside: nothing more is appended or read, but answers that hold a
+        slice can still be sent."""
+        self._env.disk.rename(self.directory, directory)
+        self.directory = directory
+        self.abandon()
+
+    def _fail(self, what: str, error: Exception) -> None:
+        self.failure = error
+        self._env.reporter.error(
+            "partition goes offline",
+            partition=f"{self.topic}-{self.partition}",
+            directory=self.directory,
+            could_not=what,
+            error=f"{type(error).__name__}: {error}",
+        )
+
+    def _offline(self) -> LogOfflineError:
+        return LogOfflineError(f"{self.topic}-{self.partition} is offline: {self.failure}")
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
+
+
+def _base(segment: Segment) -> int:
+    return segment.base_offset

@@ -1,0 +1,24 @@
+"""`partition.metadata`: the topic id that a partition's directory belongs to (PartitionMetadataFile, version 0)."""
+
+from __future__ import annotations
+
+from odradek_log.errors import CorruptLogError
+from odradek_wire.uuid import Uuid, uuid_from_text, uuid_to_text
+
+
+def encode(topic_id: Uuid) -> bytes:
+    return f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode()
+
+
+def decode(data: bytes, path: str) -> Uuid:
+    """The topic id; a zero id is as wrong as none, because it would adopt any topic of the name."""
+    fields = dict(line.split(": ", 1) for line in data.decode().splitlines() if ": " in line)
+    if fields.get("version") != "0":
+        raise CorruptLogError(f"{path}: unknown version {fields.get('version')!r}")
+    try:
+        topic_id = uuid_from_text(fields["topic_id"])
+    except (KeyError, ValueError):
+        raise CorruptLogError(f"{path}: no topic id in {data!r}") from None
+    if not any(topic_id):
+        raise CorruptLogError(f"{path}: the topic id is zero")
+    return topic_id

@@ -1,0 +1,253 @@
+"""What a partition remembers of its idempotent and transactional producers (ProducerStateManager, ProducerAppendInfo).
+
+Owns the sequence check, the last five batches of each producer (a retry of one of them is answered, not appended), open
+transactions, expiry, and the bytes of `.snapshot` files (format version 1). When a snapshot is written or read is the
+log's matter.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from odradek_log.errors import CorruptLogError
+from odradek_wire.errors import ErrorCode
+from odradek_wire.records.batch import RecordBatchHeader
+from odradek_wire.records.crc import crc32c
+
+BATCHES_KEPT = 5
+NO_SEQUENCE = -1
+_MAX_SEQUENCE = 0x7FFF_FFFF
+
+_HEAD = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_VERSION = 1
+
+
+class AppendOrigin(Enum):
+    """Who appends: a client is checked; a leader, a coordinator and the metadata log are believed."""
+
+    CLIENT = "client"
+    REPLICATION = "replication"
+    COORDINATOR = "coordinator"
+    RAFT_LEADER = "raft leader"
+
+
+class KeptBatch(NamedTuple):
+    """One of a producer's last batches. `offset_delta` is last minus first offset."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & _MAX_SEQUENCE
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a batch is not appended."""
+
+    error: ErrorCode
+    message: str
+
+
+class ProducerEntry:
+    """One producer id. `batches` ascend; the last is the newest."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(self, producer_id: int, producer_epoch: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.batches: list[KeptBatch] = []
+        self.coordinator_epoch = -1
+        self.last_timestamp = -1
+        self.current_txn_first_offset: int | None = None
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else -1
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProducerEntry):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, compared by value
+
+    def __repr__(self) -> str:
+        return "ProducerEntry(" + ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__) + ")"
+
+
+class Producers:
+    """The producers of one partition."""
+
+    __slots__ = ("_entries", "_expiration_ms")
+
+    def __init__(self, expiration_ms: int) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+        self._expiration_ms = expiration_ms
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[ProducerEntry]:
+        return iter(self._entries.values())
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    def check(self, header: RecordBatchHeader) -> Refusal | KeptBatch | None:
+        """A client's batch: None when it is the producer's next, the kept batch it repeats, or why it is refused."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            # Nothing is known of it, perhaps because its records are long deleted: any sequence may come first.
+            return None
+        epoch = header.producer_epoch
+        sequence = header.base_sequence
+        if epoch == entry.producer_epoch:
+            batches = entry.batches
+            if not batches:
+                return None if sequence == 0 else self._out_of_order(header, NO_SEQUENCE)
+            newest = batches[-1].last_sequence
+            if sequence == newest + 1 or (sequence == 0 and newest == _MAX_SEQUENCE):
+                return None
+            last_sequence = header.last_sequence
+            for batch in batches:
+                if batch.last_sequence == last_sequence and batch.first_sequence == sequence:
+                    return batch
+            return self._out_of_order(header, newest)
+        if epoch < entry.producer_epoch:
+            return Refusal(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {header.producer_id} is {epoch}, which is smaller than the last seen epoch "
+                f"{entry.producer_epoch}",
+            )
+        if sequence != 0 and entry.producer_epoch != -1:
+            return Refusal(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Invalid sequence number for new epoch of producer {header.producer_id}: {epoch} (request epoch), "
+                f"{sequence} (sequence number), {entry.producer_epoch} (current epoch)",
+            )
+        return None
+
+    @staticmethod
+    def _out_of_order(header: RecordBatchHeader, newest: int) -> Refusal:
+        return Refusal(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {header.producer_id}: {header.base_sequence} (incoming "
+            f"sequence number), {newest} (current end sequence number)",
+        )
+
+    def update(self, header: RecordBatchHeader, first_offset: int) -> None:
+        """A data batch of a producer stands in the log, from `first_offset` on."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_id, header.producer_epoch)
+        batches = entry.batches
+        if header.producer_epoch != entry.producer_epoch:
+            entry.producer_epoch = header.producer_epoch
+            batches.clear()
+        elif len(batches) == BATCHES_KEPT:
+            del batches[0]
+        delta = header.last_offset_delta
+        batches.append(KeptBatch(header.last_sequence, first_offset + delta, delta, header.max_timestamp))
+        entry.last_timestamp = header.max_timestamp
+        if header.attributes & 0x10 and entry.current_txn_first_offset is None:
+            entry.current_txn_first_offset = first_offset
+
+    def end_transaction(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int
+    ) -> int | None:
+        """A marker ended the producer's transaction; returns where that began, None if it had no record here."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = ProducerEntry(producer_id, producer_epoch)
+        if producer_epoch != entry.producer_epoch:
+            entry.producer_epoch = producer_epoch
+            entry.batches.clear()
+        first_offset, entry.current_txn_first_offset = entry.current_txn_first_offset, None
+        entry.coordinator_epoch = coordinator_epoch
+        entry.last_timestamp = timestamp
+        return first_offset
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """Where the oldest open transaction begins."""
+        offsets = [e.current_txn_first_offset for e in self if e.current_txn_first_offset is not None]
+        return min(offsets, default=None)
+
+    def remove_expired(self, now_ms: int) -> None:
+        """Forget who was silent for `producer.id.expiration.ms` and has no transaction open."""
+        for entry in list(self._entries.values()):
+            if entry.current_txn_first_offset is None and entry.last_timestamp + self._expiration_ms <= now_ms:
+                del self._entries[entry.producer_id]
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def encode(self) -> bytes:
+        """A `.snapshot` file. Only the newest batch of a producer is kept in it, as in Kafka."""
+        parts = [_COUNT.pack(len(self._entries))]
+        for entry in self:
+            newest = entry.batches[-1] if entry.batches else KeptBatch(NO_SEQUENCE, -1, 0, -1)
+            first_offset = entry.current_txn_first_offset
+            parts.append(
+                _ENTRY.pack(
+                    entry.producer_id,
+                    entry.producer_epoch,
+                    newest.last_sequence,
+                    newest.last_offset,
+                    newest.offset_delta,
+                    entry.last_timestamp,
+                    entry.coordinator_epoch,
+                    -1 if first_offset is None else first_offset,
+                )
+            )
+        body = b"".join(parts)
+        return _HEAD.pack(_VERSION, crc32c(body)) + body
+
+    def load(self, data: bytes, path: str, now_ms: int) -> None:
+        """Take over a snapshot's producers, expired ones left out."""
+        try:
+            version, crc = _HEAD.unpack_from(data)
+            body = data[_HEAD.size :]
+            if version != _VERSION or crc != crc32c(body):
+                raise CorruptLogError(f"{path}: version {version} or a wrong checksum of a producer snapshot")
+            (count,) = _COUNT.unpack_from(body)
+            rows = list(_ENTRY.iter_unpack(body[_COUNT.size :]))
+        except struct.error:
+            raise CorruptLogError(f"{path}: a truncated producer snapshot") from None
+        if len(rows) != count:
+            raise CorruptLogError(f"{path}: {count} producers are announced, {len(rows)} are there")
+        for producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first_offset in rows:
+            entry = ProducerEntry(producer_id, epoch)
+            entry.last_timestamp = timestamp
+            entry.coordinator_epoch = coordinator_epoch
+            entry.current_txn_first_offset = first_offset if first_offset >= 0 else None
+            if offset >= 0:
+                entry.batches.append(KeptBatch(sequence, offset, delta, timestamp))
+            self._entries[producer_id] = entry
+        self.remove_expired(now_ms)

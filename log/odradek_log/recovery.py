@@ -1,0 +1,238 @@
+"""Opening a partition's directory: which files count, where the log ends, and what a crash left to repair.
+
+After a clean shutdown nothing is read but the active segment's end. After anything else every segment from the recovery
+point on is read and checked, its indexes are rebuilt, and a torn tail is cut. Kafka cuts at the first batch that is
+damaged, whatever follows; here records that follow it are not thrown away silently: the partition stays offline
+(`CorruptLogError`) and somebody can look at the file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from odradek_log import scan
+from odradek_log.disk import READ
+from odradek_log.environment import LogEnvironment
+from odradek_log.errors import CorruptLogError
+from odradek_log.file_names import (
+    CLEANED,
+    DELETED,
+    INDEX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT,
+    SWAP,
+    TIME_INDEX,
+    offset_of,
+    segment_name,
+)
+from odradek_log.leader_epochs import LeaderEpochs
+from odradek_log.segment import Segment
+from odradek_wire.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    RecordBatchHeader,
+    check_crc,
+    entry_size_at,
+    read_header,
+)
+from odradek_wire.records.errors import CorruptRecordError
+
+_CHUNK = 4 << 20
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """What stands in a directory, ready to be a log."""
+
+    segments: list[Segment]
+    next_offset: int
+    log_start_offset: int
+    epochs: LeaderEpochs
+    snapshots: list[int]
+
+
+def load(
+    env: LogEnvironment, directory: str, recovery_point: int, log_start_offset: int, *, clean_shutdown: bool
+) -> LoadedLog:
+    """Find the segments of a directory and make sure of them."""
+    names = env.disk.names(directory)
+    if any(name.endswith((DELETED, CLEANED, SWAP)) for name in names):
+        names = _finish_replacements(env, directory, names)
+    present = set(names)
+    bases = sorted(offset for name in names if name.endswith(LOG) and (offset := offset_of(name)) is not None)
+    snapshots = sorted(offset for name in names if name.endswith(SNAPSHOT) and (offset := offset_of(name)) is not None)
+    epochs = LeaderEpochs()
+    if LEADER_EPOCH_CHECKPOINT in present:
+        path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+        epochs = LeaderEpochs.decode(env.disk.read_file(path), path)
+    _remove_orphans(env, directory, names, bases)
+    segments = [_segment(env, directory, base, present) for base in bases]
+    if not segments:
+        segments = [Segment.create(env, directory, log_start_offset)]
+        epochs.clear()
+    next_offset = segments[-1].next_offset() if clean_shutdown else _recover(env, segments, recovery_point, epochs)
+    log_start_offset = max(log_start_offset, segments[0].base_offset)
+    if next_offset < log_start_offset:
+        # The start was moved and the records behind it never reached the disk: nothing of the log is left to serve.
+        env.reporter.warning(
+            "log ends before its start offset, beginning anew there",
+            directory=directory,
+            log_end_offset=next_offset,
+            log_start_offset=log_start_offset,
+        )
+        for segment in segments:
+            for path in segment.mark_deleted():
+                env.disk.remove(path)
+        segments = [Segment.create(env, directory, log_start_offset)]
+        next_offset = log_start_offset
+    epochs.truncate_from_end(next_offset)
+    epochs.truncate_from_start(log_start_offset)
+    return LoadedLog(segments, next_offset, log_start_offset, epochs, snapshots)
+
+
+def _segment(env: LogEnvironment, directory: str, base: int, present: set[str]) -> Segment:
+    path = f"{directory}/{segment_name(base, LOG)}"
+    segment = Segment(env, directory, base, env.disk.size(path), env.wall_ms())
+    segment.sealed = segment_name(base, INDEX) in present and segment_name(base, TIME_INDEX) in present
+    return segment
+
+
+def _remove_orphans(env: LogEnvironment, directory: str, names: list[str], bases: list[int]) -> None:
+    """Index files without their log are left over from an interrupted deletion."""
+    known = set(bases)
+    for name in names:
+        if name.endswith(SEGMENT_SUFFIXES) and not name.endswith(LOG) and offset_of(name) not in known:
+            env.reporter.warning("removing an index file without its log", file=f"{directory}/{name}")
+            env.disk.remove(f"{directory}/{name}")
+
+
+def _finish_replacements(env: LogEnvironment, directory: str, names: list[str]) -> list[str]:
+    """Finish or undo what a cleaner or a deletion left half done (LogLoader.removeTempFilesAndCollectSwapFiles).
+
+    `.swap` means that the new segment is complete, unless one that belongs to the same replacement is still `.cleaned`.
+    """
+    disk = env.disk
+    cleaned = [offset for name in names if name.endswith(CLEANED) and (offset := offset_of(name)) is not None]
+    undone = min(cleaned, default=1 << 63)
+    for name in names:
+        if name.endswith((DELETED, CLEANED)):
+            disk.remove(f"{directory}/{name}")
+    swaps = [name for name in names if name.endswith(SWAP)]
+    for name in [name for name in swaps if (offset_of(name) or 0) >= undone]:
+        disk.remove(f"{directory}/{name}")
+        swaps.remove(name)
+    for name in [name for name in swaps if name.endswith(LOG + SWAP)]:
+        base = offset_of(name) or 0
+        segment = Segment(env, directory, base, disk.size(f"{directory}/{name}"), env.wall_ms())
+        env.open_files.open(f"{directory}/{name}", READ, segment)
+        end = base
+        for header in scan.headers(segment.open(), 0, segment.size):
+            end = header.next_offset
+        segment.release()
+        for other in names:
+            offset = offset_of(other)
+            if other.endswith(SEGMENT_SUFFIXES) and offset is not None and base <= offset < end:
+                disk.remove(f"{directory}/{other}")
+    for name in swaps:
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+    return disk.names(directory)
+
+
+def _recover(env: LogEnvironment, segments: list[Segment], recovery_point: int, epochs: LeaderEpochs) -> int:
+    """Check every segment from the one that holds the recovery point; returns the log's end."""
+    first = max((at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+    next_offset = segments[first].base_offset
+    for at in range(first, len(segments)):
+        segment = segments[at]
+        next_offset, end = _check_segment(segment, max(next_offset, segment.base_offset), epochs)
+        if end == segment.size:
+            continue
+        if any(later.size for later in segments[at + 1 :]) or _batch_follows(segment, end, next_offset):
+            raise CorruptLogError(
+                f"{segment.path(LOG)}: damaged at position {end}, offset {next_offset}, and sound records follow; "
+                "the partition stays offline rather than lose them"
+            )
+        env.reporter.warning(
+            "cutting a torn tail",
+            file=segment.path(LOG),
+            position=end,
+            bytes_cut=segment.size - end,
+            log_end_offset=next_offset,
+        )
+        segment.truncate(end, next_offset)
+        for later in segments[at + 1 :]:
+            for path in later.mark_deleted():
+                env.disk.remove(path)
+        del segments[at + 1 :]
+        break
+    return next_offset
+
+
+def _check_segment(segment: Segment, next_offset: int, epochs: LeaderEpochs) -> tuple[int, int]:
+    """Read a segment, rebuilding its indexes; (offset after the last sound batch, position after it)."""
+    segment.reset_indexes()
+    file = segment.open()
+    position = 0
+    chunk_size = _CHUNK
+    while position < segment.size:
+        chunk = memoryview(file.read(min(chunk_size, segment.size - position), position))
+        at = 0
+        while at < len(chunk):
+            header = _sound_batch(chunk, at, next_offset)
+            if header is None:
+                break
+            segment.account(position + at, header.size_in_bytes, header.last_offset, header.max_timestamp)
+            if header.partition_leader_epoch > epochs.latest:
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+            next_offset = header.next_offset
+            at = header.end
+        if at:
+            position += at
+            chunk_size = _CHUNK
+            continue
+        # Nothing sound at the beginning: either a batch larger than the chunk, or the end of what is sound.
+        size = _announced_size(chunk)
+        if size is None or size <= len(chunk) or position + size > segment.size:
+            break
+        chunk_size = size
+    return next_offset, position
+
+
+def _sound_batch(chunk: memoryview, at: int, next_offset: int) -> RecordBatchHeader | None:
+    try:
+        header = read_header(chunk, at)
+        check_crc(chunk, header)
+    except CorruptRecordError:
+        return None
+    return header if header.base_offset >= next_offset and header.last_offset_delta >= 0 else None
+
+
+def _announced_size(chunk: memoryview) -> int | None:
+    try:
+        return entry_size_at(chunk)
+    except CorruptRecordError:
+        return None
+
+
+def _batch_follows(segment: Segment, position: int, next_offset: int) -> bool:
+    """Whether a sound batch stands anywhere after the damage at `position`: then it is no torn tail."""
+    # A batch begins with an offset above ours, whose upper half is almost always that of ours.
+    upper = (next_offset >> 32).to_bytes(4, "big")
+    pattern = re.compile(re.escape(upper) + b".{12}" + bytes([MAGIC]), re.DOTALL)
+    file = segment.open()
+    while position < segment.size:
+        chunk = memoryview(file.read(_CHUNK, position))
+        at = 1
+        while match := pattern.search(chunk, at):
+            at = match.start() + 1
+            size = _announced_size(chunk[match.start() :])
+            if size is None or position + match.start() + size > segment.size:
+                continue
+            candidate = memoryview(file.read(size, position + match.start()))
+            if _sound_batch(candidate, 0, next_offset):
+                return True
+        position += len(chunk) - HEADER_SIZE if len(chunk) == _CHUNK else len(chunk)
+    return False

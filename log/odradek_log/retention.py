@@ -1,0 +1,39 @@
+"""Which of a log's oldest segments may go (UnifiedLog.deleteOldSegments). Pure decisions over what the log tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from odradek_log.config import LogConfig
+
+
+class SegmentFacts(NamedTuple):
+    """`end_offset` is exclusive; `newest_ms` the largest timestamp, or the file's age where there is none."""
+
+    end_offset: int
+    size: int
+    newest_ms: int
+
+
+def deletable(
+    segments: Sequence[SegmentFacts], config: LogConfig, log_start_offset: int, limit: int, now_ms: int
+) -> int:
+    """How many segments, from the oldest on, retention gives up; none that holds an offset at or above `limit`.
+
+    Time and size count only under `cleanup.policy=delete`; what lies below the start offset goes under any policy.
+    """
+    count = 0
+    excess = sum(segment.size for segment in segments) - config.retention_bytes if config.retention_bytes >= 0 else -1
+    for at, segment in enumerate(segments):
+        last = at == len(segments) - 1
+        if segment.end_offset > limit or (last and segment.size == 0):
+            break
+        too_big = config.delete and excess >= segment.size > 0
+        too_old = config.delete and config.retention_ms >= 0 and now_ms - segment.newest_ms > config.retention_ms
+        unreachable = not last and segment.end_offset <= log_start_offset
+        if not (too_big or too_old or unreachable):
+            break
+        excess -= segment.size
+        count += 1
+    return count

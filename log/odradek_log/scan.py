@@ -1,0 +1,65 @@
+"""Walking over the batches of a log file, from header to header, without reading what lies between.
+
+Owns the traffic with the file; the meaning of a header is `odradek_wire.records.batch`'s. Positions are the file's.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from odradek_log.errors import CorruptLogError
+from odradek_log.open_files import OpenFile
+from odradek_wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, RecordBatchHeader, peek_header
+from odradek_wire.records.errors import CorruptRecordError
+
+# Base offset, length, magic and last offset delta of a batch: what a step to the next one needs.
+_STEP = struct.Struct(">qi4xb6xi")
+_step = _STEP.unpack_from
+_MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+_FIND_CHUNK = 4096
+_SCAN_CHUNK = 1 << 16
+
+
+def find(file: OpenFile, position: int, end: int, offset: int) -> tuple[int, int, int] | None:
+    """(position, size, base offset) of the first batch at or after `position` whose last offset is not below `offset`.
+
+    None when all batches before `end` lie below it; `CorruptLogError` when there is something else than a batch.
+    """
+    while position < end:
+        chunk = file.read(min(_FIND_CHUNK, end - position), position)
+        at = 0
+        last = len(chunk) - HEADER_SIZE
+        while at <= last:
+            base_offset, length, magic, delta = _step(chunk, at)
+            if length < _MIN_LENGTH or magic != MAGIC:
+                raise CorruptLogError(f"no record batch at position {position + at}: length {length}, magic {magic}")
+            if base_offset + delta >= offset:
+                return position + at, length + LOG_OVERHEAD, base_offset
+            at += length + LOG_OVERHEAD
+        if at == 0:
+            raise CorruptLogError(f"the file's last {end - position} bytes, from position {position}, are no batch")
+        position += at
+    return None
+
+
+def headers(file: OpenFile, start: int, end: int) -> Iterator[RecordBatchHeader]:
+    """The headers of the batches in [start, end), their `position` being the file's."""
+    position = start
+    size = HEADER_SIZE
+    while position < end:
+        chunk = file.read(min(size, end - position), position)
+        at = 0
+        while at + HEADER_SIZE <= len(chunk):
+            try:
+                header = peek_header(chunk, at)
+            except CorruptRecordError as error:
+                raise CorruptLogError(f"no record batch at position {position + at}: {error}") from None
+            header.position = position + at
+            at += header.size_in_bytes
+            yield header
+        if at == 0:
+            raise CorruptLogError(f"the file's last {end - position} bytes, from position {position}, are no batch")
+        # Small batches are read many at a time, large ones stepped over.
+        size = _SCAN_CHUNK if at < _SCAN_CHUNK else HEADER_SIZE
+        position += at

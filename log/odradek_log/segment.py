@@ -1,0 +1,378 @@
+"""One segment: its log file and the indexes beside it.
+
+Owns the bytes of the files, where a batch stands in them, and when the segment is full. What may be appended, and which
+segments there are, is the log's matter. Offsets are absolute here; `base_offset` names the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odradek_log import scan
+from odradek_log.config import LogConfig
+from odradek_log.disk import APPEND, CREATE, write_all
+from odradek_log.environment import LogEnvironment
+from odradek_log.errors import CorruptLogError
+from odradek_log.file_names import DELETED, INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, segment_name
+from odradek_log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
+from odradek_log.open_files import OpenFile
+from odradek_wire.records.batch import RecordBatchHeader, read_header
+from odradek_wire.records.records import read_records
+
+_MAX_RELATIVE = 0x7FFF_FFFF
+
+
+class FileSlice:
+    """Consecutive bytes of a log file, for `sendfile` or to be read; keeps its file open, whatever happens to it."""
+
+    __slots__ = ("_file", "position", "size")
+
+    def __init__(self, file: OpenFile, position: int, size: int) -> None:
+        self._file = file
+        self.position = position
+        self.size = size
+
+    @property
+    def fd(self) -> int:
+        return self._file.fd
+
+    def __len__(self) -> int:
+        return self.size
+
+    def tobytes(self) -> bytes:
+        """The bytes, read now."""
+        return self._file.read(self.size, self.position)
+
+    def __repr__(self) -> str:
+        return f"FileSlice(fd={self.fd}, position={self.position}, size={self.size})"
+
+
+class Segment:
+    """A log file and its indexes, opened when first used."""
+
+    __slots__ = (
+        "_created_ms",
+        "_env",
+        "_first_timestamp",
+        "_index_interval",
+        "_largest",
+        "_offset_index",
+        "_since_index",
+        "_time_index",
+        "base_offset",
+        "directory",
+        "file",
+        "jitter_ms",
+        "sealed",
+        "size",
+    )
+
+    def __init__(self, env: LogEnvironment, directory: str, base_offset: int, size: int, created_ms: int) -> None:
+        self._env = env
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        self.file: OpenFile | None = None
+        self.sealed = False
+        """Whether the index files are as complete as the log file."""
+        self.jitter_ms = 0
+        self._index_interval = 0
+        self._created_ms = created_ms
+        self._first_timestamp: int | None = None
+        self._since_index = 0
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        # (max timestamp, last offset of the first batch that has it), once known.
+        self._largest: tuple[int, int] | None = None
+
+    @classmethod
+    def create(cls, env: LogEnvironment, directory: str, base_offset: int) -> Segment:
+        """A new segment with an empty log file; the index files follow when it is sealed."""
+        segment = cls(env, directory, base_offset, 0, env.wall_ms())
+        env.disk.close(env.disk.open(segment.path(LOG), CREATE))
+        return segment
+
+    def path(self, suffix: str) -> str:
+        return f"{self.directory}/{segment_name(self.base_offset, suffix)}"
+
+    def open(self) -> OpenFile:
+        """The log file, opened if it is not."""
+        file = self.file
+        if file is None:
+            file = self._env.open_files.open(self.path(LOG), APPEND, self)
+        file.used = True
+        return file
+
+    # --- appending
+
+    def begin_appends(self, config: LogConfig) -> None:
+        """This is the active segment now, with these settings (called again when they change)."""
+        self._index_interval = config.index_interval_bytes
+        if config.segment_jitter_ms:
+            bound = min(config.segment_jitter_ms, config.segment_ms)
+            self.jitter_ms = self._env.random_below(bound) if bound > 0 else 0
+
+    def is_full_for(self, size: int, max_timestamp: int, last_offset: int, config: LogConfig) -> bool:
+        """Whether a batch of that size belongs into a new segment (LogSegment.shouldRoll)."""
+        if self.size > config.segment_bytes - size:
+            return True
+        if last_offset - self.base_offset > _MAX_RELATIVE:
+            return True
+        if self.size and self._waited(max_timestamp) > config.segment_ms - self.jitter_ms:
+            return True
+        entries = self._offset_index
+        if entries is not None:
+            times = self._time_index
+            return len(entries) >= config.segment_index_bytes // OFFSET_ENTRY or (
+                times is not None and len(times) >= config.segment_index_bytes // TIME_ENTRY
+            )
+        return False
+
+    def _waited(self, max_timestamp: int) -> int:
+        """How long the segment is open, by the records' time as far as they have one, else by the clock."""
+        first = self._first_timestamp
+        if first is None:
+            first = next(scan.headers(self.open(), 0, self.size)).max_timestamp
+            self._first_timestamp = first
+        if first >= 0 and max_timestamp >= 0:
+            return max_timestamp - first
+        return self._env.wall_ms() - self._created_ms
+
+    def append(self, data: bytes | bytearray | memoryview, last_offset: int, max_timestamp: int) -> None:
+        """One batch at the end of the file. After an error the file is as long as before."""
+        position = self.size
+        self._write(data)
+        self.account(position, len(data), last_offset, max_timestamp)
+
+    def append_batches(self, data: bytes | bytearray | memoryview, headers: list[RecordBatchHeader]) -> None:
+        """Several batches in one write; the headers carry their place in `data`."""
+        start = self.size - headers[0].position
+        self._write(data)
+        for header in headers:
+            self.account(start + header.position, header.size_in_bytes, header.last_offset, header.max_timestamp)
+
+    def _write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._time_index is None:
+            self._load_indexes()
+        file = self.file
+        if file is None:
+            file = self.open()
+        file.used = True
+        size = len(data)
+        try:
+            written = self._env.disk.write(file.fd, data)
+            if written != size:
+                write_all(self._env.disk, file.fd, memoryview(data)[written:])
+        except OSError:
+            # Nothing of a batch that was not accepted may stay: the next one would follow half of it.
+            self._env.disk.truncate(file.fd, self.size)
+            raise
+        self.size += size
+        self.sealed = False
+
+    def account(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """What LogSegment.append keeps in mind of a batch: the largest timestamp, and an index entry once more than an
+        interval was written since the last."""
+        largest = self._largest
+        if largest is None or max_timestamp > largest[0]:
+            self._largest = (max_timestamp, last_offset)
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        if self._since_index > self._index_interval:
+            self._index(position, last_offset)
+            self._since_index = size
+        else:
+            self._since_index += size
+
+    def _index(self, position: int, last_offset: int) -> None:
+        assert self._offset_index is not None
+        assert self._time_index is not None
+        assert self._largest is not None
+        self._offset_index.append(last_offset - self.base_offset, position)
+        self._time_index.maybe_append(self._largest[0], self._largest[1] - self.base_offset)
+
+    # --- indexes
+
+    def _load_indexes(self) -> None:
+        """Both indexes from their files; from the log itself when a file is missing or not in order."""
+        if self.size == 0:
+            self._offset_index, self._time_index = OffsetIndex(), TimeIndex()
+            return
+        offsets = times = None
+        try:
+            offsets = OffsetIndex.from_bytes(self._env.disk.read_file(self.path(INDEX)))
+            times = TimeIndex.from_bytes(self._env.disk.read_file(self.path(TIME_INDEX)))
+        except FileNotFoundError:
+            pass
+        if offsets is None or times is None or (offsets and offsets.positions[-1] >= self.size):
+            self._env.reporter.warning("indexes of a segment are missing or damaged, rebuilding", file=self.path(LOG))
+            self.rebuild_indexes()
+            return
+        self._offset_index, self._time_index = offsets, times
+        if self._largest is None and times:
+            timestamp, relative = times.last
+            self._largest = (timestamp, self.base_offset + relative)
+
+    def reset_indexes(self) -> None:
+        """Forget everything about the content; `account` is told of every batch then."""
+        self._offset_index, self._time_index = OffsetIndex(), TimeIndex()
+        self._largest = None
+        self._first_timestamp = None
+        self._since_index = 0
+        self.sealed = False
+
+    def rebuild_indexes(self) -> None:
+        """Read the log's headers and make the indexes anew."""
+        self.reset_indexes()
+        for header in scan.headers(self.open(), 0, self.size):
+            self.account(header.position, header.size_in_bytes, header.last_offset, header.max_timestamp)
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if self._offset_index is None:
+            self._load_indexes()
+            assert self._offset_index is not None
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self._load_indexes()
+            assert self._time_index is not None
+        return self._time_index
+
+    def forget_indexes(self) -> None:
+        """Give their memory back; they are read again when they are needed. Only for sealed segments."""
+        if self.sealed:
+            self._offset_index = self._time_index = None
+
+    def seal(self) -> None:
+        """Write the index files, the last timestamp included, as Kafka does on rolling and closing."""
+        if self.sealed:
+            return
+        disk = self._env.disk
+        if self.size:
+            times = self.time_index
+            if self._largest is not None:
+                times.maybe_append(self._largest[0], self._largest[1] - self.base_offset)
+            disk.write_file(self.path(INDEX), self.offset_index.to_bytes())
+            disk.write_file(self.path(TIME_INDEX), times.to_bytes())
+        else:
+            disk.write_file(self.path(INDEX), b"")
+            disk.write_file(self.path(TIME_INDEX), b"")
+        self.sealed = True
+
+    # --- looking up
+
+    def locate(self, offset: int) -> tuple[int, int, int] | None:
+        """(position, size, base offset) of the batch that holds `offset`, or the first one after it."""
+        index = self._offset_index
+        if index is None:
+            index = self.offset_index
+        return scan.find(self.file or self.open(), index.lookup(offset - self.base_offset), self.size, offset)
+
+    def headers_from(self, offset: int) -> Iterator[RecordBatchHeader]:
+        """The headers of the batches from the one that holds `offset` on; positions are the file's."""
+        found = self.locate(offset)
+        if found is not None:
+            yield from scan.headers(self.open(), found[0], self.size)
+
+    def next_offset(self) -> int:
+        """The offset after the last record, from the last indexed batch on."""
+        if not self.size:
+            return self.base_offset
+        start = self.offset_index.positions[-1] if len(self.offset_index) else 0
+        header = None
+        for header in scan.headers(self.open(), start, self.size):
+            end = header.position + header.size_in_bytes
+        assert header is not None
+        if end != self.size:
+            raise CorruptLogError(f"{self.path(LOG)}: the batch at position {header.position} ends beyond the file")
+        return header.next_offset
+
+    @property
+    def largest_timestamp(self) -> tuple[int, int]:
+        """(timestamp, last offset of the batch that has it), as the time index tells; (-1, base offset) when empty."""
+        if self._largest is None and self.size:
+            self._load_indexes()
+        if self._largest is None:
+            if not self.size:
+                return -1, self.base_offset
+            # An index without an entry, as of a segment whose owner never closed it.
+            self.rebuild_indexes()
+            assert self._largest is not None
+        return self._largest
+
+    def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
+        """(offset, timestamp, leader epoch) of the first record from `start_offset` on that is at least so new."""
+        if self.largest_timestamp[0] < timestamp:
+            return None
+        from_offset = max(start_offset - self.base_offset, self.time_index.lookup(timestamp))
+        file = self.open()
+        for header in scan.headers(file, self.offset_index.lookup(from_offset), self.size):
+            if header.max_timestamp < timestamp or header.last_offset < start_offset:
+                continue
+            batch = file.read(header.size_in_bytes, header.position)
+            for record in read_records(batch, read_header(batch)):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return record.offset, record.timestamp, header.partition_leader_epoch
+        return None
+
+    def retention_timestamp(self) -> int:
+        """How new the segment is for `retention.ms`: its largest timestamp, or the file's own time without any."""
+        largest = self.largest_timestamp[0]
+        return largest if largest >= 0 else self._env.disk.modified_ms(self.path(LOG))
+
+    # --- the files' end
+
+    def truncate(self, position: int, offset: int) -> None:
+        """Cut the file at `position`, where the batch of `offset` would begin."""
+        self._load_indexes()
+        self._env.disk.truncate(self.open().fd, position)
+        self.size = position
+        self.offset_index.truncate(offset - self.base_offset)
+        self.time_index.truncate(offset - self.base_offset)
+        self._since_index = 0
+        self._largest = None
+        self.sealed = False
+        if position == 0:
+            self._first_timestamp = None
+            self._created_ms = self._env.wall_ms()
+            return
+        # What the cut batches contributed to the largest timestamp is unknown: look at what is left.
+        timestamp, relative = self.time_index.last
+        if len(self.time_index):
+            self._largest = (timestamp, self.base_offset + relative)
+        for header in scan.headers(self.open(), self.offset_index.lookup(relative), position):
+            if self._largest is None or header.max_timestamp > self._largest[0]:
+                self._largest = (header.max_timestamp, header.last_offset)
+
+    def flush(self) -> None:
+        """Force the log file, and the index files of a sealed segment, to the disk."""
+        disk = self._env.disk
+        disk.sync(self.open().fd)
+        if self.sealed:
+            for suffix in (INDEX, TIME_INDEX):
+                fd = disk.open(self.path(suffix), APPEND)
+                try:
+                    disk.sync(fd)
+                finally:
+                    disk.close(fd)
+
+    def release(self) -> None:
+        """Give the descriptor back."""
+        self._env.open_files.release(self)
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files to `.deleted`; returns their new names. Readers that have the file go on reading."""
+        disk = self._env.disk
+        self.release()
+        renamed = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            try:
+                disk.rename(path, path + DELETED)
+            except FileNotFoundError:
+                continue
+            renamed.append(path + DELETED)
+        return renamed
