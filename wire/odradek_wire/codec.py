@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from odradek_wire import notation
+from odradek_wire.compiled import compile_decoder, compile_encoder
 from odradek_wire.errors import UnsupportedVersionError
 from odradek_wire.message import FileRecords, Message
-from odradek_wire.walk import Reader, Writer
 
 M = TypeVar("M", bound=Message)
 
@@ -37,12 +37,7 @@ def encoder(cls: type[Message], version: int) -> Encoder:
         return _encoders[cls, version]
     except KeyError:
         pass
-    message = _checked(cls, version)
-
-    def encode(value: Any) -> list[Part]:
-        return Writer(message, version).encode(value)
-
-    _encoders[cls, version] = encode
+    encode = _encoders[cls, version] = compile_encoder(_checked(cls, version), cls, version)
     return encode
 
 
@@ -52,12 +47,7 @@ def decoder(cls: type[M], version: int) -> Callable[..., M]:
         return _decoders[cls, version]
     except KeyError:
         pass
-    message = _checked(cls, version)
-
-    def decode(data: Buffer, position: int = 0) -> Any:
-        return Reader(message, cls, version, data, position).decode()
-
-    _decoders[cls, version] = decode
+    decode = _decoders[cls, version] = compile_decoder(_checked(cls, version), cls, version)
     return decode
 
 

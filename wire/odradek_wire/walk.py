@@ -101,11 +101,27 @@ class Reader:
             self._tags(struct, target)
 
     def _tags(self, struct: StructType, target: Any) -> None:
+        self.path.append(".tags")
+        self._tagged(struct, target, self._varint())
+        self.path.pop()
+
+    def decode_tags(self, struct: StructType, target: Any, first: int) -> int:
+        """A struct's tagged fields for a compiled decoder, which has read the first byte of their count; where they end."""
+        self.path.append(".tags")
+        try:
+            if first > 0x7F:
+                self.position -= 1
+                first = self._varint()
+            self._tagged(struct, target, first)
+        except _Malformed as e:
+            raise ValueError(str(e)) from None
+        return self.position
+
+    def _tagged(self, struct: StructType, target: Any, count: int) -> None:
         known = {field.tag: field for field in struct.tagged(self.version)}
         unknown = []
         last = -1
-        self.path.append(".tags")
-        for _ in range(self._varint()):
+        for _ in range(count):
             tag = self._varint()
             if tag <= last:
                 raise _Malformed(f"tag {tag} after tag {last}")
@@ -123,7 +139,6 @@ class Reader:
             else:
                 unknown.append((tag, bytes(self.data[self.position : end])))
                 self.position = end
-        self.path.pop()
         if unknown:
             target.unknown_tags = tuple(unknown)
 
@@ -224,6 +239,22 @@ class Writer:
             raise EncodeError(self.message.name, self.version, path, str(e)) from None
         return self.parts
 
+    def encode_struct(self, struct: StructType, source: Any) -> list[Any]:
+        """A struct for a compiled encoder; `ValueError` when the version cannot say it."""
+        try:
+            self._struct(struct, source)
+        except _Malformed as e:
+            raise ValueError(str(e)) from None
+        return self.parts
+
+    def encode_tags(self, struct: StructType, source: Any) -> list[Any]:
+        """A struct's tagged fields for a compiled encoder; `ValueError` when the version cannot say it."""
+        try:
+            self._tags(struct, source)
+        except _Malformed as e:
+            raise ValueError(str(e)) from None
+        return self.parts
+
     def _struct(self, struct: StructType, source: Any) -> None:
         for field in struct.fields:
             self.path.append("." + field.name)
@@ -290,9 +321,9 @@ class Writer:
             elif not nullable:
                 raise _Malformed("null where null is not allowed")
         elif field.type in FIXED:
+            if field.type == "uuid" and len(value) != 16:
+                raise _Malformed(f"a uuid of {len(value)} bytes")
             try:
-                if field.type == "uuid" and len(value) != 16:
-                    raise _Malformed(f"a uuid of {len(value)} bytes")
                 self.parts.append(_PACKING[field.type].pack(value))
             except (PackingError, TypeError) as e:
                 raise _Malformed(f"{value!r}: {e}") from None
