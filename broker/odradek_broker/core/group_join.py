@@ -128,8 +128,7 @@ def _join_known(step: Step, group: ClassicGroup, request: JoinGroupRequest, call
         return
     error = member_error(group, member_id, request.group_instance_id)
     if error:
-        # Here, unlike in other errors, Kafka answers null and not "" for the protocol's name.
-        step.answer(token, JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None))
+        step.answer(token, join_error(error, member_id))
         return
     member = group.members[member_id]
     unchanged = member.protocols == _protocols(request)
@@ -179,7 +178,7 @@ def _replace_static(
     old = group.members[group.static_members[instance_id]]
     # Whoever still waits under the old id is a double, or a connection that the client has given up.
     fenced = ErrorCode.FENCED_INSTANCE_ID
-    step.answer_join(group, old, JoinGroupResponse(error_code=fenced, member_id=old.member_id, protocol_name=None))
+    step.answer_join(group, old, join_error(fenced, old.member_id))
     step.answer_sync(old, SyncGroupResponse(error_code=fenced))
     step.expect_no_more(DeadlineKind.SESSION, group, old.member_id)
     member = group.rename_static(instance_id, old.member_id, member_id)

@@ -43,7 +43,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_groups import DeleteGroupsResponse
 from odradek_wire.messages.describe_groups import DescribeGroupsResponse
 from odradek_wire.messages.heartbeat import HeartbeatRequest
-from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from odradek_wire.messages.join_group import JoinGroupRequest
 from odradek_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from odradek_wire.messages.list_groups import ListGroupsResponse
 from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -69,10 +69,6 @@ class GroupShard:
     def join(self, request: JoinGroupRequest, caller: Caller, token: Token, now: Instant) -> Step:
         """The answer is in some step: in this one, or when the join phase ends."""
         step = self._step(now)
-        limits = self.settings
-        if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
-            step.answer(token, join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
-            return step
         group = self.groups.get(request.group_id)
         if isinstance(group, ForeignGroup) and not group.is_empty:
             step.answer(token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -268,8 +264,7 @@ class GroupShard:
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
                 for member in group.members.values():
-                    join = JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR, member_id=member.member_id)
-                    step.answer_join(group, member, join)
+                    step.answer_join(group, member, join_error(ErrorCode.NOT_COORDINATOR, member.member_id))
                     step.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
         self.groups.clear()
         self.offsets = OffsetStore()

@@ -35,6 +35,9 @@ class GroupSettings:
     offset_metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
 
+    def allow_session_timeout(self, timeout_ms: int) -> bool:
+        return self.min_session_timeout_ms <= timeout_ms <= self.max_session_timeout_ms
+
 
 class Caller(NamedTuple):
     """Who sent a request. `random_id` becomes part of the member id if one has to be made."""
@@ -113,7 +116,8 @@ class Step:
 
 
 def join_error(error: ErrorCode, member_id: str = NO_MEMBER) -> JoinGroupResponse:
-    return JoinGroupResponse(error_code=error, member_id=member_id)
+    """Versions that cannot carry a null protocol name are the API module's business."""
+    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)
 
 
 def join_answer(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:

@@ -1,0 +1,47 @@
+"""DescribeGroups (key 15): members of classic groups; of stable ones with subscriptions and assignments.
+
+v3 may ask for permissions (KIP-430), v6 has an error for groups that do not exist (KIP-1043); before, they are Dead.
+"""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import OPERATION_BITS, Operation, ResourceType
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+
+NOT_FOUND_FROM = 6
+
+Described = DescribeGroupsResponse.DescribedGroup
+
+
+def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    refused: list[Described] = []
+    described: list[Described] = []
+    for group_id in request.groups:
+        if ctx.may_group(Operation.DESCRIBE, group_id):
+            described.append(_describe(ctx, request, group_id))
+        else:
+            refused.append(Described(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    return DescribeGroupsResponse(groups=refused + described)
+
+
+def failed(ctx: Context, request: DescribeGroupsRequest, error: ErrorCode) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[Described(group_id=name, error_code=error) for name in request.groups])
+
+
+def _describe(ctx: Context, request: DescribeGroupsRequest, group_id: str) -> Described:
+    group = ctx.broker.groups.describe(group_id)
+    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND and ctx.api_version < NOT_FOUND_FROM:
+        group.error_code, group.error_message = ErrorCode.NONE, None
+    if request.include_authorized_operations and not group.error_code:
+        group.authorized_operations = sum(
+            1 << operation
+            for operation in Operation
+            if OPERATION_BITS[ResourceType.GROUP] >> operation & 1 and ctx.may_group(operation, group_id)
+        )
+    return group
+
+
+API = Api(DescribeGroupsRequest, DescribeGroupsResponse, handle, failed=failed)

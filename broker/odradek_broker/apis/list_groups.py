@@ -1,0 +1,27 @@
+"""ListGroups (key 16): the groups that this broker coordinates.
+
+v4 filters by state (KIP-518), v5 by type (KIP-848). Groups of types that are not served are listed with their type.
+"""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_broker.core.group_listing import filtered
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+
+def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
+    groups = ctx.broker.groups.list()
+    if isinstance(groups, ErrorCode):
+        return ListGroupsResponse(error_code=groups)
+    found = filtered(groups, request.states_filter, request.types_filter)
+    # Who may describe the cluster sees every group; this was there before groups had permissions of their own.
+    if not ctx.may_cluster(Operation.DESCRIBE):
+        found = [group for group in found if ctx.may_group(Operation.DESCRIBE, group.group_id)]
+    return ListGroupsResponse(groups=found)
+
+
+API = Api(ListGroupsRequest, ListGroupsResponse, handle)

@@ -1,0 +1,94 @@
+"""OffsetCommit (key 8): a group remembers how far it has read.
+
+Up to v4 a client may ask for a retention of its own, v6 has leader epochs (KIP-320), v7 static members (KIP-345), v10
+names topics by id (KIP-848). Version 0 kept offsets in ZooKeeper; as in Kafka without ZooKeeper it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_broker.deferred import Deferred
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+
+TOPIC_ID_FROM = 10
+
+Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+TopicAnswer = OffsetCommitResponse.OffsetCommitResponseTopic
+PartitionAnswer = OffsetCommitResponse.OffsetCommitResponsePartition
+
+
+def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred[OffsetCommitResponse]:
+    if not ctx.may_group(Operation.READ, request.group_id):
+        return failed(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if ctx.api_version == 0:
+        return failed(ctx, request, ErrorCode.UNSUPPORTED_VERSION)
+    refused: list[TopicAnswer] = []
+    accepted: list[Topic] = []
+    for topic in request.topics:
+        _sort_out(ctx, topic, accepted, refused)
+    if not accepted:
+        return OffsetCommitResponse(topics=refused)
+    request.topics = accepted
+    answer = ctx.broker.groups.commit(request, ctx.api_version)
+    if not isinstance(answer, Deferred):
+        return _merged(refused, request, answer)
+    response: Deferred[OffsetCommitResponse] = Deferred()
+    answer.when_done(lambda done: response.complete(_merged(refused, request, done.result())))
+    return response
+
+
+def failed(ctx: Context, request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """The same error for every partition: the response has no other place for it."""
+    return OffsetCommitResponse(topics=[_refusal(topic, error) for topic in request.topics])
+
+
+def _sort_out(ctx: Context, topic: Topic, accepted: list[Topic], refused: list[TopicAnswer]) -> None:
+    """Complete name or id from the metadata; refuse what is not there."""
+    image = ctx.broker.image
+    by_id = ctx.api_version >= TOPIC_ID_FROM
+    known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
+    if by_id and known is None:
+        refused.append(_refusal(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        return
+    if known is not None:
+        topic.name, topic.topic_id = known.name, known.id
+    if not ctx.may_topic(Operation.READ, topic.name):
+        refused.append(_refusal(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        return
+    count = 0 if known is None else len(known.partitions)
+    missing = [p.partition_index for p in topic.partitions if not 0 <= p.partition_index < count]
+    if missing or not topic.partitions:
+        unknown = [PartitionAnswer(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for index in missing]
+        refused.append(TopicAnswer(name=topic.name, topic_id=topic.topic_id, partitions=unknown))
+        topic.partitions = [p for p in topic.partitions if 0 <= p.partition_index < count]
+    if topic.partitions:
+        accepted.append(topic)
+
+
+def _merged(
+    refused: list[TopicAnswer], request: OffsetCommitRequest, answer: OffsetCommitResponse | ErrorCode
+) -> OffsetCommitResponse:
+    """What was refused comes first, as in Kafka; a topic that is there already gets its other partitions added."""
+    if isinstance(answer, OffsetCommitResponse):
+        answered: Iterable[TopicAnswer] = answer.topics
+    else:
+        answered = [_refusal(topic, answer) for topic in request.topics]
+    topics = {(topic.name, topic.topic_id): topic for topic in refused}
+    for topic in answered:
+        there = topics.setdefault((topic.name, topic.topic_id), topic)
+        if there is not topic:
+            there.partitions.extend(topic.partitions)
+    return OffsetCommitResponse(topics=list(topics.values()))
+
+
+def _refusal(topic: Topic, error: ErrorCode) -> TopicAnswer:
+    partitions = [PartitionAnswer(partition.partition_index, error) for partition in topic.partitions]
+    return TopicAnswer(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+
+
+API = Api(OffsetCommitRequest, OffsetCommitResponse, handle, failed=failed, notes="v0 is refused, as without ZooKeeper")

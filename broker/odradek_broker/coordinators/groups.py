@@ -1,0 +1,282 @@
+"""The coordinator of groups: which partition of `__consumer_offsets` keeps a group, and requests on their way there.
+
+Owns the partitions that this broker coordinates, the checks that come before a group is looked at (in the order of
+Kafka's GroupCoordinatorService), and the regular expiry of offsets. Leaves one partition's work to `group_partition`,
+the rules to `core.group_shard`, authorization and topics to the API modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from odradek_broker.config import BrokerConfig
+from odradek_broker.coordinators.group_partition import GroupPartition, LoadState, offset_write_error
+from odradek_broker.core.group_step import Caller, GroupSettings, join_error
+from odradek_broker.core.java_hash import partition_for
+from odradek_broker.deferred import Deferred
+from odradek_broker.partition import Partition
+from odradek_broker.timers import TimerHandle
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.delete_groups import DeleteGroupsResponse
+from odradek_wire.messages.describe_groups import DescribeGroupsResponse
+from odradek_wire.messages.heartbeat import HeartbeatRequest
+from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from odradek_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek_wire.messages.list_groups import ListGroupsResponse
+from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from odradek_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from odradek_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from odradek_wire.records.attributes import COMPRESSIONS
+
+if TYPE_CHECKING:
+    from odradek_broker.broker import Broker
+    from odradek_controller.image import MetadataDelta
+
+OFFSETS_TOPIC = "__consumer_offsets"
+MS_PER_MINUTE = 60_000
+
+OffsetFetchGroup = OffsetFetchResponse.OffsetFetchResponseGroup
+
+
+class GroupCoordinators:
+    """Every method answers at once when it can, else with a `Deferred`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._partitions: dict[int, GroupPartition] = {}
+        self._expiry: TimerHandle | None = None
+
+    # -- leadership -----------------------------------------------------------------------------------------------
+
+    def elected(self, partition: Partition) -> None:
+        """This broker leads the partition, perhaps again in a newer epoch: what is in its log is what counts."""
+        self.resigned(partition.index)
+        broker = self._broker
+        config = broker.config
+        coordinated = GroupPartition(partition, broker.clock, broker.timers, settings_from(config))
+        coordinated.compression = COMPRESSIONS[config.integer("offsets.topic.compression.codec")]
+        coordinated.commit_timeout_ms = config.integer("offsets.commit.timeout.ms")
+        self._partitions[partition.index] = coordinated
+        coordinated.load()
+        if self._expiry is None:
+            self._schedule_expiry()
+
+    def resigned(self, index: int) -> None:
+        coordinated = self._partitions.pop(index, None)
+        if coordinated is not None:
+            coordinated.resign()
+
+    def metadata_changed(self, delta: MetadataDelta) -> None:
+        """Offsets of deleted topics go with them, by name, as Kafka keeps them."""
+        deleted = [topic.name for topic in delta.deleted_topics.values()]
+        if deleted:
+            for coordinated in self._ready():
+                self._drop_topics(coordinated, deleted)
+
+    async def stop(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        for index in list(self._partitions):
+            self.resigned(index)
+
+    @property
+    def ready(self) -> bool:
+        """Is everything that this broker coordinates loaded?"""
+        return all(coordinated.state is LoadState.READY for coordinated in self._partitions.values())
+
+    def partition_of(self, group_id: str) -> int:
+        """Which partition keeps the group; before the topic exists, which one will."""
+        topic = self._broker.image.topics.get(OFFSETS_TOPIC)
+        count = len(topic.partitions) if topic else self._broker.config.integer("offsets.topic.num.partitions")
+        return partition_for(group_id, count)
+
+    # -- members --------------------------------------------------------------------------------------------------
+
+    def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse | Deferred[JoinGroupResponse]:
+        if not request.group_id:
+            return join_error(ErrorCode.INVALID_GROUP_ID, request.member_id)
+        if not settings_from(self._broker.config).allow_session_timeout(request.session_timeout_ms):
+            return join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+        coordinated = self._coordinated(request.group_id)
+        if isinstance(coordinated, ErrorCode):
+            return join_error(coordinated)
+        answer: Deferred[JoinGroupResponse] = Deferred()
+        coordinated.carry_out(coordinated.shard.join(request, caller, answer, coordinated.now()))
+        return answer.result() if answer.done else answer
+
+    def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Deferred[SyncGroupResponse]:
+        if not request.group_id:
+            return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        coordinated = self._coordinated(request.group_id)
+        if isinstance(coordinated, ErrorCode):
+            # While loading nothing is known of the group, and a member that rejoins does no harm.
+            loading = coordinated == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if loading else coordinated)
+        answer: Deferred[SyncGroupResponse] = Deferred()
+        coordinated.carry_out(coordinated.shard.sync(request, answer, coordinated.now()))
+        return answer.result() if answer.done else answer
+
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        coordinated = self._coordinated(request.group_id)
+        if isinstance(coordinated, ErrorCode):
+            # The member may well be there: its session begins when loading ends.
+            return ErrorCode.NONE if coordinated == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else coordinated
+        return coordinated.shard.heartbeat(request, coordinated.now())
+
+    def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
+        """`request.members` names who leaves, whatever the version."""
+        if not request.group_id:
+            return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        coordinated = self._coordinated(request.group_id)
+        if isinstance(coordinated, ErrorCode):
+            return LeaveGroupResponse(error_code=coordinated)
+        step, response = coordinated.shard.leave(request, coordinated.now())
+        coordinated.carry_out(step)
+        return response
+
+    # -- offsets --------------------------------------------------------------------------------------------------
+
+    def commit(
+        self, request: OffsetCommitRequest, api_version: int
+    ) -> OffsetCommitResponse | ErrorCode | Deferred[OffsetCommitResponse | ErrorCode]:
+        """The answer, or the error that every partition gets. The empty group id is a group like others here."""
+        coordinated = self._coordinated(request.group_id)
+        if isinstance(coordinated, ErrorCode):
+            return coordinated
+        result = coordinated.shard.commit(request, api_version, coordinated.now())
+        if isinstance(result, ErrorCode):
+            return result
+        records, response = result
+        if not records:
+            return response
+        answer: Deferred[OffsetCommitResponse | ErrorCode] = Deferred()
+        coordinated.write(records, lambda error: answer.complete(offset_write_error(error) if error else response))
+        return answer.result() if answer.done else answer
+
+    def fetch(
+        self, request: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
+    ) -> OffsetFetchGroup | Deferred[OffsetFetchGroup]:
+        coordinated = self._coordinated(request.group_id)
+        if isinstance(coordinated, ErrorCode):
+            return OffsetFetchGroup(group_id=request.group_id, error_code=coordinated)
+        if not require_stable:
+            return coordinated.shard.fetch(request)
+        # What is being committed right now counts: wait for it (KIP-447).
+        answer: Deferred[OffsetFetchGroup] = Deferred()
+        coordinated.when_drained(lambda: answer.complete(coordinated.shard.fetch(request)))
+        return answer.result() if answer.done else answer
+
+    def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Deferred[OffsetDeleteResponse]:
+        if not request.group_id:
+            return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        coordinated = self._coordinated(request.group_id)
+        if isinstance(coordinated, ErrorCode):
+            return OffsetDeleteResponse(error_code=coordinated)
+        answer: Deferred[OffsetDeleteResponse] = Deferred()
+
+        def delete() -> None:
+            records, response = coordinated.shard.delete_offsets(request)
+            if not records:
+                answer.complete(response)
+                return
+
+            def written(error: ErrorCode) -> None:
+                failed = OffsetDeleteResponse(error_code=offset_write_error(error))
+                answer.complete(failed if error else response)
+
+            coordinated.write(records, written)
+
+        coordinated.when_drained(delete)
+        return answer.result() if answer.done else answer
+
+    # -- administration -------------------------------------------------------------------------------------------
+
+    def list(self) -> Sequence[ListGroupsResponse.ListedGroup] | ErrorCode:
+        """All groups of this broker, in no particular order."""
+        listed: list[ListGroupsResponse.ListedGroup] = []
+        for coordinated in self._partitions.values():
+            if coordinated.state is LoadState.LOADING:
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            listed.extend(coordinated.shard.list())
+        return listed
+
+    def describe(self, group_id: str) -> DescribeGroupsResponse.DescribedGroup:
+        coordinated = self._coordinated(group_id)
+        if isinstance(coordinated, ErrorCode):
+            return DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=coordinated)
+        return coordinated.shard.describe(group_id)
+
+    def delete(self, group_id: str) -> Deferred[DeleteGroupsResponse.DeletableGroupResult]:
+        answer: Deferred[DeleteGroupsResponse.DeletableGroupResult] = Deferred()
+        coordinated = self._coordinated(group_id)
+        if isinstance(coordinated, ErrorCode):
+            answer.complete(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=coordinated))
+            return answer
+
+        def delete() -> None:
+            records, result = coordinated.shard.delete(group_id)
+
+            def written(error: ErrorCode) -> None:
+                result.error_code = result.error_code or offset_write_error(error)
+                answer.complete(result)
+
+            coordinated.write_independent(records, written)
+
+        coordinated.when_drained(delete)
+        return answer
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _coordinated(self, group_id: str) -> GroupPartition | ErrorCode:
+        """The group's partition if it is here and loaded."""
+        coordinated = self._partitions.get(self.partition_of(group_id))
+        if coordinated is None or coordinated.state in (LoadState.FAILED, LoadState.RESIGNED):
+            return ErrorCode.NOT_COORDINATOR
+        if coordinated.state is LoadState.LOADING:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return coordinated
+
+    def _ready(self) -> Iterable[GroupPartition]:
+        return [coordinated for coordinated in self._partitions.values() if coordinated.state is LoadState.READY]
+
+    def _drop_topics(self, coordinated: GroupPartition, topics: Sequence[str]) -> None:
+        def drop() -> None:
+            coordinated.write_independent(coordinated.shard.forget_topics(topics), _nobody_asked)
+
+        coordinated.when_drained(drop)
+
+    def _schedule_expiry(self) -> None:
+        interval_ms = self._broker.config.integer("offsets.retention.check.interval.ms")
+        self._expiry = self._broker.timers.call_later(interval_ms, self._expire)
+
+    def _expire(self) -> None:
+        for coordinated in self._ready():
+            coordinated.shard.settings = settings_from(self._broker.config)
+            self._expire_in(coordinated)
+        self._schedule_expiry()
+
+    def _expire_in(self, coordinated: GroupPartition) -> None:
+        def expire() -> None:
+            coordinated.write_independent(coordinated.shard.expire_offsets(coordinated.now().wall_ms), _nobody_asked)
+
+        coordinated.when_drained(expire)
+
+
+def _nobody_asked(_: ErrorCode) -> None:
+    """What could not be deleted now is still there, and is found, the next time."""
+
+
+def settings_from(config: BrokerConfig) -> GroupSettings:
+    return GroupSettings(
+        min_session_timeout_ms=config.integer("group.min.session.timeout.ms"),
+        max_session_timeout_ms=config.integer("group.max.session.timeout.ms"),
+        initial_rebalance_delay_ms=config.integer("group.initial.rebalance.delay.ms"),
+        max_size=config.integer("group.max.size"),
+        offset_metadata_max_bytes=config.integer("offset.metadata.max.bytes"),
+        offsets_retention_ms=config.integer("offsets.retention.minutes") * MS_PER_MINUTE,
+    )
