@@ -71,7 +71,7 @@ class LogDirectory:
             OpenFiles(disk, open_files),
             later,
             reporter or StandardReporter(),
-            producer_expiration_ms,
+            producer_expiration_ms=producer_expiration_ms,
         )
         if random_below is not None:
             env.random_below = random_below

@@ -37,6 +37,9 @@ class Disk(Protocol):
 
     def sync(self, fd: int, /) -> None: ...
 
+    def sync_file(self, path: str, /) -> None:
+        """Sync a file that nobody has open."""
+
     def size(self, path: str, /) -> int: ...
 
     def names(self, directory: str, /) -> list[str]: ...
@@ -97,6 +100,14 @@ class RealDisk:
     def sync(self, fd: int, /) -> None:
         if self._sync:
             os.fsync(fd)
+
+    def sync_file(self, path: str, /) -> None:
+        if self._sync:
+            fd = self.open(path, APPEND)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
     def size(self, path: str, /) -> int:
         return os.stat(path).st_size

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from odradek_log.disk import Disk
+from odradek_log.loaded_indexes import LoadedIndexes
 from odradek_log.open_files import OpenFiles
 from odradek_log.reporting import Reporter, StandardReporter
 
@@ -28,6 +29,7 @@ class LogEnvironment:
     open_files: OpenFiles
     later: Later
     reporter: Reporter = field(default_factory=StandardReporter)
+    loaded_indexes: LoadedIndexes = field(default_factory=LoadedIndexes)
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     """`producer.id.expiration.ms`"""
     random_below: Callable[[int], int] = _no_jitter

@@ -8,7 +8,6 @@ written. Knows no replica and no high watermark; a reader's limit is passed in. 
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from pathlib import Path
 
 from odradek_log import recovery
@@ -16,16 +15,18 @@ from odradek_log.append import AppendInfo, AppendRejected, refuse_by_header
 from odradek_log.config import LogConfig
 from odradek_log.environment import LogEnvironment
 from odradek_log.errors import CorruptLogError, LogClosedError, LogOfflineError, OffsetOutOfRangeError
-from odradek_log.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, SNAPSHOT, segment_name
+from odradek_log.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from odradek_log.leader_epochs import LeaderEpochs
 from odradek_log.partition_metadata import decode as decode_topic_id
 from odradek_log.partition_metadata import encode as encode_topic_id
+from odradek_log.producer_snapshots import ProducerSnapshots
 from odradek_log.producer_state import AppendOrigin, KeptBatch, Producers
 from odradek_log.retention import SegmentFacts, deletable
 from odradek_log.segment import FileSlice, Segment
+from odradek_log.segments import Segments
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import TimestampType
-from odradek_wire.records.batch import is_crc_valid, place, read_header, set_max_timestamp
+from odradek_wire.records.batch import RecordBatchHeader, is_crc_valid, place, read_header, set_max_timestamp
 from odradek_wire.records.errors import CorruptRecordError
 from odradek_wire.records.records import read_records
 from odradek_wire.uuid import Uuid
@@ -37,9 +38,9 @@ class Log:
     """A partition's records on disk. Make one with `create` or `open`; better, let `LogDirectory` do it."""
 
     __slots__ = (
-        "_active",
         "_config",
         "_env",
+        "_epochs_unsynced",
         "_last_base",
         "_last_position",
         "_segments",
@@ -73,6 +74,7 @@ class Log:
         self.partition = partition
         self.topic_id = topic_id
         self.leader_epochs = loaded.epochs
+        self._epochs_unsynced = False
         self.producers = Producers(env.producer_expiration_ms)
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.next_offset
@@ -80,10 +82,9 @@ class Log:
         """Everything below it is known to be on the disk."""
         self.failure: Exception | None = None
         """Why this log is offline."""
-        self._segments = loaded.segments
+        self._segments = Segments(env, directory, loaded.segments)
+        self._segments.active.begin_appends(config)
         self._snapshots = loaded.snapshots
-        self._active = loaded.segments[-1]
-        self._active.begin_appends(config)
         # Where the last batch stands: consumers that wait at the end ask for it next.
         self._last_base = -1
         self._last_position = 0
@@ -104,7 +105,8 @@ class Log:
         env.disk.make_directory(path)
         if topic_id is not None:
             env.disk.write_file(f"{path}/{PARTITION_METADATA}", encode_topic_id(topic_id))
-        loaded = recovery.LoadedLog([Segment.create(env, path, 0)], 0, 0, LeaderEpochs(), [])
+        snapshots = ProducerSnapshots(env, path, [])
+        loaded = recovery.LoadedLog([Segment.create(env, path, 0)], 0, 0, LeaderEpochs(), snapshots)
         return cls(env, path, topic, partition, topic_id, config, loaded)
 
     @classmethod
@@ -133,7 +135,7 @@ class Log:
             topic_id = None
         log = cls(env, path, topic, partition, topic_id, config, loaded)
         log.recovery_point = min(recovery_point, log.log_end_offset)
-        log._load_producers(clean_shutdown)
+        log._load_producers(clean_shutdown=clean_shutdown)
         return log
 
     # --- what it is
@@ -145,7 +147,7 @@ class Log:
     def update_config(self, config: LogConfig) -> None:
         """Other settings, from the next append on."""
         self._config = config
-        self._active.begin_appends(config)
+        self._segments.active.begin_appends(config)
 
     @property
     def size_bytes(self) -> int:
@@ -207,7 +209,7 @@ class Log:
                 return AppendRejected(known.error, known.message)
         first_offset = self.log_end_offset
         last_offset = first_offset + header.last_offset_delta
-        segment = self._active
+        segment = self._segments.active
         try:
             if segment.is_full_for(size, max_timestamp, last_offset, config):
                 if size > config.segment_bytes:
@@ -244,6 +246,7 @@ class Log:
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
         self._env.disk.replace_file(path, self.leader_epochs.encode(), sync=False)
         self.leader_epochs.dirty = False
+        self._epochs_unsynced = True
 
     # --- reading
 
@@ -265,20 +268,20 @@ class Log:
             return None
         if offset < self.log_start_offset:
             raise OffsetOutOfRangeError(f"offset {offset} is below the log's start {self.log_start_offset}")
-        segment = self._active
+        segment = self._segments.active
         try:
             if offset == self._last_base:
                 position = self._last_position
                 size = segment.size - position
             else:
                 if offset < segment.base_offset:
-                    segment = self._segment_of(offset)
+                    segment = self._segments.containing(offset)
                 found = segment.locate(offset)
                 while found is None:
                     # Compaction leaves gaps, also at a segment's end.
-                    if segment is self._active:
+                    if segment is self._segments.active:
                         return None
-                    segment = self._after(segment)
+                    segment = self._segments.after(segment)
                     found = segment.locate(offset)
                 position, size, _ = found
             available = (segment.size if limit == end else self._position_of_limit(segment, limit)) - position
@@ -300,16 +303,10 @@ class Log:
     def _position_of_limit(self, segment: Segment, limit: int) -> int:
         if limit <= segment.base_offset:
             return 0
-        if segment is not self._active and limit >= self._after(segment).base_offset:
+        if segment is not self._segments.active and limit >= self._segments.after(segment).base_offset:
             return segment.size
         found = segment.locate(limit)
         return segment.size if found is None else found[0]
-
-    def _segment_of(self, offset: int) -> Segment:
-        return self._segments[max(bisect_right(self._segments, offset, key=_base) - 1, 0)]
-
-    def _after(self, segment: Segment) -> Segment:
-        return self._segments[self._segments.index(segment) + 1]
 
     # --- looking up
 
@@ -344,7 +341,7 @@ class Log:
 
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty."""
-        if self._active.size:
+        if self._segments.active.size:
             try:
                 self._roll()
             except (OSError, CorruptLogError) as error:
@@ -353,25 +350,14 @@ class Log:
 
     def maybe_roll(self) -> None:
         """Begin a new segment if `segment.ms` says so although nothing is appended."""
-        active = self._active
+        active = self._segments.active
         if active.size and active.is_full_for(0, self._env.wall_ms(), active.base_offset, self._config):
             self.roll()
 
     def _roll(self) -> Segment:
-        old = self._active
-        old.seal()
-        self._take_snapshot()
-        if not old.size:
-            # The only segment that can be full and empty is one with a tiny index or a far offset: it moves.
-            for path in old.mark_deleted():
-                self._env.disk.remove(path)
-            self._segments.pop()
-        segment = Segment.create(self._env, self.directory, self.log_end_offset)
-        segment.begin_appends(self._config)
-        self._segments.append(segment)
-        self._active = segment
+        self._snapshots.take(self.producers, self.log_end_offset)
         self._last_base = -1
-        return segment
+        return self._segments.begin(self.log_end_offset, self._config)
 
     def delete_old_segments(self, limit: int) -> int:
         """Give up what retention allows, nothing at or above `limit` (the high watermark); returns how many segments.
@@ -379,18 +365,18 @@ class Log:
         The files are renamed to `.deleted` now and removed after `file.delete.delay.ms`.
         """
         try:
-            ends = [segment.base_offset for segment in self._segments[1:]] + [self.log_end_offset]
+            segments = list(self._segments)
             facts = [
                 SegmentFacts(end, segment.size, segment.retention_timestamp() if segment.size else 0)
-                for end, segment in zip(ends, self._segments, strict=True)
+                for end, segment in zip(self._segments.ends(self.log_end_offset), segments, strict=True)
             ]
             count = deletable(facts, self._config, self.log_start_offset, limit, self._env.wall_ms())
             if count == 0:
                 return 0
-            if count == len(self._segments):
+            if count == len(segments):
                 self._roll()
-            self._remove_segments(self._segments[:count])
-            self._start_at(max(self.log_start_offset, self._segments[0].base_offset))
+            self._remove(segments[:count])
+            self._start_at(max(self.log_start_offset, self._segments.first.base_offset))
         except (OSError, CorruptLogError) as error:
             self._fail("delete old segments", error)
             raise
@@ -409,48 +395,35 @@ class Log:
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
 
-    def _remove_segments(self, segments: list[Segment]) -> None:
-        paths = []
+    def _remove(self, segments: list[Segment]) -> None:
+        paths = self._segments.remove(segments)
         for segment in segments:
-            self._segments.remove(segment)
-            paths += segment.mark_deleted()
-            if segment.base_offset in self._snapshots:
-                self._snapshots.remove(segment.base_offset)
-                snapshot = f"{self.directory}/{segment_name(segment.base_offset, SNAPSHOT)}"
-                self._env.disk.rename(snapshot, snapshot + ".deleted")
-                paths.append(snapshot + ".deleted")
-        disk = self._env.disk
-
-        def remove() -> None:
-            for path in paths:
-                try:
-                    disk.remove(path)
-                except FileNotFoundError:
-                    continue  # the whole partition was deleted meanwhile
-
-        self._env.later(self._config.file_delete_delay_ms, remove)
+            paths += self._snapshots.mark_deleted(segment.base_offset)
+        self._segments.remove_later(paths, self._config.file_delete_delay_ms)
 
     # --- truncating
 
     def truncate_to(self, offset: int) -> bool:
         """Forget the records at and above `offset`; True when there were any.
 
-        Inside a batch, the whole batch goes and the log ends before it. (Kafka, too, drops the batch but lets the log end
-        at `offset`, so that a follower would never ask for the records in between.)
+        Inside a batch, the whole batch goes and the log ends before it. (Kafka, too, drops the batch but lets the log
+        end at `offset`, so that a follower would never ask for the records in between.)
         """
         if offset >= self.log_end_offset:
             return False
-        if offset < self._segments[0].base_offset:
+        if offset < self._segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
         try:
-            segment = self._segment_of(offset)
-            self._remove_segments([later for later in self._segments if later.base_offset > offset])
+            segment, *later = self._segments.from_offset(offset)
+            if later:
+                self._remove(later)
+                self._segments.make_active(segment, self._config)
             found = segment.locate(offset)
             if found is not None:
                 position, _, offset = found
                 segment.truncate(position, offset)
-            self._ends_at(offset, segment)
+            self._ends_at(offset)
         except (OSError, CorruptLogError) as error:
             self._fail("truncate", error)
             raise
@@ -459,90 +432,58 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything and begin again, empty, at `offset`."""
         try:
-            self._remove_segments(list(self._segments))
-            segment = Segment.create(self._env, self.directory, offset)
-            self._segments.append(segment)
+            self._remove(list(self._segments))
+            self._snapshots.remove_all()
+            self._segments.begin(offset, self._config)
             self.log_start_offset = offset
             self.leader_epochs.clear()
-            self._ends_at(offset, segment)
+            self._ends_at(offset)
         except (OSError, CorruptLogError) as error:
             self._fail("truncate", error)
             raise
 
-    def _ends_at(self, offset: int, active: Segment) -> None:
-        self._active = active
-        active.begin_appends(self._config)
+    def _ends_at(self, offset: int) -> None:
         self._last_base = -1
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.leader_epochs.truncate_from_end(offset)
         if self.leader_epochs.dirty:
             self._write_epochs()
-        for snapshot in [snapshot for snapshot in self._snapshots if snapshot > offset]:
-            self._snapshots.remove(snapshot)
-            self._env.disk.remove(f"{self.directory}/{segment_name(snapshot, SNAPSHOT)}")
         self.producers.clear()
-        self._load_producers(False)
+        self._load_producers(clean_shutdown=False)
 
     # --- producers
 
-    def _load_producers(self, clean_shutdown: bool) -> None:
+    def _load_producers(self, *, clean_shutdown: bool) -> None:
         """From the newest readable snapshot, and the batches after it."""
-        start = self.log_start_offset
-        env = self._env
-        while self._snapshots:
-            snapshot = self._snapshots[-1]
-            path = f"{self.directory}/{segment_name(snapshot, SNAPSHOT)}"
-            if snapshot <= self.log_end_offset:
-                try:
-                    self.producers.load(env.disk.read_file(path), path, env.wall_ms())
-                    start = max(start, snapshot)
-                    break
-                except CorruptLogError as error:
-                    env.reporter.warning("discarding a producer snapshot", file=path, error=str(error))
-                    self.producers.clear()
-            self._snapshots.pop()
-            env.disk.remove(path)
-        else:
-            if clean_shutdown:
-                # Whoever closed this log cleanly and left no snapshot knew of no producer.
-                return
-        if start < self.log_end_offset:
-            self._replay_producers(start)
-
-    def _replay_producers(self, start: int) -> None:
-        now = self._env.wall_ms()
-        first = max(bisect_right(self._segments, start, key=_base) - 1, 0)
-        for segment in self._segments[first:]:
+        snapshot = self._snapshots.load_newest(self.producers, self.log_end_offset)
+        if snapshot is None and clean_shutdown:
+            # Whoever closed this log cleanly and left no snapshot knew of no producer.
+            return
+        start = max(self.log_start_offset, snapshot or 0)
+        if start >= self.log_end_offset:
+            return
+        for segment in self._segments.from_offset(start):
             for header in segment.headers_from(start):
                 if header.producer_id >= 0:
-                    if header.attributes & 0x20:
-                        self._replay_marker(segment.open().read(header.size_in_bytes, header.position))
-                    else:
-                        self.producers.update(header, header.base_offset)
-        self.producers.remove_expired(now)
+                    self._keep_producer(header, segment.open().read(header.size_in_bytes, header.position))
+        self.producers.remove_expired(self._env.wall_ms())
 
-    def _replay_marker(self, batch: bytes) -> None:
+    def _keep_producer(self, header: RecordBatchHeader, batch: bytes | bytearray | memoryview) -> None:
+        """A batch of a producer is part of the log: remember its sequence, or that a transaction ended."""
+        if not header.is_control:
+            self.producers.update(header, header.base_offset)
+            return
         # Only logs with transactions need the control records' messages.
         from odradek_wire.messages.end_txn_marker import EndTxnMarker
         from odradek_wire.records.control import decode_control_record
 
-        header = read_header(batch)
-        for record in read_records(batch, header):
+        for record in read_records(batch, read_header(batch)):
             _, marker = decode_control_record(record)
             if isinstance(marker, EndTxnMarker):
                 self.producers.end_transaction(
                     header.producer_id, header.producer_epoch, marker.coordinator_epoch, header.max_timestamp
                 )
-
-    def _take_snapshot(self) -> None:
-        """Write the producers as they are at the log's end, once for an offset, none for an untouched log."""
-        offset = self.log_end_offset
-        newest = self._snapshots[-1] if self._snapshots else 0
-        if offset <= newest:
-            return
-        self._env.disk.write_file(f"{self.directory}/{segment_name(offset, SNAPSHOT)}", self.producers.encode())
-        self._snapshots.append(offset)
 
     # --- the end
 
@@ -551,15 +492,12 @@ class Log:
         end = self.log_end_offset
         point = self.recovery_point
         try:
-            for segment in list(self._segments):
-                if (
-                    segment.size
-                    and (segment is self._active or self._after(segment).base_offset > point)
-                    and end > point
-                ):
+            if end > point:
+                for segment in self._segments.from_offset(point):
                     segment.flush()
-            if self.leader_epochs.dirty:
-                self._write_epochs()
+            if self._epochs_unsynced:
+                self._epochs_unsynced = False
+                self._env.disk.sync_file(f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}")
             self.recovery_point = max(point, end)
         except OSError as error:
             self._fail("flush", error)
@@ -570,13 +508,13 @@ class Log:
         if self.failure is not None:
             return
         try:
+            if self.leader_epochs.dirty or self.log_end_offset == 0:
+                self._write_epochs()
             self.flush()
-            self._take_snapshot()
+            self._snapshots.take(self.producers, self.log_end_offset)
             for segment in self._segments:
                 segment.seal()
                 segment.release()
-            if self.leader_epochs.dirty or self.log_end_offset == 0:
-                self._write_epochs()
         except OSError as error:
             self._fail("close", error)
             raise
@@ -615,7 +553,3 @@ class Log:
 
     def __repr__(self) -> str:
         return f"Log({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
-
-
-def _base(segment: Segment) -> int:
-    return segment.base_offset

@@ -29,6 +29,7 @@ from odradek_log.file_names import (
     segment_name,
 )
 from odradek_log.leader_epochs import LeaderEpochs
+from odradek_log.producer_snapshots import ProducerSnapshots
 from odradek_log.segment import Segment
 from odradek_wire.records.batch import (
     HEADER_SIZE,
@@ -51,7 +52,7 @@ class LoadedLog:
     next_offset: int
     log_start_offset: int
     epochs: LeaderEpochs
-    snapshots: list[int]
+    snapshots: ProducerSnapshots
 
 
 def load(
@@ -90,7 +91,9 @@ def load(
         next_offset = log_start_offset
     epochs.truncate_from_end(next_offset)
     epochs.truncate_from_start(log_start_offset)
-    return LoadedLog(segments, next_offset, log_start_offset, epochs, snapshots)
+    taken = ProducerSnapshots(env, directory, snapshots)
+    taken.keep_only({segment.base_offset for segment in segments})
+    return LoadedLog(segments, next_offset, log_start_offset, epochs, taken)
 
 
 def _segment(env: LogEnvironment, directory: str, base: int, present: set[str]) -> Segment:

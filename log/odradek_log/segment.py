@@ -209,6 +209,7 @@ class Segment:
             self.rebuild_indexes()
             return
         self._offset_index, self._time_index = offsets, times
+        self._env.loaded_indexes.add(self, len(offsets) * OFFSET_ENTRY + len(times) * TIME_ENTRY)
         if self._largest is None and times:
             timestamp, relative = times.last
             self._largest = (timestamp, self.base_offset + relative)
@@ -242,7 +243,7 @@ class Segment:
         return self._time_index
 
     def forget_indexes(self) -> None:
-        """Give their memory back; they are read again when they are needed. Only for sealed segments."""
+        """Give their memory back, if the files have it all; they are read again when they are needed."""
         if self.sealed:
             self._offset_index = self._time_index = None
 
@@ -255,8 +256,10 @@ class Segment:
             times = self.time_index
             if self._largest is not None:
                 times.maybe_append(self._largest[0], self._largest[1] - self.base_offset)
-            disk.write_file(self.path(INDEX), self.offset_index.to_bytes())
+            offsets = self.offset_index
+            disk.write_file(self.path(INDEX), offsets.to_bytes())
             disk.write_file(self.path(TIME_INDEX), times.to_bytes())
+            self._env.loaded_indexes.add(self, len(offsets) * OFFSET_ENTRY + len(times) * TIME_ENTRY)
         else:
             disk.write_file(self.path(INDEX), b"")
             disk.write_file(self.path(TIME_INDEX), b"")
@@ -348,16 +351,17 @@ class Segment:
                 self._largest = (header.max_timestamp, header.last_offset)
 
     def flush(self) -> None:
-        """Force the log file, and the index files of a sealed segment, to the disk."""
+        """Force the log file, and the index files of a sealed segment, to the disk. May run on any thread: it takes no
+        part in the LRU of descriptors."""
         disk = self._env.disk
-        disk.sync(self.open().fd)
+        file = self.file
+        if file is not None:
+            disk.sync(file.fd)
+        else:
+            disk.sync_file(self.path(LOG))
         if self.sealed:
-            for suffix in (INDEX, TIME_INDEX):
-                fd = disk.open(self.path(suffix), APPEND)
-                try:
-                    disk.sync(fd)
-                finally:
-                    disk.close(fd)
+            disk.sync_file(self.path(INDEX))
+            disk.sync_file(self.path(TIME_INDEX))
 
     def release(self) -> None:
         """Give the descriptor back."""
@@ -367,6 +371,7 @@ class Segment:
         """Rename the files to `.deleted`; returns their new names. Readers that have the file go on reading."""
         disk = self._env.disk
         self.release()
+        self._offset_index = self._time_index = None
         renamed = []
         for suffix in SEGMENT_SUFFIXES:
             path = self.path(suffix)

@@ -1,0 +1,104 @@
+"""The row of a log's segments, oldest first; the last one is active.
+
+Owns how segments are found, begun and given up. Deleted files are renamed to `.deleted` at once and removed after a
+delay, as in Kafka, so that whoever is reading them can finish.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from odradek_log.config import LogConfig
+from odradek_log.environment import LogEnvironment
+from odradek_log.segment import Segment
+
+
+class Segments:
+    """At least one segment."""
+
+    __slots__ = ("_env", "_row", "active", "directory")
+
+    def __init__(self, env: LogEnvironment, directory: str, segments: list[Segment]) -> None:
+        self._env = env
+        self.directory = directory
+        self._row = segments
+        self.active = segments[-1]
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._row)
+
+    @property
+    def first(self) -> Segment:
+        return self._row[0]
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """The segment that holds `offset`, and all after it."""
+        return self._row[self._place(offset) :]
+
+    def containing(self, offset: int) -> Segment:
+        return self._row[self._place(offset)]
+
+    def after(self, segment: Segment) -> Segment:
+        return self._row[self._row.index(segment) + 1]
+
+    def _place(self, offset: int) -> int:
+        return max(bisect_right(self._row, offset, key=_base) - 1, 0)
+
+    def ends(self, log_end_offset: int) -> list[int]:
+        """Where each segment ends, exclusive."""
+        return [segment.base_offset for segment in self._row[1:]] + [log_end_offset]
+
+    def begin(self, base_offset: int, config: LogConfig) -> Segment:
+        """A new active segment; the one before it is sealed."""
+        if self._row:
+            old = self.active
+            if old.base_offset == base_offset:
+                # Full without a record (its first batch is too far from its base): the new one takes its place.
+                assert old.size == 0
+                for path in old.mark_deleted():
+                    self._env.disk.remove(path)
+                self._row.pop()
+            else:
+                old.seal()
+        segment = Segment.create(self._env, self.directory, base_offset)
+        segment.begin_appends(config)
+        self._row.append(segment)
+        self.active = segment
+        return segment
+
+    def make_active(self, segment: Segment, config: LogConfig) -> None:
+        """The last segment is another one now: those behind it were removed."""
+        assert segment is self._row[-1]
+        self.active = segment
+        segment.begin_appends(config)
+
+    def remove(self, segments: Sequence[Segment]) -> list[str]:
+        """Take segments out of the row and rename their files; returns the new names, for `remove_later`."""
+        paths: list[str] = []
+        for segment in segments:
+            self._row.remove(segment)
+            paths += segment.mark_deleted()
+        return paths
+
+    def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
+        disk, reporter = self._env.disk, self._env.reporter
+
+        def remove() -> None:
+            for path in paths:
+                try:
+                    disk.remove(path)
+                except FileNotFoundError:
+                    continue  # the whole partition was deleted meanwhile
+                except OSError as error:
+                    reporter.error("could not remove a deleted file", file=path, error=str(error))
+
+        if paths:
+            self._env.later(delay_ms, remove)
+
+
+def _base(segment: Segment) -> int:
+    return segment.base_offset
