@@ -1,0 +1,129 @@
+"""What a query lives through: a broker that is killed, records that retention took, a topic that is gone."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from compat_tests.brokers import Broker
+from compat_tests.conftest import create_topic
+from compat_tests.spark.job import Job, Sent, numbered, rows
+from compat_tests.spark.test_streaming import values, wait_for_rows
+
+MakeTopic = Callable[..., str]
+MakeBroker = Callable[[Mapping[str, str]], Broker]
+JobOn = Callable[[str], Job]
+
+_OLD_MS = int(time.time() * 1000) - 20 * 24 * 3_600_000
+_DAYS_7 = str(7 * 24 * 3_600_000)
+
+
+def test_a_query_goes_on_from_its_checkpoint_after_kill_9_of_the_broker(own_broker: Broker, job_on: JobOn) -> None:
+    job = job_on(own_broker.bootstrap_servers)
+    topic = create_topic(job.servers, "survivor", partitions=3)
+    job.send(topic, numbered(0, 1000, partitions=3))
+    first = job.into_parquet(subscribe=topic, maxOffsetsPerTrigger=300)
+    wait_for_rows(first, job, 300)
+
+    own_broker.kill()
+    first.stop()
+    own_broker.start()
+    job.send(topic, numbered(1000, 1500, partitions=3))
+    second = job.into_parquet(subscribe=topic, maxOffsetsPerTrigger=300)
+    wait_for_rows(second, job, 1500)
+    second.stop()
+
+    assert values(job) == [f"v{number}" for number in range(1500)]
+
+
+def test_a_running_query_and_a_running_producer_sit_out_kill_9_of_the_broker(own_broker: Broker, job_on: JobOn) -> None:
+    job = job_on(own_broker.bootstrap_servers)
+    topic = create_topic(job.servers, "patient", partitions=3)
+    job.send(topic, numbered(0, 300, partitions=3))
+    query = job.into_parquet(subscribe=topic)
+    wait_for_rows(query, job, 300)
+    sending = threading.Thread(target=lambda: job.send(topic, numbered(300, 60_000, partitions=3)))
+
+    sending.start()
+    own_broker.kill()
+    own_broker.start()
+    sending.join()
+    if not query.isActive:  # Spark gives up by itself when the outage hits the wrong moment; then it is started again.
+        query = job.into_parquet(subscribe=topic)
+    wait_for_rows(query, job, 60_000)
+    query.stop()
+
+    assert values(job) == [f"v{number}" for number in range(60_000)]
+
+
+@pytest.fixture
+def aged(job: Job, make_topic: MakeTopic) -> str:
+    """A topic whose first 1000 records were deleted by retention after the query had read 400 of them."""
+    topic = make_topic(config={"retention.ms": "-1", "message.timestamp.before.max.ms": str(2**63 - 1)})
+    job.send(topic, [Sent(f"v{number}", timestamp_ms=_OLD_MS) for number in range(400)])
+    job.available_into_parquet(subscribe=topic)
+    job.send(topic, [Sent(f"v{number}", timestamp_ms=_OLD_MS) for number in range(400, 1000)])
+    job.set_topic_config(topic, "retention.ms", _DAYS_7)
+    deadline = time.monotonic() + 90
+    while job.offsets(topic) != (1000, 1000):
+        assert time.monotonic() < deadline, f"retention has not deleted the records: {job.offsets(topic)}"
+        time.sleep(0.1)
+    job.send(topic, numbered(1000, 1050))
+    return topic
+
+
+def test_records_lost_to_retention_end_a_strict_query(job: Job, aged: str) -> None:
+    with pytest.raises(StreamingQueryException, match=re.escape("Could not read records in offset [400, 1050)")):
+        job.available_into_parquet(subscribe=aged, failOnDataLoss="true")
+
+    assert values(job) == [f"v{number}" for number in range(400)]
+
+
+def test_records_lost_to_retention_are_passed_over_by_a_tolerant_query(job: Job, aged: str) -> None:
+    job.available_into_parquet(subscribe=aged, failOnDataLoss="false")
+
+    assert values(job) == [f"v{number}" for number in [*range(400), *range(1000, 1050)]]
+
+
+@pytest.fixture
+def half_deleted(job: Job, make_topic: MakeTopic) -> tuple[str, str, str]:
+    """A pattern over two topics that a query has read, of which the second was deleted then; the first got more."""
+    kept, deleted = make_topic(), make_topic()
+    pattern = f"{kept}|{deleted}"
+    for topic in (kept, deleted):
+        job.send(topic, numbered(0, 10))
+    job.available_into_parquet(subscribePattern=pattern)
+    job.delete_topic(deleted)
+    job.send(kept, numbered(10, 15))
+    return pattern, kept, deleted
+
+
+def test_a_deleted_topic_ends_a_strict_query(job: Job, half_deleted: tuple[str, str, str]) -> None:
+    pattern, _, deleted = half_deleted
+
+    with pytest.raises(StreamingQueryException, match=re.escape(f"Partitions Set({deleted}-0) have been deleted")):
+        job.available_into_parquet(subscribePattern=pattern, failOnDataLoss="true")
+
+
+def test_a_deleted_topic_is_passed_over_by_a_tolerant_query(job: Job, half_deleted: tuple[str, str, str]) -> None:
+    pattern, kept, deleted = half_deleted
+
+    job.available_into_parquet(subscribePattern=pattern, failOnDataLoss="false")
+
+    expected = [(kept, offset, f"v{offset}") for offset in range(15)]
+    expected += [(deleted, offset, f"v{offset}") for offset in range(10)]
+    assert rows(job.written(), "topic", "offset", "value") == sorted(expected)
+
+
+def test_a_topic_made_anew_under_its_old_name_ends_a_strict_query(job: Job, servers: str, topic: str) -> None:
+    job.send(topic, numbered(0, 10))
+    job.available_into_parquet(subscribe=topic)
+    job.delete_topic(topic)
+    create_topic(servers, topic)
+    job.send(topic, numbered(10, 14))
+
+    with pytest.raises(StreamingQueryException, match=f"{topic}-0 offset was changed from 10 to 4"):
+        job.available_into_parquet(subscribe=topic, failOnDataLoss="true")
