@@ -44,7 +44,7 @@ def compress(data: Buffer, level: int | None = None, *, broken_checksum: bool = 
 def _compress_thoroughly(data: Buffer, level: int, broken_checksum: bool) -> bytes:
     """By the binding's own frame writer: its block functions know no levels. It adds a checksum to each block."""
     writer = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-    writer.compress(data)
+    writer.compress(bytes(data))
     frame = bytes(writer.finish())
     assert (frame[4] & 0xEF, frame[5]) == (_FLAGS[0], _FLAGS[1]), f"unexpected LZ4 flags {frame[4:6].hex()}"
     return frame[:6] + _header_checksum(frame[4:6], broken_checksum) + frame[7:]
