@@ -330,11 +330,11 @@ class Segment:
 
     def truncate(self, position: int, offset: int) -> None:
         """Cut the file at `position`, where the batch of `offset` would begin."""
-        self._load_indexes()
+        offsets, times = self.offset_index, self.time_index
         self._env.disk.truncate(self.open().fd, position)
         self.size = position
-        self.offset_index.truncate(offset - self.base_offset)
-        self.time_index.truncate(offset - self.base_offset)
+        offsets.truncate(offset - self.base_offset)
+        times.truncate(offset - self.base_offset)
         self._since_index = 0
         self._largest = None
         self.sealed = False
@@ -343,10 +343,10 @@ class Segment:
             self._created_ms = self._env.wall_ms()
             return
         # What the cut batches contributed to the largest timestamp is unknown: look at what is left.
-        timestamp, relative = self.time_index.last
-        if len(self.time_index):
+        timestamp, relative = times.last
+        if times:
             self._largest = (timestamp, self.base_offset + relative)
-        for header in scan.headers(self.open(), self.offset_index.lookup(relative), position):
+        for header in scan.headers(self.open(), offsets.lookup(relative), position):
             if self._largest is None or header.max_timestamp > self._largest[0]:
                 self._largest = (header.max_timestamp, header.last_offset)
 
