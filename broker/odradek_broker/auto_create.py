@@ -1,7 +1,7 @@
 """Topics that come into being because somebody asked for them: auto-created ones and the internal ones.
 
-Owns which settings such a topic gets. Leaves creating to the controller. Requests for one topic that arrive together share
-one creation, as in Kafka's AutoTopicCreationManager.
+Owns which settings such a topic gets. Leaves creating to the controller. Requests for one topic that arrive together
+share one creation, as in Kafka's AutoTopicCreationManager.
 """
 
 from __future__ import annotations

@@ -7,52 +7,111 @@ requests to `apis`, and putting the parts of a process together to `node`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from odradek_broker.authorizer import AllowAll, Authorizer
+from odradek_broker.auto_create import CONSUMER_OFFSETS
+from odradek_broker.background import Background
 from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
+from odradek_broker.coordinators.groups import GroupCoordinators
+from odradek_broker.core.fetch_session import FetchSessions
+from odradek_broker.hosting import Hosting
 from odradek_broker.interceptors import Interceptors
 from odradek_broker.partitions import Partitions
+from odradek_broker.producer_ids import Block, ProducerIds
 from odradek_broker.purgatory import Purgatory
 from odradek_broker.quotas import Quotas, Unlimited
+from odradek_broker.report import Logger
 from odradek_broker.timers import Timers
+from odradek_controller.configs.table import Resource
+from odradek_controller.controller import Controller
+from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta
+from odradek_log.directory import LogDirectory
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
-if TYPE_CHECKING:
-    from odradek_controller.controller import Controller
-
-    from odradek_broker.coordinators.groups import GroupCoordinators
-    from odradek_controller.image import ClusterImage, MetadataDelta
+SESSION_EVICTION_MS = 120_000
+"""How long a fetch session is safe from larger ones (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
 
 class Broker:
     """See the attributes; everything enters through the constructor."""
 
-    image: ClusterImage
-    groups: GroupCoordinators
-
     def __init__(
         self,
         config: BrokerConfig,
         controller: Controller,
+        directories: list[LogDirectory],
         clock: Clock,
         timers: Timers,
+        background: Background,
         randbytes: Callable[[int], bytes],
+        log: Logger,
         authorizer: Authorizer | None = None,
         quotas: Quotas | None = None,
     ) -> None:
         self.config = config
         self.node_id = config.node_id
         self.controller = controller
+        self.emulation = controller.emulation
+        self.image: ClusterImage = controller.image
         self.clock = clock
         self.timers = timers
+        self.background = background
         self.randbytes = randbytes
+        self.log = log
         self.authorizer: Authorizer = authorizer or AllowAll()
         self.quotas: Quotas = quotas or Unlimited()
         self.interceptors = Interceptors()
         self.purgatory = Purgatory(timers)
         self.partitions = Partitions()
+        self.hosting = Hosting(
+            self.node_id, directories, self.partitions, self.purgatory, randbytes, clock.monotonic_ms
+        )
+        self.fetch_sessions = FetchSessions(
+            config.integer("max.incremental.fetch.session.cache.slots"), SESSION_EVICTION_MS, self._session_id
+        )
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self.groups = GroupCoordinators(self)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this broker's registration; -1 before it."""
+        registration = self.image.brokers.get(self.node_id)
+        return -1 if registration is None else registration.epoch
+
+    def load(self) -> None:
+        """Open the logs that are there, under the configuration that is stored. Before the first delta."""
+        image = self.controller.image
+        self.config = self.config.with_dynamic(image)
+        self.hosting.load(self.config, image.topic_configs)
 
     def apply(self, delta: MetadataDelta) -> None:
         """The broker's only input: bring partitions, coordinators and configuration in line with the new image."""
         self.image = delta.image
+        if not self._own_resources().isdisjoint(delta.configs):
+            self.config = self.config.with_dynamic(delta.image)
+        elected, resigned = self.hosting.apply(delta, self.config)
+        self.groups.metadata_changed(delta)
+        for partition in resigned:
+            if partition.topic == CONSUMER_OFFSETS:
+                self.groups.resigned(partition.index)
+        for partition in elected:
+            if partition.topic == CONSUMER_OFFSETS:
+                self.groups.elected(partition)
+
+    def forget_clients(self) -> None:
+        """For a reset: sessions and producer ids of clients so far mean nothing any more."""
+        self.fetch_sessions.clear()
+
+    def _own_resources(self) -> set[ConfigResource]:
+        return {ConfigResource(Resource.BROKER, ""), ConfigResource(Resource.BROKER, str(self.node_id))}
+
+    def _session_id(self) -> int:
+        return int.from_bytes(self.randbytes(4), "big") & 0x7FFF_FFFF
+
+    async def _allocate_producer_ids(self) -> Block:
+        response = await self.controller.allocate_producer_ids(AllocateProducerIdsRequest(self.node_id, self.epoch))
+        if response.error_code:
+            raise RuntimeError(f"no producer ids: {ErrorCode(response.error_code).name}")
+        return Block(response.producer_id_start, response.producer_id_len)

@@ -1,8 +1,8 @@
 """The broker's configuration under Kafka's names.
 
-Owns reading typed values out of the given settings and Kafka's defaults (from the controller's definitions), with the
-few defaults that differ here. Leaves validation and dynamic changes to the controller; a changed setting arrives as a
-new `BrokerConfig`.
+Owns reading typed values, and the few defaults that differ here. Leaves definitions, synonyms and layers to the
+controller's `configs`. Immutable: a change at run time is another `BrokerConfig`, so that readers ask `broker.config`
+when they need a value and keep none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-# Where we differ from Kafka: a test broker does not let the first member of a group wait for others (issue of the kit).
+from odradek_controller.configs.effective import BrokerLayers
+from odradek_controller.image import ClusterImage
+from odradek_log.config import LogConfig
+
+# Where we differ from Kafka: the first member of a group does not wait for others, and internal topics fit one broker.
 OUR_DEFAULTS: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
@@ -18,46 +22,75 @@ OUR_DEFAULTS: Mapping[str, str] = {
     "transaction.state.log.min.isr": "1",
 }
 
+VALIDATION = "odradek.validation"
+EMULATE = "odradek.emulate"
+SYNC = "odradek.sync"
+
+OUR_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    VALIDATION: ("header", "strict"),
+    EMULATE: ("union", "3.9", "4.0", "4.3"),
+    SYNC: ("true", "false"),
+}
+"""Settings that Kafka does not have, with their valid values, the default first. `strict` looks at every record on
+append, as Kafka does; `odradek.sync=false` forces nothing to the disk, for data that dies with a test."""
+
 
 class BrokerConfig:
-    """Immutable. Values read on the hot path are attributes; everything else is asked for by its Kafka name."""
+    """Values read on the hot path are attributes; everything else is asked for by its Kafka name."""
 
     __slots__ = (
-        "_values",
+        "_cache",
         "auto_create_topics",
         "connections_max_idle_ms",
         "fetch_max_bytes",
+        "layers",
         "max_connections",
         "max_connections_per_ip",
-        "min_insync_replicas",
         "node_id",
         "request_max_bytes",
+        "static",
         "strict_validation",
     )
 
-    def __init__(self, values: Mapping[str, str], defaults: Mapping[str, str | None]) -> None:
-        """`values` are what the user set; `defaults` Kafka's defaults for every name that exists (None: no default)."""
-        self._values: dict[str, str | None] = {**defaults, **OUR_DEFAULTS, **values}
-        self.node_id = self.integer("node.id") if self.given("node.id") else self.integer("broker.id")
+    def __init__(
+        self,
+        static: Mapping[str, str],
+        dynamic: Mapping[str, str] | None = None,
+        dynamic_default: Mapping[str, str] | None = None,
+    ) -> None:
+        """`static` is what file, environment and command line say; the dynamic ones are kept by the controller."""
+        self.static = static
+        self.layers = BrokerLayers(dynamic or {}, dynamic_default or {}, {**OUR_DEFAULTS, **static})
+        self._cache: dict[str, str | None] = {}
+        node_id = self.optional_text("node.id")
+        self.node_id = int(node_id) if node_id not in (None, "", "-1") else max(self.integer("broker.id"), 0)
         self.request_max_bytes = self.integer("socket.request.max.bytes")
         self.max_connections = self.integer("max.connections")
         self.max_connections_per_ip = self.integer("max.connections.per.ip")
         self.connections_max_idle_ms = self.integer("connections.max.idle.ms")
         self.auto_create_topics = self.boolean("auto.create.topics.enable")
         self.fetch_max_bytes = self.integer("fetch.max.bytes")
-        self.min_insync_replicas = self.integer("min.insync.replicas")
-        self.strict_validation = self._values.get("odradek.validation", "header") == "strict"
+        self.strict_validation = self.setting(VALIDATION) == "strict"
 
-    def given(self, name: str) -> bool:
-        """Is there a value, set or default?"""
-        return self._values.get(name) not in (None, "")
+    def with_dynamic(self, image: ClusterImage) -> BrokerConfig:
+        """This configuration under the dynamic settings of an image."""
+        return BrokerConfig(self.static, image.broker_configs(self.node_id), image.broker_configs(None))
 
-    def text(self, name: str) -> str:
-        value = self._values[name]
-        return "" if value is None else value
+    def setting(self, name: str) -> str:
+        """One of `OUR_SETTINGS`."""
+        value = self.static.get(name, OUR_SETTINGS[name][0])
+        if value not in OUR_SETTINGS[name]:
+            raise ValueError(f"{name}: {value!r} is none of {', '.join(OUR_SETTINGS[name])}")
+        return value
 
     def optional_text(self, name: str) -> str | None:
-        return self._values[name]
+        """The effective value; None when there is none."""
+        if name not in self._cache:
+            self._cache[name] = self.layers.value(name)
+        return self._cache[name]
+
+    def text(self, name: str) -> str:
+        return self.optional_text(name) or ""
 
     def integer(self, name: str) -> int:
         return int(self.text(name))
@@ -76,5 +109,6 @@ class BrokerConfig:
         """`log.dirs`, or `log.dir` when it is not set, as Kafka."""
         return [Path(word) for word in (self.words("log.dirs") or self.words("log.dir"))]
 
-    def effective(self) -> Mapping[str, str | None]:
-        return self._values
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """What a topic's logs obey under these settings of the topic itself."""
+        return LogConfig.from_configs(self.layers.topic_values(overrides))

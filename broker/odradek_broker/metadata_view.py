@@ -1,7 +1,7 @@
 """What clients see of the metadata: brokers by listener, partitions with their errors, authorized operations.
 
-Owns the translation that Metadata, DescribeTopicPartitions and DescribeCluster have in common. Leaves the state to the image
-of the controller.
+Owns the translation that Metadata, DescribeTopicPartitions and DescribeCluster have in common. Leaves the state to the
+image of the controller.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def brokers_on(image: ClusterImage, listener: str, *, fenced: bool = False) -> l
 
 
 def controller_shown(image: ClusterImage) -> int:
-    """The id that clients take for the controller: as in KRaft any live broker, since brokers forward to the controller."""
+    """The id that clients take for the controller: as in KRaft any live broker, since brokers forward to the
+    controller."""
     return next((broker.id for broker in image.live_brokers()), -1)
 
 

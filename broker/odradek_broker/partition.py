@@ -7,22 +7,23 @@ deltas (`partitions.py`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
-
-import structlog
-from odradek_log.log import AppendInfo, AppendOrigin, AppendRejected, CorruptLogError, Log
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from odradek_broker.core.partition_leader import Effect, HighWatermarkAdvanced, PartitionLeader, ProposeIsr
 from odradek_broker.deferred import Deferred
 from odradek_broker.purgatory import Purgatory, Watchers
+from odradek_log.append import AppendInfo, AppendRejected
+from odradek_log.directory import LogDirectory
+from odradek_log.errors import CorruptLogError, LogOfflineError
+from odradek_log.log import Log
+from odradek_log.producer_state import AppendOrigin
 from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from odradek_wire.uuid import Uuid
 
-log = structlog.get_logger(__name__)
-
-AppendResult = AppendInfo | AppendRejected
+AppendResult: TypeAlias = AppendInfo | AppendRejected
+DISK_TROUBLE = (OSError, CorruptLogError, LogOfflineError)
 
 
 class Partition:
@@ -30,6 +31,7 @@ class Partition:
     log."""
 
     __slots__ = (
+        "directory",
         "error",
         "high_watermark",
         "index",
@@ -38,25 +40,36 @@ class Partition:
         "log",
         "min_insync_replicas",
         "purgatory",
+        "served_log",
         "strict",
         "topic",
         "topic_id",
         "watchers",
     )
 
-    def __init__(self, topic: str, topic_id: Uuid, index: int, partition_log: Log, purgatory: Purgatory) -> None:
+    log: Log
+    """Not there while `error` is KAFKA_STORAGE_ERROR from the start; ask `error` first, or `served_log`."""
+
+    def __init__(self, topic: str, topic_id: Uuid, index: int, purgatory: Purgatory) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        self.log = partition_log
         self.purgatory = purgatory
+        self.served_log: Log | None = None
+        self.directory: LogDirectory | None = None
         self.watchers = Watchers()
         self.leader: PartitionLeader | None = None
         self.leader_epoch = -1
-        self.high_watermark = partition_log.log_start_offset
+        self.high_watermark = 0
         self.min_insync_replicas = 1
         self.strict = False
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def use(self, log: Log, directory: LogDirectory) -> None:
+        """Serve this log. What is committed in it is not known yet: nothing above its start."""
+        self.log = self.served_log = log
+        self.directory = directory
+        self.high_watermark = log.log_start_offset
 
     @property
     def log_start_offset(self) -> int:
@@ -70,6 +83,14 @@ class Partition:
     def last_stable_offset(self) -> int:
         """Where read_committed stops: the high watermark as long as there are no transactions."""
         return self.high_watermark
+
+    def check_epoch(self, asked: int) -> ErrorCode:
+        """May a client that believes in leader epoch `asked` (-1: it does not say) use this partition now?"""
+        if self.error:
+            return self.error
+        if asked in (-1, self.leader_epoch):
+            return ErrorCode.NONE
+        return ErrorCode.FENCED_LEADER_EPOCH if asked < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def become_leader(self, leader: PartitionLeader) -> None:
         """A new leader epoch in which this broker leads."""
@@ -94,13 +115,13 @@ class Partition:
         partition offline first."""
         leader = self.leader
         if leader is None or self.error:
-            return AppendRejected(self.error, None, [])
+            return AppendRejected(self.error, "this broker does not lead the partition")
         partition_log = self.log
         try:
             result = partition_log.append(records, self.leader_epoch, origin=origin, strict=self.strict)
-        except (OSError, CorruptLogError) as error:
+        except DISK_TROUBLE as error:
             self.take_offline(error)
-            return AppendRejected(ErrorCode.KAFKA_STORAGE_ERROR, None, [])
+            return AppendRejected(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         if leader.alone:
             # Our log is the whole ISR: its end is the high watermark, without asking the core (profile of 1 KiB
             # produces).
@@ -143,14 +164,7 @@ class Partition:
     def take_offline(self, error: BaseException) -> None:
         """The disk under this log fails: nothing is served from it any more, and everybody who waits is told."""
         if self.error != ErrorCode.KAFKA_STORAGE_ERROR:
-            self.error = ErrorCode.KAFKA_STORAGE_ERROR
-            log.error(
-                "partition is offline: its log cannot be used",
-                topic=self.topic,
-                partition=self.index,
-                directory=str(self.log.directory),
-                error=str(error),
-            )
+            self.error = ErrorCode.KAFKA_STORAGE_ERROR  # the log has reported it
             self.wake()
 
     def wake(self) -> None:

@@ -32,9 +32,16 @@ class Watchers:
 class DelayedOperation(Generic[T]):
     """One wait. `attempt()` answers the result, or None to wait on; `expire()` gives the result at the deadline."""
 
-    __slots__ = ("attempt", "deferred", "expire", "timer", "watched")
+    __slots__ = ("all", "attempt", "deferred", "expire", "timer", "watched")
 
-    def __init__(self, watched: list[Watchers], attempt: Callable[[], T | None], expire: Callable[[], T]) -> None:
+    def __init__(
+        self,
+        all_waiting: dict[DelayedOperation[Any], None],
+        watched: list[Watchers],
+        attempt: Callable[[], T | None],
+        expire: Callable[[], T],
+    ) -> None:
+        self.all = all_waiting
         self.watched = watched
         self.attempt = attempt
         self.expire = expire
@@ -42,6 +49,7 @@ class DelayedOperation(Generic[T]):
         self.timer: TimerHandle | None = None
 
     def leave(self) -> None:
+        self.all.pop(self, None)
         for watchers in self.watched:
             watchers.operations.pop(self, None)
         if self.timer is not None:
@@ -62,7 +70,6 @@ class DelayedOperation(Generic[T]):
 
     def time_out(self) -> None:
         if not self.deferred.done:
-            self.timer = None
             self.leave()
             try:
                 result = self.expire()
@@ -75,10 +82,11 @@ class DelayedOperation(Generic[T]):
 class Purgatory:
     """All waits of one broker."""
 
-    __slots__ = ("_marked", "_scheduled", "_timers")
+    __slots__ = ("_marked", "_scheduled", "_timers", "_waiting")
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
+        self._waiting: dict[DelayedOperation[Any], None] = {}
         self._marked: dict[DelayedOperation[Any], None] = {}
         self._scheduled = False
 
@@ -92,11 +100,20 @@ class Purgatory:
         """Wait until `attempt` answers something, tried after each change of a watched partition, or until the timeout.
 
         The caller has tried once already: the first attempt is made at the first change."""
-        operation = DelayedOperation(list(watched), attempt, expire)
+        operation = DelayedOperation(self._waiting, list(watched), attempt, expire)
+        self._waiting[operation] = None
         for watchers in operation.watched:
             watchers.operations[operation] = None
         operation.timer = self._timers.call_later(timeout_ms, operation.time_out)
         return operation.deferred
+
+    def expire_all(self) -> None:
+        """Shutdown: every wait ends as if its time were over."""
+        for operation in list(self._waiting):
+            operation.time_out()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
 
     def changed(self, watchers: Watchers) -> None:
         """A partition moved on. Call it only when someone waits; attempts are made soon, not now."""

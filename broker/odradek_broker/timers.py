@@ -11,11 +11,8 @@ import heapq
 from collections.abc import Callable
 from typing import Protocol
 
-import structlog
-
 from odradek_broker.clock import Clock
-
-log = structlog.get_logger(__name__)
+from odradek_broker.report import Logger
 
 
 class Wakeup(Protocol):
@@ -64,10 +61,14 @@ class TimerHandle:
 class Timers:
     """All timers of one broker. `call_later` is cheap; cancelled timers leave the heap lazily."""
 
-    __slots__ = ("_cancelled", "_clock", "_heap", "_scheduler", "_sequence", "_wakeup", "_wakeup_ms")
+    __slots__ = ("_cancelled", "_clock", "_heap", "_log", "_scheduler", "_sequence", "_wakeup", "_wakeup_ms")
 
-    def __init__(self, clock: Clock, scheduler: Scheduler | asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, clock: Clock, scheduler: Scheduler | asyncio.AbstractEventLoop, log: Logger | None = None
+    ) -> None:
+        """Without a `log` a callback's exception goes on to whoever fires: for tests."""
         self._clock = clock
+        self._log = log
         self._scheduler = scheduler
         self._heap: list[TimerHandle] = []
         self._sequence = 0
@@ -99,8 +100,10 @@ class Timers:
                 continue
             try:
                 handle.fire()
-            except Exception:
-                log.exception("timer failed")
+            except Exception as error:
+                if self._log is None:
+                    raise
+                self._log.error("timer failed", exc_info=error)
         if heap:
             self._arm(heap[0].deadline_ms)
 

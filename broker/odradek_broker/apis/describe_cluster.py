@@ -37,9 +37,7 @@ def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResp
         )
     response.controller_id = controller_shown(image)
     response.brokers = [
-        DescribeClusterResponse.DescribeClusterBroker(
-            broker.id, broker.host, broker.port, broker.rack, broker.fenced
-        )
+        DescribeClusterResponse.DescribeClusterBroker(broker.id, broker.host, broker.port, broker.rack, broker.fenced)
         for broker in brokers_on(image, ctx.listener, fenced=request.include_fenced_brokers)
     ]
     return response

@@ -109,9 +109,7 @@ def _all(request: DescribeTopicPartitionsRequest, error: ErrorCode) -> DescribeT
     )
 
 
-def failed(
-    ctx: Context, request: DescribeTopicPartitionsRequest, error: ErrorCode
-) -> DescribeTopicPartitionsResponse:
+def failed(ctx: Context, request: DescribeTopicPartitionsRequest, error: ErrorCode) -> DescribeTopicPartitionsResponse:
     return _all(request, error)
 
 

@@ -1,8 +1,8 @@
 """Metadata (key 3), versions 0-13: brokers, topics by name or id, and who leads each partition.
 
-A missing topic is created when client and broker allow it (`auto.create.topics.enable`). Kafka answers such a request with
-UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again; here the topic exists before the answer goes out, so that the client
-saves that round.
+A missing topic is created when client and broker allow it (`auto.create.topics.enable`). Kafka answers such a request
+with UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again; here the topic exists before the answer goes out, so that
+the client saves that round.
 """
 
 from __future__ import annotations
@@ -118,9 +118,7 @@ def _topic(ctx: Context, request: MetadataRequest, name: str) -> Topic:
         invalid = invalid_topic_name(name) is not None
         error = ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return Topic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
-    topic = Topic(
-        name=name, topic_id=image.id, is_internal=name in INTERNAL_TOPICS, partitions=_partitions(ctx, image)
-    )
+    topic = Topic(name=name, topic_id=image.id, is_internal=name in INTERNAL_TOPICS, partitions=_partitions(ctx, image))
     if request.include_topic_authorized_operations:
         topic.topic_authorized_operations = authorized_operations(ctx, ResourceType.TOPIC, name)
     return topic

@@ -16,21 +16,18 @@ from collections.abc import Coroutine
 from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
-import structlog
-
 from odradek_broker.authorizer import ANONYMOUS, Principal
 from odradek_broker.context import Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.interceptors import Delay, Disconnect, Drop, Fail, Verdict
 from odradek_broker.network.routes import Route
 from odradek_broker.network.sender import Sender
+from odradek_broker.report import Logger
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import DecodeError, ErrorCode
 
 if TYPE_CHECKING:
     from odradek_broker.network.server import Server
-
-log = structlog.get_logger(__name__)
 
 # Length, API key and version as one number, correlation id, length of the client id.
 HEAD = Struct(">iIih")
@@ -98,12 +95,11 @@ class Connection(asyncio.BufferedProtocol):
     # -- the event loop calls these -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is none by class, but by its methods
         peer = transport.get_extra_info("peername")
         if peer:
             self.address, self.port = peer[0], peer[1]
-        self._sender = Sender(transport, self.server.loop, self._sent)
+        self._sender = Sender(self.transport, self.server.loop, self._sent, self.server.broker.log)
         self.server.connected(self)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -386,11 +382,11 @@ class Connection(asyncio.BufferedProtocol):
         self._log_of(ctx).warning(why + "; closing the connection", **facts)
         self.close()
 
-    def _log_of(self, ctx: Context | None) -> Any:
+    def _log_of(self, ctx: Context | None) -> Logger:
         facts: dict[str, Any] = {"client": f"{self.address}:{self.port}", "client_id": self._client_id}
         if ctx is not None:
             facts["api"] = f"{ApiKey(ctx.api_key).name} v{ctx.api_version}"
-        return log.bind(**facts)
+        return self.server.broker.log.bind(**facts)
 
     def close(self) -> None:
         """Close after what has been written is out. Idempotent."""

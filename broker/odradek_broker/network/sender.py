@@ -15,12 +15,9 @@ import socket
 from collections import deque
 from collections.abc import Callable
 
-import structlog
-from odradek_log.file_slice import FileSlice
-
+from odradek_broker.report import Logger
+from odradek_log.segment import FileSlice
 from odradek_wire.codec import Part
-
-log = structlog.get_logger(__name__)
 
 SENDFILE_MIN_BYTES = 64 * 1024
 """Below this, one read and one write through the transport are cheaper than the system calls around sendfile."""
@@ -30,9 +27,27 @@ MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
 class Sender:
     """Sends lists of parts over one transport. `sent` is called when an answer that had to wait is out."""
 
-    __slots__ = ("_fd", "_loop", "_parts", "_position", "_sent", "_socket", "_transport", "_waiting_fd", "sending")
+    __slots__ = (
+        "_fd",
+        "_log",
+        "_loop",
+        "_parts",
+        "_position",
+        "_sent",
+        "_socket",
+        "_transport",
+        "_waiting_fd",
+        "sending",
+    )
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, sent: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        sent: Callable[[], None],
+        log: Logger,
+    ) -> None:
+        self._log = log
         self._transport = transport
         self._loop = loop
         self._sent = sent
@@ -135,7 +150,7 @@ class Sender:
     def _give_up(self, error: OSError) -> None:
         """Half an answer cannot be repaired: the client must reconnect."""
         if not isinstance(error, ConnectionError):
-            log.error("answer was cut short; closing the connection", error=str(error))
+            self._log.error("answer was cut short; closing the connection", error=str(error))
         self._parts.clear()
         self._stop_waiting()
         self._transport.abort()

@@ -10,8 +10,6 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import structlog
-
 from odradek_broker.network.connection import Connection
 from odradek_broker.network.listeners import Listener
 from odradek_broker.network.memory import DEFAULT_BUDGET, MemoryBudget, ReceiveBuffers
@@ -19,8 +17,6 @@ from odradek_broker.network.routes import Routes
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
-
-log = structlog.get_logger(__name__)
 
 IDLE_SWEEPS = 8
 """How often in `connections.max.idle.ms` the connections are looked at: one is closed at most an eighth too late."""
@@ -46,14 +42,20 @@ class Server:
         self._sweep: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
 
-    async def start(self) -> None:
-        """Bind every listener. OSError (address in use, no such address) leaves nothing open."""
+    async def bind(self) -> None:
+        """Bind every listener, so that its port is known; accept nothing yet. OSError (address in use, no such
+        address) leaves nothing open."""
         try:
             for number, listener in enumerate(self.listeners):
                 self.listeners[number] = await self._bind(listener)
         except BaseException:
             self._close_listeners()
             raise
+
+    async def serve(self) -> None:
+        """Accept connections."""
+        for server in self._servers:
+            await server.start_serving()
         self._schedule_sweep()
 
     async def stop(self, grace_ms: int = 5000) -> None:
@@ -70,13 +72,25 @@ class Server:
             try:
                 await asyncio.wait_for(self._all_gone, grace_ms / 1000)
             except TimeoutError:
-                log.warning("connections were cut at shutdown", count=len(self.connections))
+                self.broker.log.warning("connections were cut at shutdown", count=len(self.connections))
         for connection in list(self.connections):
+            connection.abort()
+
+    def abort(self) -> None:
+        """Break every connection, as a crash would."""
+        self._close_listeners()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection in [*self._waiting, *self.connections]:
             connection.abort()
 
     async def _bind(self, listener: Listener) -> Listener:
         server = await self.loop.create_server(
-            lambda: Connection(self, listener.name), listener.host or None, listener.port, backlog=BACKLOG
+            lambda: Connection(self, listener.name),
+            listener.host or None,
+            listener.port,
+            backlog=BACKLOG,
+            start_serving=False,
         )
         self._servers.append(server)
         port = server.sockets[0].getsockname()[1]
@@ -93,7 +107,7 @@ class Server:
         config = self.broker.config
         self._per_address[connection.address] += 1
         if self._per_address[connection.address] > config.max_connections_per_ip:
-            log.warning("max.connections.per.ip reached; closing the connection", client=connection.address)
+            self.broker.log.warning("max.connections.per.ip reached; closing the connection", client=connection.address)
             connection.close()
         elif len(self.connections) >= config.max_connections:
             # Kafka's acceptor blocks: the client is connected, and waits until another one goes.
@@ -118,7 +132,7 @@ class Server:
             self._all_gone.set_result(None)
 
     def memory_exhausted(self, connection: Connection) -> None:
-        log.warning(
+        self.broker.log.warning(
             "memory for requests is exhausted; reading later",
             client=connection.address,
             used_bytes=self.buffers.budget.used,

@@ -1,0 +1,58 @@
+"""DescribeLogDirs (key 35), versions 0-5: which partitions are where on disk, and how large they are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_broker.partition import Partition
+from odradek_log.directory import LogDirectory
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+
+Result = DescribeLogDirsResponse.DescribeLogDirsResult
+Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
+UNKNOWN_BYTES = -1
+
+
+def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    if not ctx.may_cluster(Operation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return DescribeLogDirsResponse(
+        results=[_describe(ctx, directory, wanted) for directory in ctx.broker.hosting.directories]
+    )
+
+
+def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> Result:
+    topics: dict[str, Topic] = {}
+    for partition in sorted(ctx.broker.partitions, key=lambda each: (each.topic, each.index)):
+        log = partition.served_log
+        if partition.directory is not directory or log is None or log.failure is not None:
+            continue
+        if wanted is None or (partition.topic, partition.index) in wanted:
+            topic = topics.setdefault(partition.topic, Topic(partition.topic))
+            topic.partitions.append(
+                DescribeLogDirsResponse.DescribeLogDirsPartition(
+                    partition.index, log.size_bytes, _lag(partition), False
+                )
+            )
+    try:
+        usage = shutil.disk_usage(directory.path)
+        total, usable = usage.total, usage.free
+    except OSError:
+        total = usable = UNKNOWN_BYTES
+    return Result(ErrorCode.NONE, os.path.abspath(directory.path), list(topics.values()), total, usable)
+
+
+def _lag(partition: Partition) -> int:
+    """How far the log is behind the high watermark: 0 on a leader."""
+    return max(partition.high_watermark - partition.log_end_offset, 0)
+
+
+API = Api(DescribeLogDirsRequest, DescribeLogDirsResponse, handle)

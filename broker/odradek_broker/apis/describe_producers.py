@@ -1,0 +1,62 @@
+"""DescribeProducers (key 61), version 0: the idempotent producers that a partition remembers."""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+
+Answer = DescribeProducersResponse.PartitionResponse
+Producer = DescribeProducersResponse.ProducerState
+
+
+def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            DescribeProducersResponse.TopicResponse(
+                topic.name, [_describe(ctx, topic.name, index) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(ctx: Context, topic: str, index: int) -> Answer:
+    if not ctx.may_topic(Operation.READ, topic):
+        return Answer(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    partition = ctx.broker.partitions.get(topic, index)
+    if partition is None:
+        exists = ctx.broker.image.partition(topic, index) is not None
+        return Answer(index, ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.error:
+        return Answer(index, partition.error)
+    return Answer(
+        index,
+        active_producers=[
+            Producer(
+                producer.producer_id,
+                producer.producer_epoch,
+                producer.last_sequence,
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                -1 if producer.current_txn_first_offset is None else producer.current_txn_first_offset,
+            )
+            for producer in partition.log.producers
+        ],
+    )
+
+
+def failed(ctx: Context, request: DescribeProducersRequest, error: ErrorCode) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            DescribeProducersResponse.TopicResponse(
+                topic.name, [Answer(index, error) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = Api(DescribeProducersRequest, DescribeProducersResponse, handle, failed=failed)

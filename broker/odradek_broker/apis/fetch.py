@@ -1,0 +1,327 @@
+"""Fetch (key 1), versions 0-18: read batches, now or when there are enough of them.
+
+The hot path: one pass over the partitions, nothing waits when there is something to answer. Incremental sessions are in
+`core.fetch_session`; consumers of versions 0-3 get their batches converted down. Fetches of followers read up to the
+log's end; their progress is not followed yet (one replica for each partition).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_broker.core.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchedPartition,
+    FetchSession,
+)
+from odradek_broker.deferred import Deferred
+from odradek_broker.partition import DISK_TROUBLE, Partition
+from odradek_log.errors import OffsetOutOfRangeError
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.fetch import FetchRequest, FetchResponse
+from odradek_wire.records.conversion import down_convert
+from odradek_wire.records.errors import CorruptRecordError, UnsupportedRecordsError
+
+PartitionData: TypeAlias = FetchResponse.PartitionData
+
+FIRST_VERSION_WITH_IDS = 13
+FIRST_VERSION_WITH_ZSTD = 10
+READ_COMMITTED = 1
+
+
+def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
+    fetch = Fetch(ctx, request)
+    if fetch.session_error:
+        return FetchResponse(error_code=fetch.session_error)
+    answer = fetch.attempt(request.max_wait_ms <= 0)
+    if answer is not None:
+        return answer
+    watched = [partition.watchers for partition in fetch.watched]
+    return ctx.broker.purgatory.wait(watched, fetch.attempt, fetch.answer_now, request.max_wait_ms)
+
+
+class Fetch:
+    """One request under way: read at once, or again and again until there is enough."""
+
+    __slots__ = (
+        "_by_id",
+        "_ctx",
+        "_hard_limit",
+        "_max_bytes",
+        "_min_bytes",
+        "_read_committed",
+        "_replica_id",
+        "_request",
+        "_session",
+        "_urgent",
+        "_version",
+        "_wanted",
+        "session_error",
+        "watched",
+    )
+
+    def __init__(self, ctx: Context, request: FetchRequest) -> None:
+        self._ctx = ctx
+        self._request = request
+        self._version = version = ctx.api_version
+        self._by_id = version >= FIRST_VERSION_WITH_IDS
+        self._replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
+        self._max_bytes = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        # Up to version 2 the limit was hard: a first batch that did not fit was not sent.
+        self._hard_limit = version <= 2
+        self._read_committed = request.isolation_level == READ_COMMITTED
+        self._urgent = False
+        self._session: FetchSession | None = None
+        self._wanted: list[FetchedPartition] = []
+        self.session_error: int = ErrorCode.NONE
+        self.watched: list[Partition] = []
+        self._find_session()
+
+    def attempt(self, at_any_rate: bool = False) -> FetchResponse | None:
+        """Read; the answer if there is enough, an error, or nothing to wait for."""
+        self._urgent = at_any_rate
+        self.watched = []
+        found: list[tuple[FetchedPartition, PartitionData]] = []
+        room = self._max_bytes
+        min_one = not self._hard_limit
+        size = 0
+        session = self._session
+        for wanted in list(session.partitions.values()) if session is not None else self._wanted:
+            data = self._read(wanted, room, min_one)
+            length = 0 if data.records is None else len(data.records)
+            if length:
+                min_one = False
+                size += length
+                room = max(room - length, 0)
+            found.append((wanted, data))
+        if size >= self._min_bytes or self._urgent or not found:
+            return self._answer(found)
+        return None
+
+    def answer_now(self) -> FetchResponse:
+        """The time is over: answer with whatever there is."""
+        answer = self.attempt(True)
+        assert answer is not None
+        return answer
+
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    def _find_session(self) -> None:
+        request = self._request
+        sessions = self._ctx.broker.fetch_sessions
+        epoch = request.session_epoch
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if request.session_id != NO_SESSION:
+                sessions.remove(request.session_id)
+            self._wanted = self._read_request()
+            return
+        found = sessions.resume(request.session_id, epoch, self._by_id, self._ctx.now_ms)
+        if isinstance(found, ErrorCode):
+            self.session_error = found
+            return
+        if request.topics or request.forgotten_topics_data:
+            found.update(
+                self._read_request(),
+                [
+                    (topic.topic_id if self._by_id else topic.topic, index)
+                    for topic in request.forgotten_topics_data
+                    for index in topic.partitions
+                ],
+            )
+        if found.partitions:
+            self._session = found
+        else:
+            sessions.remove(found.id)
+
+    def _read_request(self) -> list[FetchedPartition]:
+        by_id = self._by_id
+        return [
+            FetchedPartition(
+                topic.topic_id if by_id else topic.topic,
+                data.partition,
+                data.fetch_offset,
+                data.partition_max_bytes,
+                data.current_leader_epoch,
+                data.last_fetched_epoch,
+                data.log_start_offset,
+            )
+            for topic in self._request.topics
+            for data in topic.partitions
+        ]
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self, wanted: FetchedPartition, room: int, min_one: bool) -> PartitionData:
+        """One partition, as of now. Errors end the wait of the whole request."""
+        broker = self._ctx.broker
+        if self._by_id:
+            partition = broker.partitions.get_by_id(wanted.topic, wanted.index)  # type: ignore[arg-type]
+        else:
+            partition = broker.partitions.get(wanted.topic, wanted.index)  # type: ignore[arg-type]
+        if partition is None:
+            return self._error(wanted, self._why_not_here(wanted))
+        if not broker.authorizer.allows_everything and not self._ctx.may_topic(Operation.READ, partition.topic):
+            return self._error(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if partition.error:
+            return self._error(wanted, partition.error)
+        epoch = wanted.leader_epoch
+        if epoch not in (-1, partition.leader_epoch):
+            older = epoch < partition.leader_epoch
+            return self._error(wanted, ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if self._version < FIRST_VERSION_WITH_ZSTD and partition.log.config.compression_type == "zstd":
+            return self._error(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        high_watermark = partition.high_watermark
+        limit = partition.last_stable_offset if self._read_committed else high_watermark
+        if self._replica_id >= 0:
+            limit = partition.log_end_offset
+        if wanted.last_fetched_epoch >= 0:
+            diverging = self._diverging(partition, wanted)
+            if diverging is not None:
+                return diverging
+        max_bytes = wanted.max_bytes if wanted.max_bytes < room else room
+        records: object = b""
+        try:
+            found = partition.log.read(wanted.fetch_offset, max_bytes, limit=limit, min_one=min_one)
+            if found is not None:
+                records = found if self._version >= 4 else self._converted(found.tobytes(), wanted.fetch_offset)
+        except OffsetOutOfRangeError:
+            return self._error(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+        except UnsupportedRecordsError:
+            return self._error(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        except CorruptRecordError:
+            return self._error(wanted, ErrorCode.CORRUPT_MESSAGE)
+        except DISK_TROUBLE as error:
+            partition.take_offline(error)
+            return self._error(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+        if found is None:
+            self.watched.append(partition)
+        return PartitionData(
+            partition_index=wanted.index,
+            high_watermark=high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            aborted_transactions=[] if self._read_committed else None,
+            records=records,  # type: ignore[arg-type]  # bytes, a slice of a file, or a converted message set
+        )
+
+    def _converted(self, records: bytes, fetch_offset: int) -> bytes:
+        """For a consumer that knows batches not yet: message set of magic 0 (versions 0, 1) or 1 (versions 2, 3)."""
+        return bytes(down_convert(records, 0 if self._version < 2 else 1, first_offset=fetch_offset))
+
+    def _diverging(self, partition: Partition, wanted: FetchedPartition) -> PartitionData | None:
+        """KIP-595: tell a reader whose last epoch ended elsewhere where its log and ours part."""
+        epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+        if epoch < 0:
+            return self._error(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+        if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+            return None
+        self._urgent = True
+        return PartitionData(
+            partition_index=wanted.index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            diverging_epoch=FetchResponse.EpochEndOffset(epoch, end_offset),
+            aborted_transactions=None,
+            records=b"",
+        )
+
+    def _why_not_here(self, wanted: FetchedPartition) -> ErrorCode:
+        image = self._ctx.broker.image
+        if self._by_id and wanted.topic not in image.topics_by_id:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if image.partition(wanted.topic, wanted.index) is None:  # type: ignore[arg-type]
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _error(self, wanted: FetchedPartition, error: ErrorCode) -> PartitionData:
+        self._urgent = True
+        data = PartitionData(
+            partition_index=wanted.index,
+            error_code=error,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
+        if self._version >= 16 and error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+            registration = self._ctx.broker.image.partition(wanted.topic, wanted.index)  # type: ignore[arg-type]
+            if registration is not None:
+                data.current_leader = FetchResponse.LeaderIdAndEpoch(registration.leader, registration.leader_epoch)
+        return data
+
+    # -- answering ----------------------------------------------------------------------------------------------------
+
+    def _answer(self, found: list[tuple[FetchedPartition, PartitionData]]) -> FetchResponse:
+        session = self._session
+        response = FetchResponse(error_code=0, session_id=NO_SESSION)
+        told = found
+        if session is not None:
+            response.session_id = session.id
+            told = []
+            for wanted, data in found:
+                has_records = bool(data.records)
+                urgent = has_records or data.diverging_epoch.epoch >= 0
+                if wanted.must_tell(data.high_watermark, data.log_start_offset, data.error_code, urgent):
+                    told.append((wanted, data))
+                    if has_records:
+                        session.served(wanted)
+        elif self._request.session_epoch == INITIAL_EPOCH and found:
+            created = self._ctx.broker.fetch_sessions.create(
+                self._wanted, len(self._wanted), self._by_id, self._replica_id >= 0, self._ctx.now_ms
+            )
+            if created is not None:
+                response.session_id = created.id
+            for wanted, data in found:
+                wanted.must_tell(data.high_watermark, data.log_start_offset, data.error_code, False)
+        topics: dict[str | bytes, FetchResponse.FetchableTopicResponse] = {}
+        for wanted, data in told:
+            topic = topics.get(wanted.topic)
+            if topic is None:
+                topic = topics[wanted.topic] = FetchResponse.FetchableTopicResponse()
+                if self._by_id:
+                    topic.topic_id = wanted.topic  # type: ignore[assignment]
+                else:
+                    topic.topic = wanted.topic  # type: ignore[assignment]
+                response.responses.append(topic)
+            topic.partitions.append(data)
+        if self._version >= 16:
+            self._add_endpoints(response, told)
+        return response
+
+    def _add_endpoints(self, response: FetchResponse, told: list[tuple[FetchedPartition, PartitionData]]) -> None:
+        """The addresses of the leaders named in the answer (KIP-951)."""
+        for broker_id in sorted({data.current_leader.leader_id for _, data in told if data.error_code}):
+            broker = self._ctx.broker.image.brokers.get(broker_id)
+            endpoint = broker.endpoint(self._ctx.listener) if broker is not None else None
+            if broker is not None and endpoint is not None:
+                response.node_endpoints.append(
+                    FetchResponse.NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack)
+                )
+
+
+def failed(ctx: Context, request: FetchRequest, error: ErrorCode) -> FetchResponse:
+    """Every partition has the error; from version 7 the whole answer has a place for it, and carries no partitions from
+    version 13 (Kafka's FetchRequest.getErrorResponse)."""
+    response = FetchResponse(error_code=error, session_id=request.session_id)
+    if ctx.api_version < FIRST_VERSION_WITH_IDS:
+        response.responses = [
+            FetchResponse.FetchableTopicResponse(
+                topic.topic,
+                topic.topic_id,
+                [
+                    PartitionData(partition_index=data.partition, error_code=error, high_watermark=-1, records=b"")
+                    for data in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    return response
+
+
+API = Api(FetchRequest, FetchResponse, handle, failed=failed, notes="Followers' progress is not followed yet.")

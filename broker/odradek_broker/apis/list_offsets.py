@@ -1,0 +1,143 @@
+"""ListOffsets (key 2), versions 0-11: earliest, latest, of the largest timestamp, or the first at or after a timestamp.
+
+Version 0 answers a list of segment boundaries, newest first, as 3.9 does. Nothing is tiered: the earliest local offset
+is the earliest, latest tiered and earliest pending upload are -1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_broker.partition import DISK_TROUBLE, Partition
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+
+Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
+Wanted = ListOffsetsRequest.ListOffsetsPartition
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSION_WITH = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+READ_COMMITTED = 1
+DEBUGGING_CONSUMER = -2
+
+
+def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    asked = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
+    topics = []
+    for topic in request.topics:
+        allowed = ctx.may_topic(Operation.DESCRIBE, topic.name)
+        answers = []
+        for wanted in topic.partitions:
+            if not allowed:
+                answers.append(_error(ctx, wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif asked[topic.name, wanted.partition_index] > 1:
+                answers.append(_error(ctx, wanted, ErrorCode.INVALID_REQUEST))
+            else:
+                answers.append(_answer(ctx, request, topic.name, wanted))
+        topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(topic.name, answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _answer(ctx: Context, request: ListOffsetsRequest, topic: str, wanted: Wanted) -> Answer:
+    timestamp = wanted.timestamp
+    if timestamp < 0 and ctx.api_version < FIRST_VERSION_WITH.get(timestamp, 1 << 15):
+        return _error(ctx, wanted, ErrorCode.UNSUPPORTED_VERSION)
+    partition = ctx.broker.partitions.get(topic, wanted.partition_index)
+    if partition is None:
+        exists = ctx.broker.image.partition(topic, wanted.partition_index) is not None
+        missing = ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _error(ctx, wanted, missing)
+    error = partition.check_epoch(wanted.current_leader_epoch)
+    if error:
+        return _error(ctx, wanted, error)
+    # Who reads as a replica (or debugs one) sees the log's end; consumers what is committed.
+    limit = partition.log_end_offset
+    if request.replica_id == -1:
+        committed = request.isolation_level == READ_COMMITTED
+        limit = partition.last_stable_offset if committed else partition.high_watermark
+    try:
+        if ctx.api_version == 0:
+            offsets = _boundaries(partition, timestamp, wanted.max_num_offsets, limit)
+            return Answer(wanted.partition_index, ErrorCode.NONE, offsets)
+        found = _look_up(partition, timestamp, limit)
+    except DISK_TROUBLE as trouble:
+        partition.take_offline(trouble)
+        return _error(ctx, wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+    offset, found_timestamp, epoch = found
+    return Answer(wanted.partition_index, ErrorCode.NONE, [], found_timestamp, offset, epoch)
+
+
+def _look_up(partition: Partition, timestamp: int, limit: int) -> tuple[int, int, int]:
+    """(offset, timestamp, leader epoch); -1 in all of them when there is no such record below `limit`."""
+    match timestamp:
+        case -1:
+            return limit, -1, partition.leader_epoch
+        case -2 | -4:
+            start = partition.log_start_offset
+            epoch = partition.log.leader_epochs.epoch_for_offset(start)
+            return start, -1, -1 if epoch is None else epoch
+        case -3:
+            found = partition.log.offset_of_max_timestamp()
+        case -5 | -6:
+            return -1, -1, -1
+        case _:
+            found = partition.log.offset_for_timestamp(timestamp)
+    if found is None or found[0] >= limit:
+        return -1, -1, -1
+    return found
+
+
+def _boundaries(partition: Partition, timestamp: int, count: int, limit: int) -> list[int]:
+    """Version 0: first offsets of segments and the log's end, newest first, from the segment that is old enough."""
+    log = partition.log
+    segments = log.segments
+    entries = [
+        (max(segment.base_offset, log.log_start_offset), segment.retention_timestamp() if segment.size else 0)
+        for segment in segments
+    ]
+    if segments[-1].size:
+        entries.append((log.log_end_offset, (1 << 63) - 1))
+    if timestamp == LATEST:
+        last = len(entries) - 1
+    elif timestamp == EARLIEST:
+        last = 0
+    else:
+        last = max((index for index, (_, time) in enumerate(entries) if time <= timestamp), default=-1)
+    offsets = [offset for offset, _ in entries[max(last + 1 - max(count, 0), 0) : last + 1]]
+    offsets.sort(reverse=True)
+    if offsets and offsets[0] > limit:
+        offsets = [limit, *(offset for offset in offsets if offset <= limit)][: max(count, 0)]
+    return offsets
+
+
+def _error(ctx: Context, wanted: Wanted, error: ErrorCode) -> Answer:
+    return Answer(wanted.partition_index, error)
+
+
+def failed(ctx: Context, request: ListOffsetsRequest, error: ErrorCode) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsResponse.ListOffsetsTopicResponse(
+                topic.name, [_error(ctx, wanted, error) for wanted in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = Api(ListOffsetsRequest, ListOffsetsResponse, handle, failed=failed, notes="No tiered storage.")

@@ -1,0 +1,54 @@
+"""OffsetForLeaderEpoch (key 23), versions 0-4: where a leader epoch ends, so that a reader notices a truncated log
+(KIP-320)."""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+
+Answer = OffsetForLeaderEpochResponse.EpochEndOffset
+Wanted = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+
+
+def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+                topic.topic, [_answer(ctx, topic.topic, wanted) for wanted in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(ctx: Context, topic: str, wanted: Wanted) -> Answer:
+    if not ctx.may_topic(Operation.DESCRIBE, topic):
+        return Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted.partition)
+    partition = ctx.broker.partitions.get(topic, wanted.partition)
+    if partition is None:
+        exists = ctx.broker.image.partition(topic, wanted.partition) is not None
+        return Answer(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, wanted.partition
+        )
+    error = partition.check_epoch(wanted.current_leader_epoch)
+    if error:
+        return Answer(error, wanted.partition)
+    epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
+    return Answer(ErrorCode.NONE, wanted.partition, epoch, end_offset)
+
+
+def failed(ctx: Context, request: OffsetForLeaderEpochRequest, error: ErrorCode) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+                topic.topic, [Answer(error, wanted.partition) for wanted in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = Api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, handle, failed=failed)

@@ -1,0 +1,144 @@
+"""Work besides requests: retention, flushing, checkpoints, expiry of producers, removing files.
+
+Owns when it is done and on which thread: decisions are made on the loop, whatever waits for the disk runs on a bounded
+executor. Leaves what is to be done to the logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from odradek_broker.clock import Clock
+from odradek_broker.config import BrokerConfig
+from odradek_broker.hosting import Hosting, logs_of
+from odradek_broker.partition import DISK_TROUBLE, Partition
+from odradek_broker.partitions import Partitions
+from odradek_broker.report import Logger
+from odradek_broker.timers import TimerHandle, Timers
+
+WORKERS = 2
+
+
+class Background:
+    """Jobs of one process. `later` is what logs get to remove their files with."""
+
+    def __init__(self, timers: Timers, clock: Clock, log: Logger) -> None:
+        self._timers = timers
+        self._clock = clock
+        self._log = log
+        self._executor: ThreadPoolExecutor | None = None
+        self._repeating: dict[str, TimerHandle] = {}
+        self._running: set[asyncio.Future[None]] = set()
+        self._stopped = False
+        self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}
+
+    def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        """Run disk work after a while, on a worker thread."""
+        self._timers.call_later(delay_ms, lambda: self.run("delayed disk work", callback))
+
+    def run(self, what: str, work: Callable[[], None]) -> None:
+        """Run disk work now, on a worker thread; trouble is logged by the log it happens in, or here."""
+        if self._stopped:
+            return
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="odradek-disk")
+        future = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        self._running.add(future)
+        future.add_done_callback(lambda done: self._finished(what, done))
+
+    async def stop(self) -> None:
+        """Start nothing more; wait for what runs."""
+        self._stopped = True
+        for handle in self._repeating.values():
+            handle.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+
+    def start(self, config: Callable[[], BrokerConfig], hosting: Hosting, partitions: Partitions) -> None:
+        """Begin the repeating jobs of one broker; each reads its interval when it is due."""
+        jobs: tuple[tuple[str, Callable[[], None]], ...] = (
+            ("log.retention.check.interval.ms", lambda: self.retain(partitions)),
+            ("log.flush.scheduler.interval.ms", lambda: self._flush_due(partitions)),
+            ("replica.high.watermark.checkpoint.interval.ms", lambda: self._checkpoint(hosting, partitions)),
+            ("log.flush.offset.checkpoint.interval.ms", lambda: self._checkpoint_recovery(hosting)),
+            ("producer.id.expiration.check.interval.ms", lambda: self._expire_producers(partitions)),
+        )
+        for setting, job in jobs:
+            self._repeat(config, setting, job)
+
+    def retain(self, partitions: Iterable[Partition]) -> None:
+        """Retention now: roll what is due and delete what is too old or too much, below the high watermark."""
+        for partition in list(partitions):
+            log = partition.served_log
+            if log is None or log.failure is not None:
+                continue
+            try:
+                log.maybe_roll()
+                if log.config.delete:
+                    log.delete_old_segments(partition.high_watermark)
+            except DISK_TROUBLE as error:
+                partition.take_offline(error)
+
+    def checkpoint_high_watermarks(self, hosting: Hosting, partitions: Iterable[Partition]) -> None:
+        """Write them now, in this thread: at shutdown."""
+        for path, offsets in self._high_watermarks(partitions).items():
+            directory = next(each for each in hosting.directories if each.path == path)
+            directory.write_high_watermarks(offsets)
+
+    # -- jobs -----------------------------------------------------------------------------------------------------
+
+    def _repeat(self, config: Callable[[], BrokerConfig], setting: str, job: Callable[[], None]) -> None:
+        # An interval of Long.MAX_VALUE stands for never; what is that far away need not be waited for.
+        interval_ms = config().integer(setting)
+        if self._stopped or interval_ms > 1 << 40:
+            return
+
+        def due() -> None:
+            try:
+                job()
+            except Exception as error:
+                self._log.error("background work failed", job=setting, exc_info=error)
+            self._repeat(config, setting, job)
+
+        self._repeating[setting] = self._timers.call_later(interval_ms, due)
+
+    def _flush_due(self, partitions: Iterable[Partition]) -> None:
+        """`flush.ms`: force to the disk what was appended, if the topic asks for it."""
+        for log in logs_of(partitions):
+            if log.config.flush_ms < 1 << 40 and log.log_end_offset > log.recovery_point:
+                self.run("flush", log.flush)
+
+    def _checkpoint(self, hosting: Hosting, partitions: Iterable[Partition]) -> None:
+        for path, offsets in self._high_watermarks(partitions).items():
+            if self._checkpointed.get(path) != offsets:
+                self._checkpointed[path] = offsets
+                directory = next(each for each in hosting.directories if each.path == path)
+                self.run("high watermark checkpoint", lambda d=directory, o=offsets: d.write_high_watermarks(o))  # type: ignore[misc]
+
+    def _checkpoint_recovery(self, hosting: Hosting) -> None:
+        for directory in hosting.directories:
+            directory.write_checkpoints()
+
+    def _expire_producers(self, partitions: Iterable[Partition]) -> None:
+        now_ms = self._clock.wall_ms()
+        for log in logs_of(partitions):
+            log.producers.remove_expired(now_ms)
+
+    @staticmethod
+    def _high_watermarks(partitions: Iterable[Partition]) -> dict[str, dict[tuple[str, int], int]]:
+        found: dict[str, dict[tuple[str, int], int]] = {}
+        for partition in partitions:
+            directory = partition.directory
+            if directory is not None:
+                found.setdefault(directory.path, {})[partition.topic, partition.index] = partition.high_watermark
+        return found
+
+    def _finished(self, what: str, future: asyncio.Future[None]) -> None:
+        self._running.discard(future)
+        error = None if future.cancelled() else future.exception()
+        if error is not None:
+            self._log.error("disk work failed", work=what, error=f"{type(error).__name__}: {error}")

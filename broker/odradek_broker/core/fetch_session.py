@@ -1,0 +1,164 @@
+"""Incremental fetch sessions (KIP-227): a consumer names its partitions once and then only what changes.
+
+Owns the sessions of one broker, their epochs, which partitions an answer must mention, and who is evicted when the
+cache is full. Leaves reading to the Fetch handler. Time comes in as an argument, ids from the given source of
+randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from odradek_wire.errors import ErrorCode
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+NO_SESSION = 0
+EPOCH_MAX = 0x7FFF_FFFF
+
+PartitionKey = tuple[str | bytes, int]
+"""Topic name (below version 13) or topic id, and partition."""
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    """What a consumer wants of one partition, and what it was told last."""
+
+    topic: str | bytes
+    index: int
+    fetch_offset: int
+    max_bytes: int
+    leader_epoch: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    told_high_watermark: int = -1
+    told_log_start_offset: int = -1
+
+    def must_tell(self, high_watermark: int, log_start_offset: int, error: int, has_more: bool) -> bool:
+        """Whether an incremental answer has to mention this partition; remembers what it will have been told.
+
+        An error makes sure that the next answer mentions it as well, so that the client sees the error go away."""
+        tell = has_more
+        if self.told_high_watermark != high_watermark:
+            self.told_high_watermark = high_watermark
+            tell = True
+        if self.told_log_start_offset != log_start_offset:
+            self.told_log_start_offset = log_start_offset
+            tell = True
+        if error:
+            self.told_high_watermark = -1
+            tell = True
+        return tell
+
+
+class FetchSession:
+    """One client's partitions, in the order in which they are served: whoever got records goes to the end."""
+
+    __slots__ = ("by_id", "created_ms", "epoch", "id", "partitions", "privileged", "used_ms")
+
+    def __init__(self, session_id: int, by_id: bool, privileged: bool, now_ms: int) -> None:
+        self.id = session_id
+        self.by_id = by_id
+        self.privileged = privileged
+        self.created_ms = now_ms
+        self.used_ms = now_ms
+        self.epoch = 1
+        self.partitions: dict[PartitionKey, FetchedPartition] = {}
+
+    def update(self, wanted: Iterable[FetchedPartition], forgotten: Iterable[PartitionKey]) -> None:
+        """Add and change partitions, then forget some. What a known one was told stays known."""
+        partitions = self.partitions
+        for partition in wanted:
+            key = (partition.topic, partition.index)
+            known = partitions.get(key)
+            if known is None:
+                partitions[key] = partition
+            else:
+                known.fetch_offset = partition.fetch_offset
+                known.max_bytes = partition.max_bytes
+                known.leader_epoch = partition.leader_epoch
+                known.last_fetched_epoch = partition.last_fetched_epoch
+                known.log_start_offset = partition.log_start_offset
+        for key in forgotten:
+            partitions.pop(key, None)
+
+    def served(self, partition: FetchedPartition) -> None:
+        """It got records: others come first next time."""
+        key = (partition.topic, partition.index)
+        if self.partitions.pop(key, None) is not None:
+            self.partitions[key] = partition
+
+
+class FetchSessions:
+    """The sessions of one broker: at most `slots` (max.incremental.fetch.session.cache.slots)."""
+
+    __slots__ = ("_eviction_ms", "_random_id", "_sessions", "_slots")
+
+    def __init__(self, slots: int, eviction_ms: int, random_id: Callable[[], int]) -> None:
+        """`random_id` answers a positive int32."""
+        self._slots = slots
+        self._eviction_ms = eviction_ms
+        self._random_id = random_id
+        # In the order of last use: the first one has been idle for longest.
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def resume(self, session_id: int, epoch: int, by_id: bool, now_ms: int) -> FetchSession | ErrorCode:
+        """The session of an incremental request, advanced to its next epoch; or why there is none."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.by_id != by_id:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        session.used_ms = now_ms
+        del self._sessions[session_id]
+        self._sessions[session_id] = session
+        return session
+
+    def create(
+        self, wanted: Iterable[FetchedPartition], size: int, by_id: bool, privileged: bool, now_ms: int
+    ) -> FetchSession | None:
+        """A new session for a full request, or None when there is no room: the client then sends full requests."""
+        if len(self._sessions) >= self._slots and not self._evict(size, privileged, now_ms):
+            return None
+        session_id = self._random_id()
+        while session_id in self._sessions or session_id == NO_SESSION:
+            session_id = self._random_id()
+        session = FetchSession(session_id, by_id, privileged, now_ms)
+        session.update(wanted, ())
+        self._sessions[session_id] = session
+        return session
+
+    def remove(self, session_id: int) -> None:
+        self._sessions.pop(session_id, None)
+
+    def clear(self) -> None:
+        self._sessions.clear()
+
+    def _evict(self, size: int, privileged: bool, now_ms: int) -> bool:
+        """Make room as Kafka does: for an idle session always, else for the smallest one that had its time and is not
+        larger than the new one. Followers (privileged) may displace consumers that are still young."""
+        if not self._sessions:
+            return False
+        idle = next(iter(self._sessions.values()))
+        if now_ms - idle.used_ms > self._eviction_ms:
+            del self._sessions[idle.id]
+            return True
+        candidates = [
+            (session.privileged, len(session.partitions), session.id)
+            for session in self._sessions.values()
+            if now_ms - session.created_ms > self._eviction_ms or (privileged and not session.privileged)
+        ]
+        if not candidates:
+            return False
+        victim = min(candidates)
+        if (privileged, size) < victim[:2]:
+            return False
+        del self._sessions[victim[2]]
+        return True

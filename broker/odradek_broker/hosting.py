@@ -1,0 +1,216 @@
+"""From metadata to partitions: which logs are here, which of them this broker leads, what settings they have.
+
+Owns creating, leading, resigning and deleting partitions as deltas say, over one or more log directories. Leaves what a
+partition is to `partition.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from odradek_broker.config import BrokerConfig
+from odradek_broker.core.partition_leader import PartitionLeader
+from odradek_broker.partition import Partition
+from odradek_broker.partitions import Partitions
+from odradek_broker.purgatory import Purgatory
+from odradek_controller.configs.table import Resource
+from odradek_controller.image import MetadataDelta, PartitionRegistration, TopicImage
+from odradek_log.config import LogConfig
+from odradek_log.directory import LogDirectory
+from odradek_log.log import Log
+from odradek_wire.errors import ErrorCode
+from odradek_wire.uuid import Uuid
+
+
+class Hosting:
+    """The partitions of one broker in its log directories."""
+
+    def __init__(
+        self,
+        node_id: int,
+        directories: list[LogDirectory],
+        partitions: Partitions,
+        purgatory: Purgatory,
+        randbytes: Callable[[int], bytes],
+        now_ms: Callable[[], int],
+    ) -> None:
+        assert directories, "a broker has at least one log directory"
+        self.directories = directories
+        self._node_id = node_id
+        self._partitions = partitions
+        self._purgatory = purgatory
+        self._randbytes = randbytes
+        self._now_ms = now_ms
+        self._configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+        self._config: BrokerConfig | None = None
+        self._started = False
+
+    def load(self, config: BrokerConfig, overrides_of: Callable[[str], Mapping[str, str]]) -> None:
+        """Open every log that is there, before the first delta is applied."""
+        self._use(config)
+        for directory in self.directories:
+            directory.load(lambda topic: self._log_config(overrides_of(topic)))
+
+    def apply(self, delta: MetadataDelta, config: BrokerConfig) -> tuple[list[Partition], list[Partition]]:
+        """Bring the partitions in line with the new image; returns who was elected here and who resigned."""
+        if config is not self._config:
+            self._use(config)
+            self._reconfigure(delta, self._partitions)
+        elected: list[Partition] = []
+        resigned: list[Partition] = []
+        for topic in delta.deleted_topics.values():
+            for index in range(len(topic.partitions)):
+                partition = self._partitions.get_by_id(topic.id, index)
+                if partition is not None:
+                    self._delete(partition)
+                    resigned.append(partition)
+        for topic_id, indexes in delta.partitions.items():
+            topic = delta.image.topics_by_id[topic_id]
+            for index in indexes:
+                self._apply_one(delta, topic, index, elected, resigned)
+        changed = {resource.name for resource in delta.configs if resource.type == Resource.TOPIC}
+        for name in sorted(changed):
+            self._reconfigure(delta, self._partitions.of_topic(name))
+        if not self._started:
+            self._started = True
+            self._set_aside_strays()
+        return elected, resigned
+
+    def _apply_one(
+        self,
+        delta: MetadataDelta,
+        topic: TopicImage,
+        index: int,
+        elected: list[Partition],
+        resigned: list[Partition],
+    ) -> None:
+        registration = topic.partitions[index]
+        partition = self._partitions.get_by_id(topic.id, index)
+        if self._node_id not in registration.replicas:
+            if partition is not None:
+                self._delete(partition)
+                resigned.append(partition)
+            return
+        if partition is None:
+            partition = self._open(topic, index, self._log_config(delta.image.topic_configs(topic.name)))
+        if registration.leader != self._node_id:
+            if partition.leader is not None:
+                resigned.append(partition)
+            partition.resign(registration.leader_epoch)
+        elif partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
+            return
+        elif partition.leader is None or partition.leader_epoch != registration.leader_epoch:
+            self._lead(partition, registration)
+            elected.append(partition)
+        else:
+            partition.carry_out(partition.leader.isr_decided(frozenset(registration.isr), registration.partition_epoch))
+
+    def _lead(self, partition: Partition, registration: PartitionRegistration) -> None:
+        log = partition.log
+        partition.become_leader(
+            PartitionLeader(
+                self._node_id,
+                registration.leader_epoch,
+                registration.partition_epoch,
+                registration.replicas,
+                frozenset(registration.isr),
+                log.log_end_offset,
+                partition.high_watermark,
+                self._now_ms(),
+            )
+        )
+        log.leader_epochs.assign(registration.leader_epoch, log.log_end_offset)
+
+    # -- logs ---------------------------------------------------------------------------------------------------------
+
+    def _open(self, topic: TopicImage, index: int, config: LogConfig) -> Partition:
+        """The partition on the log that was found at start, or on a new one."""
+        partition = Partition(topic.name, topic.id, index, self._purgatory)
+        partition.strict = self._config is not None and self._config.strict_validation
+        partition.min_insync_replicas = config.min_insync_replicas
+        self._partitions.add(partition)
+        key = (topic.name, index)
+        for directory in self.directories:
+            if key in directory.failed:
+                partition.error = ErrorCode.KAFKA_STORAGE_ERROR
+                return partition
+            log = directory.logs.get(key)
+            if log is not None:
+                if log.topic_id in (None, topic.id):
+                    if log.topic_id is None:
+                        log.assign_topic_id(topic.id)
+                    partition.use(log, directory)
+                    return partition
+                # A log of the same name that belongs to a deleted topic must not be served as this one's.
+                directory.set_aside_as_stray(topic.name, index, self._unique())
+        directory = min(self.directories, key=lambda each: len(each.logs))
+        try:
+            partition.use(directory.create_log(topic.name, index, topic.id, config), directory)
+        except OSError as error:
+            partition.error = ErrorCode.KAFKA_STORAGE_ERROR
+            directory.env.reporter.error(
+                "partition stays offline: its log cannot be created",
+                partition=f"{topic.name}-{index}",
+                error=str(error),
+            )
+        return partition
+
+    def _delete(self, partition: Partition) -> None:
+        partition.resign(partition.leader_epoch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._partitions.remove(partition)
+        for directory in self.directories:
+            key = (partition.topic, partition.index)
+            log = directory.logs.get(key)
+            if key in directory.failed or (log is not None and log is partition.served_log):
+                try:
+                    directory.delete_log(partition.topic, partition.index, self._unique())
+                except OSError as error:
+                    directory.env.reporter.error(
+                        "deleted partition cannot be removed",
+                        partition=f"{partition.topic}-{partition.index}",
+                        error=str(error),
+                    )
+
+    def _set_aside_strays(self) -> None:
+        """Logs that no topic of the cluster claims, found at the first delta: kept under another name, as Kafka."""
+        for directory in self.directories:
+            for topic, index in sorted({*directory.logs, *directory.failed}):
+                if self._partitions.get(topic, index) is None:
+                    directory.env.reporter.warning("setting a stray log aside", partition=f"{topic}-{index}")
+                    directory.set_aside_as_stray(topic, index, self._unique())
+
+    def directory_of(self, log_directory_id: Uuid) -> LogDirectory | None:
+        return next(
+            (each for each in self.directories if each.meta and each.meta.directory_id == log_directory_id), None
+        )
+
+    # -- settings -----------------------------------------------------------------------------------------------------
+
+    def _use(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._configs.clear()
+
+    def _reconfigure(self, delta: MetadataDelta, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            config = self._log_config(delta.image.topic_configs(partition.topic))
+            partition.min_insync_replicas = config.min_insync_replicas
+            log = partition.served_log
+            if log is not None and log.config != config:
+                log.update_config(config)
+
+    def _log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """Logs of equal settings share one object: a thousand topics cost one."""
+        assert self._config is not None
+        key = tuple(sorted(overrides.items()))
+        config = self._configs.get(key)
+        if config is None:
+            config = self._configs[key] = self._config.log_config(overrides)
+        return config
+
+    def _unique(self) -> str:
+        return self._randbytes(16).hex()
+
+
+def logs_of(partitions: Iterable[Partition]) -> list[Log]:
+    """The healthy logs of these partitions."""
+    return [log for partition in partitions if (log := partition.served_log) is not None and log.failure is None]

@@ -1,0 +1,49 @@
+"""Producer ids of this broker: handed out one by one from blocks that the controller allocates.
+
+Owns the present block. Several requests that find it used up share one allocation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+
+class Block(NamedTuple):
+    """Ids from `first` on, `size` of them."""
+
+    first: int
+    size: int
+
+
+class ProducerIds:
+    __slots__ = ("_allocate", "_allocation", "_end", "_next")
+
+    def __init__(self, allocate: Callable[[], Awaitable[Block]]) -> None:
+        self._allocate = allocate
+        self._next = 0
+        self._end = 0
+        self._allocation: asyncio.Future[None] | None = None
+
+    def next_now(self) -> int | None:
+        """The next id of the block; None when it is used up."""
+        if self._next == self._end:
+            return None
+        self._next += 1
+        return self._next - 1
+
+    async def next(self) -> int:
+        """The next id, after asking the controller for a block if need be."""
+        while (found := self.next_now()) is None:
+            if self._allocation is None:
+                self._allocation = asyncio.ensure_future(self._fill())
+            await asyncio.shield(self._allocation)
+        return found
+
+    async def _fill(self) -> None:
+        try:
+            block = await self._allocate()
+            self._next, self._end = block.first, block.first + block.size
+        finally:
+            self._allocation = None
