@@ -106,7 +106,7 @@ class Log:
         if topic_id is not None:
             env.disk.write_file(f"{path}/{PARTITION_METADATA}", encode_topic_id(topic_id))
         snapshots = ProducerSnapshots(env, path, [])
-        loaded = recovery.LoadedLog([Segment.create(env, path, 0)], 0, 0, LeaderEpochs(), snapshots)
+        loaded = recovery.LoadedLog([Segment.create(env, path, 0, config)], 0, 0, LeaderEpochs(), snapshots)
         return cls(env, path, topic, partition, topic_id, config, loaded)
 
     @classmethod
@@ -127,7 +127,14 @@ class Log:
         The topic id is what `partition.metadata` says. Raises `CorruptLogError` or `OSError`.
         """
         path = os.fspath(directory)
-        loaded = recovery.load(env, path, recovery_point, log_start_offset, clean_shutdown=clean_shutdown)
+        loaded = recovery.load(
+            env,
+            path,
+            config,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean_shutdown=clean_shutdown,
+        )
         try:
             metadata_path = f"{path}/{PARTITION_METADATA}"
             topic_id = decode_topic_id(env.disk.read_file(metadata_path), metadata_path)
@@ -419,10 +426,12 @@ class Log:
             if later:
                 self._remove(later)
                 self._segments.make_active(segment, self._config)
+            self.log_start_offset = min(self.log_start_offset, offset)
             found = segment.locate(offset)
             if found is not None:
-                position, _, offset = found
-                segment.truncate(position, offset)
+                position, _, base_offset = found
+                segment.truncate(position, base_offset)
+                offset = max(base_offset, self.log_start_offset)
             self._ends_at(offset)
         except (OSError, CorruptLogError) as error:
             self._fail("truncate", error)

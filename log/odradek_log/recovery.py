@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 from odradek_log import scan
+from odradek_log.config import LogConfig
 from odradek_log.disk import READ
 from odradek_log.environment import LogEnvironment
 from odradek_log.errors import CorruptLogError
@@ -42,6 +43,7 @@ from odradek_wire.records.batch import (
 from odradek_wire.records.errors import CorruptRecordError
 
 _CHUNK = 4 << 20
+_MAX_RELATIVE = 0x7FFF_FFFF
 
 
 @dataclass(slots=True)
@@ -56,12 +58,18 @@ class LoadedLog:
 
 
 def load(
-    env: LogEnvironment, directory: str, recovery_point: int, log_start_offset: int, *, clean_shutdown: bool
+    env: LogEnvironment,
+    directory: str,
+    config: LogConfig,
+    *,
+    recovery_point: int,
+    log_start_offset: int,
+    clean_shutdown: bool,
 ) -> LoadedLog:
     """Find the segments of a directory and make sure of them."""
     names = env.disk.names(directory)
     if any(name.endswith((DELETED, CLEANED, SWAP)) for name in names):
-        names = _finish_replacements(env, directory, names)
+        names = _finish_replacements(env, directory, names, config)
     present = set(names)
     bases = sorted(offset for name in names if name.endswith(LOG) and (offset := offset_of(name)) is not None)
     snapshots = sorted(offset for name in names if name.endswith(SNAPSHOT) and (offset := offset_of(name)) is not None)
@@ -70,9 +78,9 @@ def load(
         path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         epochs = LeaderEpochs.decode(env.disk.read_file(path), path)
     _remove_orphans(env, directory, names, bases)
-    segments = [_segment(env, directory, base, present) for base in bases]
+    segments = [_segment(env, directory, base, present, config) for base in bases]
     if not segments:
-        segments = [Segment.create(env, directory, log_start_offset)]
+        segments = [Segment.create(env, directory, log_start_offset, config)]
         epochs.clear()
     next_offset = segments[-1].next_offset() if clean_shutdown else _recover(env, segments, recovery_point, epochs)
     log_start_offset = max(log_start_offset, segments[0].base_offset)
@@ -87,7 +95,7 @@ def load(
         for segment in segments:
             for path in segment.mark_deleted():
                 env.disk.remove(path)
-        segments = [Segment.create(env, directory, log_start_offset)]
+        segments = [Segment.create(env, directory, log_start_offset, config)]
         next_offset = log_start_offset
     epochs.truncate_from_end(next_offset)
     epochs.truncate_from_start(log_start_offset)
@@ -96,9 +104,9 @@ def load(
     return LoadedLog(segments, next_offset, log_start_offset, epochs, taken)
 
 
-def _segment(env: LogEnvironment, directory: str, base: int, present: set[str]) -> Segment:
+def _segment(env: LogEnvironment, directory: str, base: int, present: set[str], config: LogConfig) -> Segment:
     path = f"{directory}/{segment_name(base, LOG)}"
-    segment = Segment(env, directory, base, env.disk.size(path), env.wall_ms())
+    segment = Segment(env, directory, base, env.disk.size(path), env.wall_ms(), config.index_interval_bytes)
     segment.sealed = segment_name(base, INDEX) in present and segment_name(base, TIME_INDEX) in present
     return segment
 
@@ -112,7 +120,7 @@ def _remove_orphans(env: LogEnvironment, directory: str, names: list[str], bases
             env.disk.remove(f"{directory}/{name}")
 
 
-def _finish_replacements(env: LogEnvironment, directory: str, names: list[str]) -> list[str]:
+def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], config: LogConfig) -> list[str]:
     """Finish or undo what a cleaner or a deletion left half done (LogLoader.removeTempFilesAndCollectSwapFiles).
 
     `.swap` means that the new segment is complete, unless one that belongs to the same replacement is still `.cleaned`.
@@ -129,7 +137,8 @@ def _finish_replacements(env: LogEnvironment, directory: str, names: list[str]) 
         swaps.remove(name)
     for name in [name for name in swaps if name.endswith(LOG + SWAP)]:
         base = offset_of(name) or 0
-        segment = Segment(env, directory, base, disk.size(f"{directory}/{name}"), env.wall_ms())
+        size = disk.size(f"{directory}/{name}")
+        segment = Segment(env, directory, base, size, env.wall_ms(), config.index_interval_bytes)
         env.open_files.open(f"{directory}/{name}", READ, segment)
         end = base
         for header in scan.headers(segment.open(), 0, segment.size):
@@ -153,7 +162,7 @@ def _recover(env: LogEnvironment, segments: list[Segment], recovery_point: int, 
         next_offset, end = _check_segment(segment, max(next_offset, segment.base_offset), epochs)
         if end == segment.size:
             continue
-        if any(later.size for later in segments[at + 1 :]) or _batch_follows(segment, end, next_offset):
+        if any(later.size for later in segments[at + 1 :]) or _batch_follows(segment, end):
             raise CorruptLogError(
                 f"{segment.path(LOG)}: damaged at position {end}, offset {next_offset}, and sound records follow; "
                 "the partition stays offline rather than lose them"
@@ -184,8 +193,8 @@ def _check_segment(segment: Segment, next_offset: int, epochs: LeaderEpochs) -> 
         chunk = memoryview(file.read(min(chunk_size, segment.size - position), position))
         at = 0
         while at < len(chunk):
-            header = _sound_batch(chunk, at, next_offset)
-            if header is None:
+            header = _sound_batch(chunk, at, segment)
+            if header is None or header.base_offset < next_offset:
                 break
             segment.account(position + at, header.size_in_bytes, header.last_offset, header.max_timestamp)
             if header.partition_leader_epoch > epochs.latest:
@@ -204,13 +213,15 @@ def _check_segment(segment: Segment, next_offset: int, epochs: LeaderEpochs) -> 
     return next_offset, position
 
 
-def _sound_batch(chunk: memoryview, at: int, next_offset: int) -> RecordBatchHeader | None:
+def _sound_batch(chunk: memoryview, at: int, segment: Segment) -> RecordBatchHeader | None:
     try:
         header = read_header(chunk, at)
         check_crc(chunk, header)
     except CorruptRecordError:
         return None
-    return header if header.base_offset >= next_offset and header.last_offset_delta >= 0 else None
+    # The offset stands outside the checksum.
+    sound = header.last_offset_delta >= 0 and 0 <= header.base_offset - segment.base_offset <= _MAX_RELATIVE
+    return header if sound else None
 
 
 def _announced_size(chunk: memoryview) -> int | None:
@@ -220,22 +231,24 @@ def _announced_size(chunk: memoryview) -> int | None:
         return None
 
 
-def _batch_follows(segment: Segment, position: int, next_offset: int) -> bool:
-    """Whether a sound batch stands anywhere after the damage at `position`: then it is no torn tail."""
-    # A batch begins with an offset above ours, whose upper half is almost always that of ours.
-    upper = (next_offset >> 32).to_bytes(4, "big")
-    pattern = re.compile(re.escape(upper) + b".{12}" + bytes([MAGIC]), re.DOTALL)
+def _batch_follows(segment: Segment, position: int) -> bool:
+    """Whether a sound batch stands anywhere from `position` on: then it is no torn tail. One may stand at `position`
+    itself, when the damage is that the offsets before it ran too far."""
+    # A batch begins with an offset, whose upper half is that of the segment's base, or one more.
+    upper = segment.base_offset >> 32
+    halves = b"|".join(re.escape(half.to_bytes(4, "big")) for half in (upper, upper + 1))
+    pattern = re.compile(b"(?:" + halves + b").{12}" + bytes([MAGIC]), re.DOTALL)
     file = segment.open()
     while position < segment.size:
         chunk = memoryview(file.read(_CHUNK, position))
-        at = 1
+        at = 0
         while match := pattern.search(chunk, at):
             at = match.start() + 1
             size = _announced_size(chunk[match.start() :])
             if size is None or position + match.start() + size > segment.size:
                 continue
             candidate = memoryview(file.read(size, position + match.start()))
-            if _sound_batch(candidate, 0, next_offset):
+            if _sound_batch(candidate, 0, segment):
                 return True
         position += len(chunk) - HEADER_SIZE if len(chunk) == _CHUNK else len(chunk)
     return False

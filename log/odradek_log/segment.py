@@ -67,7 +67,9 @@ class Segment:
         "size",
     )
 
-    def __init__(self, env: LogEnvironment, directory: str, base_offset: int, size: int, created_ms: int) -> None:
+    def __init__(
+        self, env: LogEnvironment, directory: str, base_offset: int, size: int, created_ms: int, index_interval: int
+    ) -> None:
         self._env = env
         self.directory = directory
         self.base_offset = base_offset
@@ -76,7 +78,7 @@ class Segment:
         self.sealed = False
         """Whether the index files are as complete as the log file."""
         self.jitter_ms = 0
-        self._index_interval = 0
+        self._index_interval = index_interval
         self._created_ms = created_ms
         self._first_timestamp: int | None = None
         self._since_index = 0
@@ -86,9 +88,9 @@ class Segment:
         self._largest: tuple[int, int] | None = None
 
     @classmethod
-    def create(cls, env: LogEnvironment, directory: str, base_offset: int) -> Segment:
+    def create(cls, env: LogEnvironment, directory: str, base_offset: int, config: LogConfig) -> Segment:
         """A new segment with an empty log file; the index files follow when it is sealed."""
-        segment = cls(env, directory, base_offset, 0, env.wall_ms())
+        segment = cls(env, directory, base_offset, 0, env.wall_ms(), config.index_interval_bytes)
         env.disk.close(env.disk.open(segment.path(LOG), CREATE))
         return segment
 

@@ -64,7 +64,7 @@ class Segments:
                 self._row.pop()
             else:
                 old.seal()
-        segment = Segment.create(self._env, self.directory, base_offset)
+        segment = Segment.create(self._env, self.directory, base_offset, config)
         segment.begin_appends(config)
         self._row.append(segment)
         self.active = segment

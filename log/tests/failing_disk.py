@@ -1,0 +1,60 @@
+"""A disk that fails when a test says so; everything else is the real one's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from odradek_log.disk import RealDisk
+
+_CALLS = (
+    "write",
+    "truncate",
+    "pread",
+    "rename",
+    "remove",
+    "names",
+    "make_directory",
+    "open",
+    "sync",
+    "sync_file",
+    "size",
+    "read_file",
+    "write_file",
+    "replace_file",
+)
+
+
+class FailingDisk(RealDisk):
+    """Counts its calls, and raises where `fail` says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+        self._failures: list[tuple[Callable[[str, object, int], bool], int]] = []
+        self._paths: dict[int, str] = {}
+        for name in _CALLS:
+            setattr(self, name, self._guarded(name, getattr(self, name)))
+
+    def fail(self, error: int, when: Callable[[str, object, int], bool]) -> None:
+        """Raise OSError(error) at every call for which `when(name, path, number of the call)` holds. The path of a call
+        on a descriptor is that of its file."""
+        self._failures.append((when, error))
+
+    def heal(self) -> None:
+        self._failures.clear()
+
+    def _guarded(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def guarded(*args: Any, **options: Any) -> Any:
+            path = self._paths.get(args[0], "") if isinstance(args[0], int) else args[0]
+            self.calls.append(name)
+            for when, error in self._failures:
+                if when(name, path, len(self.calls)):
+                    raise OSError(error, os.strerror(error), path)
+            result = call(*args, **options)
+            if name == "open":
+                self._paths[result] = path
+            return result
+
+        return guarded

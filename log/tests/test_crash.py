@@ -1,0 +1,250 @@
+"""What `kill -9`, a pulled plug and a damaged file leave behind, and what is made of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from log.tests.log_kit import START_MS, TOPIC_ID, Sentences, Time, append, batch, open_directory, read_all, values
+
+from odradek_log.append import AppendInfo
+from odradek_log.config import LogConfig
+from odradek_log.directory import LogDirectory
+from odradek_log.errors import CorruptLogError, LogOfflineError
+from odradek_log.log import Log
+from odradek_wire.records.batch import iterate
+
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+LOG = "00000000000000000000.log"
+
+
+def _crashed(path: Path, batches: int = 3, config: LogConfig = CONFIG) -> list[tuple[int, bytes | None]]:
+    """A partition `t-0` whose owner was killed; returns what it held."""
+    directory = open_directory(path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, config)
+    for at in range(batches):
+        append(log, b"%d" % at, b"second of %d" % at, timestamp=START_MS + at)
+    held = values(read_all(log))
+    directory.abandon()
+    return held
+
+
+def _opened(path: Path, reporter: Sentences | None = None) -> LogDirectory:
+    directory = open_directory(path, Time(), reporter=reporter)
+    directory.load(lambda _: CONFIG)
+    return directory
+
+
+def _log(path: Path, reporter: Sentences | None = None) -> Log:
+    directory = _opened(path, reporter)
+    assert directory.failed == {}
+    return directory.logs["t", 0]
+
+
+def test_a_tail_torn_at_any_byte_of_the_last_batch_costs_that_batch_only(tmp_path: Path) -> None:
+    held = _crashed(tmp_path / "whole")
+    data = (tmp_path / "whole" / "t-0" / LOG).read_bytes()
+    last = list(iterate(data))[-1].position
+    for end in range(last, len(data)):
+        path = tmp_path / str(end)
+        shutil.copytree(tmp_path / "whole", path)
+        (path / "t-0" / LOG).write_bytes(data[:end])
+        log = _log(path)
+        assert values(read_all(log)) == held[:-2]
+        assert (path / "t-0" / LOG).stat().st_size == last
+        assert append(log, b"next").first_offset == 4
+
+
+def test_a_last_batch_that_reached_the_disk_as_zeros_or_garbage_is_cut(tmp_path: Path) -> None:
+    held = _crashed(tmp_path / "whole")
+    data = (tmp_path / "whole" / "t-0" / LOG).read_bytes()
+    last = list(iterate(data))[-1].position
+    for name, tail in (("zeros", bytes(len(data) - last)), ("ones", b"\xff" * 300), ("bit", data[last:-1] + b"\x02")):
+        path = tmp_path / name
+        shutil.copytree(tmp_path / "whole", path)
+        (path / "t-0" / LOG).write_bytes(data[:last] + tail)
+        sentences = Sentences()
+        assert values(read_all(_log(path, sentences))) == held[:-2]
+        assert sentences.events("warning") == ["cutting a torn tail"]
+
+
+def test_damage_with_sound_batches_behind_it_takes_the_partition_offline_and_changes_nothing(tmp_path: Path) -> None:
+    _crashed(tmp_path / "whole")
+    data = (tmp_path / "whole" / "t-0" / LOG).read_bytes()
+    *earlier, last = [header.position for header in iterate(data)]
+    # The leader epoch stands outside the checksum.
+    unchecked = {start + at for start in earlier for at in range(12, 16)}
+    for position in range(last):
+        if position % 7 or position in unchecked:
+            continue  # every seventh byte will do; all were tried once
+        damaged = bytearray(data)
+        damaged[position] ^= 0x41
+        path = tmp_path / str(position)
+        shutil.copytree(tmp_path / "whole", path)
+        (path / "t-0" / LOG).write_bytes(damaged)
+        sentences = Sentences()
+        directory = _opened(path, sentences)
+        assert list(directory.failed) == [("t", 0)], position
+        assert isinstance(directory.failed["t", 0], CorruptLogError)
+        assert sentences.events("error") == ["partition stays offline"]
+        assert (path / "t-0" / LOG).read_bytes() == damaged
+        directory.abandon()
+
+
+def test_damage_in_an_older_segment_takes_the_partition_offline_and_its_neighbour_is_served(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    for partition in (0, 1):
+        log = directory.create_log("t", partition, TOPIC_ID, CONFIG)
+        for at in range(40):
+            append(log, b"%d" % at * 20)
+    assert len(log.segments) > 3
+    held = values(read_all(log))
+    directory.abandon()
+    first = tmp_path / "t-0" / LOG
+    first.write_bytes(first.read_bytes()[:-5])
+    directory = _opened(tmp_path)
+    assert list(directory.failed) == [("t", 0)]
+    assert "sound records follow" in str(directory.failed["t", 0])
+    assert values(read_all(directory.logs["t", 1])) == held
+
+
+def test_segments_below_the_recovery_point_are_not_read_again(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    for at in range(40):
+        append(log, b"%d" % at * 20)
+    log.flush()
+    directory.write_checkpoints()
+    directory.abandon()
+    first = tmp_path / "t-0" / LOG
+    first.write_bytes(first.read_bytes()[:-5] + b"wrong")
+    assert _opened(tmp_path).failed == {}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_lost_indexes_are_rebuilt_as_they_were(tmp_path: Path, clean: bool) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    for at in range(40):
+        append(log, b"%d" % at * 20, timestamp=START_MS + at)
+    directory.close()
+    folder = tmp_path / "t-0"
+    written = {path.name: path.read_bytes() for path in folder.glob("*index")}
+    for path in folder.glob("*index"):
+        path.unlink()
+    if not clean:
+        (tmp_path / ".kafka_cleanshutdown").unlink()
+    directory = _opened(tmp_path)
+    log = directory.logs["t", 0]
+    assert log.offset_for_timestamp(START_MS + 17) == (17, START_MS + 17, 0)
+    assert values(read_all(log)) == [(at, b"%d" % at * 20) for at in range(40)]
+    directory.close()
+    assert {path.name: path.read_bytes() for path in folder.glob("*index")} == written
+
+
+def test_an_index_that_points_beyond_its_log_is_rebuilt(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    for at in range(5):
+        append(log, b"%d" % at * 20)
+    directory.close()
+    (tmp_path / "t-0" / LOG.replace(".log", ".index")).write_bytes(b"\x00\x00\x00\x02\x00\x10\x00\x00")
+    sentences = Sentences()
+    log = _log(tmp_path, sentences)
+    assert values(read_all(log)) == [(at, b"%d" % at * 20) for at in range(5)]
+    assert sentences.events("warning") == ["indexes of a segment are missing or damaged, rebuilding"]
+
+
+def _produce(log: Log, sequence: int, epoch: int = 0) -> object:
+    return log.append(batch(b"v", producer=(9, epoch, sequence)), 0)
+
+
+def test_producers_come_back_from_the_snapshot_and_the_batches_after_it(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    for sequence in range(12):
+        _produce(log, sequence)
+        if sequence == 6:
+            log.roll()
+    before = next(iter(log.producers))
+    directory.abandon()
+    log = _log(tmp_path)
+    assert list(log.producers) == [before]
+    repeated = _produce(log, 9)
+    assert isinstance(repeated, AppendInfo)
+    assert (repeated.first_offset, repeated.duplicate) == (9, True)
+    after = _produce(log, 12)
+    assert isinstance(after, AppendInfo)
+    assert (after.first_offset, after.duplicate) == (12, False)
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"\x00\x01garbage", b"\x00\x09" + bytes(8)])
+def test_a_lost_or_damaged_snapshot_is_replaced_by_reading_the_log(tmp_path: Path, damage: bytes | None) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    for sequence in range(6):
+        _produce(log, sequence)
+        if sequence == 3:
+            log.roll()
+    before = list(log.producers)
+    directory.abandon()
+    (snapshot,) = (tmp_path / "t-0").glob("*.snapshot")
+    if damage is None:
+        snapshot.unlink()
+    else:
+        snapshot.write_bytes(damage)
+    assert [entry.batches[-1] for entry in _log(tmp_path).producers] == [entry.batches[-1] for entry in before]
+
+
+def test_leader_epochs_come_back_from_the_batches_when_their_file_is_old(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    append(log, b"a", epoch=1)
+    append(log, b"b", epoch=1)
+    old = (tmp_path / "t-0" / "leader-epoch-checkpoint").read_bytes()
+    append(log, b"c", epoch=4)
+    directory.abandon()
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_bytes(old)
+    log = _log(tmp_path)
+    assert log.leader_epochs.entries == [(1, 0), (4, 2)]
+    assert log.end_offset_for_epoch(1) == (1, 2)
+
+
+def test_half_finished_deletions_and_replacements_are_finished_at_start(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    for at in range(10):
+        append(log, b"%d" % at * 20)
+    directory.close()
+    folder = tmp_path / "t-0"
+    names = {path.name for path in folder.iterdir()}
+    (folder / (LOG + ".deleted")).write_bytes(b"gone")
+    (folder / "00000000000000000003.log.cleaned").write_bytes(b"unfinished")
+    (folder / "00000000000000000777.index").write_bytes(b"")
+    replaced = (folder / LOG).read_bytes()
+    shutil.copy(folder / LOG, folder / (LOG + ".swap"))
+    (folder / (LOG + ".swap")).rename(folder / (LOG + ".swap"))
+    log = _log(tmp_path)
+    assert {path.name for path in folder.iterdir()} - {LOG + ".swap"} >= names - {LOG.replace(".log", ".index")} - {
+        LOG.replace(".log", ".timeindex")
+    }
+    assert (folder / LOG).read_bytes() == replaced
+    assert values(read_all(log)) == [(at, b"%d" % at * 20) for at in range(10)]
+
+
+def test_a_batch_header_damaged_under_a_clean_log_is_found_when_it_is_read(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    other = directory.create_log("t", 1, TOPIC_ID, CONFIG)
+    for at in range(3):
+        append(log, b"%d" % at)
+        append(other, b"%d" % at)
+    data = bytearray((tmp_path / "t-0" / LOG).read_bytes())
+    data[list(iterate(data))[1].position + 16] = 9
+    (tmp_path / "t-0" / LOG).write_bytes(data)
+    with pytest.raises(CorruptLogError, match="magic 9"):
+        log.read(1, 1000)
+    with pytest.raises(LogOfflineError):
+        log.append(batch(b"x"), 0)
+    assert values(read_all(other)) == [(0, b"0"), (1, b"1"), (2, b"2")]
