@@ -99,11 +99,18 @@ class RunningTool:
 
     name: str
     command: list[str]
+    environment: dict[str, str] | None = None
     lines: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._process = subprocess.Popen(
-            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env=self.environment,
         )
         self._queue: SimpleQueue[str | None] = SimpleQueue()
         self._errors: list[str] = []

@@ -1,0 +1,71 @@
+"""What every client under test can be asked to do, and what a record is to all of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+ALL_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+class Message(NamedTuple):
+    """What is given to a producer."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+    partition: int = 0
+
+
+class Record(NamedTuple):
+    """What a consumer hands out."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+    @property
+    def content(self) -> Message:
+        """What the producer had given, without what the broker added."""
+        return Message(self.value, self.key, self.headers, None, self.partition)
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a client's interface lets a test ask of it; a limit here is the client's, never the broker's."""
+
+    codecs: tuple[str, ...] = ALL_CODECS
+    headers: bool = True
+    null_headers: bool = True
+    key_and_value_null: bool = True
+    null_and_empty: bool = True
+    """Tells null and empty apart."""
+    binary: bool = True
+    sets_timestamps: bool = True
+    chooses_partition: bool = True
+
+
+class Client(Protocol):
+    """One kind of client. Every call makes a producer or consumer, uses it and closes it."""
+
+    name: str
+    abilities: Abilities
+
+    def missing(self) -> str | None:
+        """Why this client cannot be used on this machine, if that is so."""
+
+    def produce(
+        self, servers: str, topic: str, messages: Sequence[Message], *, codec: str = "none", acks: str = "all"
+    ) -> None:
+        """Send all messages in order and return when they are acknowledged (when they are sent, with acks 0)."""
+
+    def consume(self, servers: str, topic: str, count: int, *, partition: int = 0, offset: int = 0) -> list[Record]:
+        """Assign one partition by hand, begin at `offset`, return the next `count` records."""
+
+    def consume_as_group(self, servers: str, topic: str, count: int, *, group: str) -> list[Record]:
+        """Subscribe as a group (from the earliest where nothing is committed), read `count` records, commit, leave."""

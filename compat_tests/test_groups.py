@@ -1,0 +1,118 @@
+"""Groups whose members come, go and vanish while records keep coming: every record is delivered."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from threading import Event, Thread
+
+import pytest
+from confluent_kafka import Producer
+
+from compat_tests.clients.members import MEMBERS, Member, RunningMember
+
+_PARTITIONS = 6
+
+
+class _Load:
+    """A producer that writes to all partitions in turn until it is told to stop."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
+        self._topic = topic
+        self._stopped = Event()
+        self._written: list[set[tuple[int, int]]] = [set()]
+        self._thread = Thread(target=self._run, name="load")
+        self._thread.start()
+
+    def stop(self) -> set[tuple[int, int]]:
+        """Stop; returns partition and offset of everything that was acknowledged."""
+        self._stopped.set()
+        self._thread.join()
+        return self._written[0]
+
+    def _run(self) -> None:
+        def acknowledged(error: object, message: object) -> None:
+            assert error is None, error
+            self._written[0].add((message.partition(), message.offset()))  # type: ignore[attr-defined]
+
+        number = 0
+        # 100 records every 20 ms: the wait is the pace of the load, not a wait for anything.
+        while not self._stopped.wait(0.02):
+            for _ in range(100):
+                number += 1
+                self._producer.produce(
+                    self._topic, b"%d" % number, partition=number % _PARTITIONS, on_delivery=acknowledged
+                )
+            self._producer.poll(0)
+        assert self._producer.flush(30) == 0
+
+
+@pytest.fixture
+def start_member(make_topic: Callable[..., str]) -> Iterator[Callable[..., RunningMember]]:
+    """Starts members, and ends those that the test leaves running."""
+    with contextlib.ExitStack() as running:
+
+        def start(kind: Member, servers: str, group: str, topic: str) -> RunningMember:
+            member = kind.start(servers, group, topic)
+            running.enter_context(member.process)
+            return member
+
+        yield start
+
+
+def _await(members: list[RunningMember], condition: Callable[[], bool]) -> None:
+    """Take reports from the members in turn until the condition holds."""
+    while not condition():
+        for member in members:
+            member.next_report()
+
+
+def _shared_out(*members: RunningMember) -> bool:
+    """Everyone has something, and together they have everything, each partition once."""
+    parts = [member.assigned for member in members]
+    return all(parts) and sorted(each for part in parts for each in part) == list(range(_PARTITIONS))
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_every_record_is_delivered_while_members_join_leave_and_vanish(
+    kind: Member, make_topic: Callable[..., str], start_member: Callable[..., RunningMember], servers: str
+) -> None:
+    topic = make_topic(partitions=_PARTITIONS)
+    load = _Load(servers, topic)
+    try:
+        first = start_member(kind, servers, topic, topic)
+        _await([first], lambda: _shared_out(first) and bool(first.delivered))
+
+        second = start_member(kind, servers, topic, topic)
+        _await([first, second], lambda: _shared_out(first, second) and bool(second.delivered))
+
+        first.leave()
+        _await([second], lambda: _shared_out(second))
+
+        third = start_member(kind, servers, topic, topic)
+        _await([second, third], lambda: _shared_out(second, third) and bool(third.delivered))
+
+        second.kill()
+        _await([third], lambda: _shared_out(third))
+    finally:
+        written = load.stop()
+
+    everyone = (first, second, third)
+    _await([third], lambda: written <= set().union(*(member.delivered for member in everyone)))
+    third.leave()
+    assert set().union(*(member.delivered for member in everyone)) == written
+
+
+def test_members_of_different_libraries_share_one_group(
+    make_topic: Callable[..., str], start_member: Callable[..., RunningMember], servers: str
+) -> None:
+    topic = make_topic(partitions=_PARTITIONS)
+    load = _Load(servers, topic)
+    try:
+        members = [start_member(kind, servers, topic, topic) for kind in MEMBERS]
+        _await(members, lambda: _shared_out(*members))
+        _await(members, lambda: all(member.delivered for member in members))
+    finally:
+        written = load.stop()
+
+    _await(members, lambda: written <= set().union(*(member.delivered for member in members)))
+    assert all(len(member.assigned) == 1 for member in members)

@@ -1,0 +1,78 @@
+"""Timestamps: given by the producer, given by the broker, and looked up."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as AioTopicPartition
+from confluent_kafka import Consumer, TopicPartition
+
+from compat_tests.clients import LIBRARIES, Client, Message
+from compat_tests.clients.kafka_python import KafkaPython
+
+_DAY = 86_400_000
+_START = 1_600_000_000_000
+
+# A timestamp that goes back, and two that are equal: the first record that is late enough counts, not the nearest.
+_TIMES = (_START, _START + 10, _START + 5, _START + 10, _START + 2 * _DAY)
+_ASKED = (0, _START, _START + 6, _START + 10, _START + 11, _START + 2 * _DAY, _START + 3 * _DAY)
+_FOUND = (0, 0, 1, 1, 4, 4, None)
+
+
+@pytest.mark.parametrize("client", LIBRARIES, indirect=True)
+def test_the_timestamp_that_a_producer_gives_is_kept(client: Client, topic: str, servers: str) -> None:
+    client.produce(servers, topic, [Message(b"v", timestamp_ms=each) for each in _TIMES])
+
+    assert [record.timestamp_ms for record in client.consume(servers, topic, len(_TIMES))] == list(_TIMES)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("client", LIBRARIES, indirect=True)
+def test_a_topic_of_log_append_time_has_the_brokers_time(
+    client: Client, codec: str, make_topic: Callable[..., str], servers: str
+) -> None:
+    topic = make_topic(config={"message.timestamp.type": "LogAppendTime"})
+    before = time.time_ns() // 1_000_000
+
+    client.produce(servers, topic, [Message(b"v", timestamp_ms=each) for each in _TIMES], codec=codec)
+
+    after = time.time_ns() // 1_000_000
+    times = [record.timestamp_ms for record in client.consume(servers, topic, len(_TIMES))]
+    assert all(before <= each <= after for each in times), (before, times, after)
+    assert times == sorted(times)
+
+
+@pytest.fixture
+def timed_topic(topic: str, servers: str) -> str:
+    """A topic with one record for each of _TIMES, each in a batch of its own."""
+    for each in _TIMES:
+        LIBRARIES[0].produce(servers, topic, [Message(b"v", timestamp_ms=each)])
+    return topic
+
+
+def test_librdkafka_finds_offsets_by_time(timed_topic: str, servers: str) -> None:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "unused"})
+    found = [
+        consumer.offsets_for_times([TopicPartition(timed_topic, 0, each)], timeout=30)[0].offset for each in _ASKED
+    ]
+    consumer.close()
+
+    # librdkafka answers "end" where there is no such record.
+    assert found == [-1 if each is None else each for each in _FOUND]
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["kafka-python", "kafka-python-2.0.2"])
+def test_kafka_python_finds_offsets_by_time(old: bool, timed_topic: str, servers: str) -> None:
+    assert KafkaPython(old=old).offsets_for_times(servers, timed_topic, _ASKED) == list(_FOUND)
+
+
+def test_aiokafka_finds_offsets_by_time(timed_topic: str, servers: str) -> None:
+    async def ask() -> list[int | None]:
+        partition = AioTopicPartition(timed_topic, 0)
+        async with AIOKafkaConsumer(bootstrap_servers=servers) as consumer:
+            answers = [(await consumer.offsets_for_times({partition: each}))[partition] for each in _ASKED]
+        return [None if each is None else each.offset for each in answers]
+
+    assert asyncio.run(ask()) == list(_FOUND)
