@@ -1,6 +1,5 @@
 """What a query lives through: a broker that is killed, records that retention took, a topic that is gone."""
 
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -76,7 +75,7 @@ def aged(job: Job, make_topic: MakeTopic) -> str:
 
 
 def test_records_lost_to_retention_end_a_strict_query(job: Job, aged: str) -> None:
-    with pytest.raises(StreamingQueryException, match=re.escape("Could not read records in offset [400, 1050)")):
+    with pytest.raises(StreamingQueryException, match=r"in offset \[400, 1050\)|Cannot fetch offset 400"):
         job.available_into_parquet(subscribe=aged, failOnDataLoss="true")
 
     assert values(job) == [f"v{number}" for number in range(400)]
@@ -104,7 +103,7 @@ def half_deleted(job: Job, make_topic: MakeTopic) -> tuple[str, str, str]:
 def test_a_deleted_topic_ends_a_strict_query(job: Job, half_deleted: tuple[str, str, str]) -> None:
     pattern, _, deleted = half_deleted
 
-    with pytest.raises(StreamingQueryException, match=re.escape(f"Partitions Set({deleted}-0) have been deleted")):
+    with pytest.raises(StreamingQueryException, match=rf"Set\({deleted}-0\) (have been deleted|are gone)"):
         job.available_into_parquet(subscribePattern=pattern, failOnDataLoss="true")
 
 
@@ -125,5 +124,5 @@ def test_a_topic_made_anew_under_its_old_name_ends_a_strict_query(job: Job, serv
     create_topic(servers, topic)
     job.send(topic, numbered(10, 14))
 
-    with pytest.raises(StreamingQueryException, match=f"{topic}-0 offset was changed from 10 to 4"):
+    with pytest.raises(StreamingQueryException, match=rf"{topic}-0('s)? offset was changed from 10 to 4"):
         job.available_into_parquet(subscribe=topic, failOnDataLoss="true")
