@@ -432,6 +432,10 @@ class Log:
                 position, _, base_offset = found
                 segment.truncate(position, base_offset)
                 offset = max(base_offset, self.log_start_offset)
+                if offset > base_offset and position == 0:
+                    # Nothing is left, and the segment's name would say that less was deleted than was.
+                    self.truncate_fully_and_start_at(offset)
+                    return True
             self._ends_at(offset)
         except (OSError, CorruptLogError) as error:
             self._fail("truncate", error)

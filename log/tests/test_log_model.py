@@ -102,7 +102,10 @@ class LogAndItsModel(RuleBasedStateMachine):
             self.batches.pop()
         assert (self.batches[-1].next_offset if self.batches else self.start) <= self.log.log_end_offset <= offset
         self.end = self.log.log_end_offset
-        # What was cut may have held the producer's last sequence; it begins again under another epoch of its own.
+        self._ask_for_the_sequence()
+
+    def _ask_for_the_sequence(self) -> None:
+        """What was cut, deleted or found again may have held the producer's last batch."""
         entry = self.log.producers.get(PRODUCER)
         self.sequence = (entry.last_sequence + 1) if entry else 0
 
@@ -149,6 +152,7 @@ class LogAndItsModel(RuleBasedStateMachine):
         self._open()
         # An advanced start offset that no checkpoint names is forgotten, as in Kafka.
         self.log.advance_log_start_offset(self.start)
+        self._ask_for_the_sequence()
 
     def _open(self) -> None:
         self.directory = open_directory(self.path, self.time, open_files=3, reporter=self.sentences)

@@ -1,0 +1,158 @@
+"""A full, read-only or dying disk: one partition goes offline with one clear line, its neighbours go on, and nothing
+that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from log.tests.failing_disk import FailingDisk
+from log.tests.log_kit import START_MS, TOPIC_ID, Sentences, Time, append, batch, open_directory, read_all, values
+
+from odradek_log.append import AppendInfo
+from odradek_log.config import LogConfig
+from odradek_log.directory import LogDirectory
+from odradek_log.errors import LogDirectoryError, LogOfflineError
+
+CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, retention_bytes=1500)
+
+
+def _directory(path: Path, disk: FailingDisk, reporter: Sentences | None = None) -> LogDirectory:
+    directory = open_directory(path, Time(), disk=disk, reporter=reporter)
+    directory.load(lambda _: CONFIG)
+    return directory
+
+
+def test_a_full_disk_takes_one_partition_offline_and_loses_nothing(tmp_path: Path) -> None:
+    disk, sentences = FailingDisk(), Sentences()
+    directory = _directory(tmp_path, disk, sentences)
+    full = directory.create_log("full", 0, TOPIC_ID, CONFIG)
+    other = directory.create_log("other", 0, TOPIC_ID, CONFIG)
+    append(full, b"kept")
+    disk.fail(errno.ENOSPC, lambda name, path, _: name == "write" and "full-0" in str(path))
+    with pytest.raises(OSError, match="No space left"):
+        full.append(batch(b"lost"), 0)
+    with pytest.raises(LogOfflineError, match="No space left"):
+        full.append(batch(b"refused"), 0)
+    with pytest.raises(LogOfflineError, match="No space left"):
+        full.read(0, 1000)
+    assert append(other, b"served").first_offset == 0
+    assert values(read_all(other)) == [(0, b"served")]
+    assert sentences.said == [
+        (
+            "error",
+            "partition goes offline",
+            {
+                "partition": "full-0",
+                "directory": str(tmp_path / "full-0"),
+                "could_not": "append",
+                "error": f"OSError: [Errno 28] No space left on device: '{tmp_path}/full-0/00000000000000000000.log'",
+            },
+        )
+    ]
+    directory.close()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    disk.heal()
+    assert values(read_all(_directory(tmp_path, disk).logs["full", 0])) == [(0, b"kept")]
+
+
+def test_half_a_batch_that_reached_the_disk_before_it_was_full_is_taken_back(tmp_path: Path) -> None:
+    class NearlyFull(FailingDisk):
+        def __init__(self) -> None:
+            super().__init__()
+            whole = self.write
+            self.room = 1 << 30
+
+            def write(fd: int, data: bytes | bytearray | memoryview, /) -> int:
+                if self.room == 0:
+                    raise OSError(errno.ENOSPC, "No space left on device")
+                taken = whole(fd, memoryview(data)[: self.room])
+                self.room -= taken
+                return taken
+
+            self.write = write  # type: ignore[method-assign]
+
+    disk = NearlyFull()
+    directory = _directory(tmp_path, disk)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    append(log, b"kept")
+    size = (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size
+    disk.room = 40
+    with pytest.raises(OSError, match="No space left"):
+        log.append(batch(b"torn"), 0)
+    assert (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size == size
+
+
+def _work(directory: LogDirectory) -> list[bytes]:
+    """Append to `t-0` and `t-1`, with rolls, a truncation, retention and a flush; returns what `t-0` acknowledged."""
+    acknowledged: list[bytes] = []
+    log, other = directory.logs["t", 0], directory.logs["t", 1]
+    with suppress(OSError):
+        for number in range(12):
+            value = b"value %d" % number
+            if isinstance(log.append(batch(value, timestamp=START_MS + number), number // 4), AppendInfo):
+                acknowledged.append(value)
+            if number == 5:
+                log.flush()
+            if number == 8:
+                read_all(log)
+    for number in range(3):
+        append(other, b"other %d" % number)
+    return acknowledged
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EACCES])
+def test_whichever_call_fails_what_was_acknowledged_is_there_afterwards(tmp_path: Path, error: int) -> None:
+    disk = FailingDisk()
+    calls = 1 << 30
+    number = 0
+    while number < calls:
+        path = tmp_path / str(number)
+        directory = _directory(path, disk)
+        directory.create_log("t", 0, TOPIC_ID, CONFIG)
+        directory.create_log("t", 1, TOPIC_ID, CONFIG)
+        begun = len(disk.calls)
+        disk.fail(error, lambda _name, failing, at, wanted=begun + number + 1: "t-0" in str(failing) and at == wanted)
+        acknowledged = _work(directory)
+        disk.heal()
+        calls = len(disk.calls) - begun
+        directory.abandon()
+        directory = _directory(path, disk)
+        assert directory.failed == {}
+        assert [record.value for record in read_all(directory.logs["t", 0])] == acknowledged
+        assert len(read_all(directory.logs["t", 1])) == 3
+        directory.abandon()
+        number += 1
+    assert calls > 40
+
+
+def test_a_partition_whose_directory_cannot_be_read_is_left_out_at_start(tmp_path: Path) -> None:
+    disk, sentences = FailingDisk(), Sentences()
+    directory = _directory(tmp_path, disk)
+    for topic in ("a", "b"):
+        append(directory.create_log(topic, 0, TOPIC_ID, CONFIG), b"x")
+    directory.close()
+    disk.fail(errno.EIO, lambda name, path, _: name == "names" and str(path).endswith("a-0"))
+    directory = _directory(tmp_path, disk, sentences)
+    assert list(directory.failed) == [("a", 0)]
+    assert list(directory.logs) == [("b", 0)]
+    assert sentences.events("error") == ["partition stays offline"]
+
+
+def test_a_partition_that_cannot_be_created_leaves_the_directory_as_it_was(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    directory = _directory(tmp_path, disk)
+    disk.fail(errno.EACCES, lambda name, _path, _: name == "make_directory")
+    with pytest.raises(PermissionError):
+        directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    assert directory.logs == {}
+
+
+def test_a_directory_in_use_is_refused_in_the_same_process_too(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    with pytest.raises(LogDirectoryError, match="is locked"):
+        open_directory(tmp_path, Time())
+    directory.close()
+    open_directory(tmp_path, Time()).close()
