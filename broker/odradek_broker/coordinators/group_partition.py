@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-import structlog
-
 from odradek_broker.clock import Clock
 from odradek_broker.core.group_deadlines import Instant
 from odradek_broker.core.group_loading import Loading
@@ -22,15 +20,15 @@ from odradek_broker.core.group_shard import GroupShard
 from odradek_broker.core.group_step import GroupSettings, Step
 from odradek_broker.deferred import Deferred
 from odradek_broker.partition import Partition
+from odradek_broker.report import Logger
 from odradek_broker.timers import TimerHandle, Timers
 from odradek_log.append import AppendRejected
+from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.producer_state import AppendOrigin
 from odradek_wire.errors import DecodeError, ErrorCode
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.errors import CorruptRecordError
-
-log = structlog.get_logger(__name__)
 
 LOAD_CHUNK_BYTES = 1024 * 1024
 """How much of the log is replayed before others get their turn."""
@@ -60,12 +58,15 @@ class GroupPartition:
     """Appends happen at once and in order; records take effect, in the same order, when the high watermark passes them.
     With one replica that is before `write` returns."""
 
-    def __init__(self, partition: Partition, clock: Clock, timers: Timers, settings: GroupSettings) -> None:
+    def __init__(
+        self, partition: Partition, clock: Clock, timers: Timers, settings: GroupSettings, log: Logger
+    ) -> None:
         self.partition = partition
         self.shard = GroupShard(settings)
         self.state = LoadState.LOADING
         self.compression = Compression.NONE
         self.commit_timeout_ms = 5_000
+        self._log = log.bind(topic=partition.topic, partition=partition.index)
         self._clock = clock
         self._timers = timers
         self._timer: TimerHandle | None = None
@@ -87,9 +88,9 @@ class GroupPartition:
         try:
             if offset < end:
                 offset = self._load_chunk(loading, offset, end)
-        except (OSError, CorruptRecordError, DecodeError) as error:
+        except (OSError, CorruptRecordError, CorruptLogError, LogOfflineError, DecodeError) as error:
             self.state = LoadState.FAILED
-            log.error("groups cannot be loaded", partition=self.partition.index, offset=offset, error=str(error))
+            self._log.error("groups cannot be loaded", offset=offset, error=str(error))
             return
         if offset < end:
             self._timers.call_soon(lambda: self._load_from(loading, offset, end))
@@ -128,7 +129,7 @@ class GroupPartition:
 
     def _step_written(self, step: Step, error: ErrorCode) -> None:
         if error:
-            log.warning("group metadata was not written", partition=self.partition.index, error=error.name)
+            self._log.warning("group metadata was not written", error=error.name)
         if step.write is not None and self.state is LoadState.READY:
             self.carry_out(self.shard.written(step.write, group_write_error(error), self.now()))
 

@@ -55,7 +55,7 @@ class GroupCoordinators:
         self.resigned(partition.index)
         broker = self._broker
         config = broker.config
-        coordinated = GroupPartition(partition, broker.clock, broker.timers, settings_from(config))
+        coordinated = GroupPartition(partition, broker.clock, broker.timers, settings_from(config), broker.log)
         coordinated.compression = COMPRESSIONS[config.integer("offsets.topic.compression.codec")]
         coordinated.commit_timeout_ms = config.integer("offsets.commit.timeout.ms")
         self._partitions[partition.index] = coordinated

@@ -46,7 +46,7 @@ def filtered(
 
 
 def described(group: ClassicGroup) -> DescribeGroupsResponse.DescribedGroup:
-    """Metadata and assignments only mean something when the group is stable."""
+    """Metadata belongs to a protocol, and only a stable group has settled on one."""
     stable = group.is_in(GroupState.STABLE)
     return DescribeGroupsResponse.DescribedGroup(
         group_id=group.group_id,
@@ -60,7 +60,7 @@ def described(group: ClassicGroup) -> DescribeGroupsResponse.DescribedGroup:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata(group.protocol) if stable else b"",
-                member_assignment=member.assignment if stable else b"",
+                member_assignment=member.assignment,
             )
             for member in group.members.values()
         ],

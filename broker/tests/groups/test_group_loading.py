@@ -1,0 +1,147 @@
+"""A shard is what its log says: replay of whole batches, transactions, and groups that are not ours."""
+
+from __future__ import annotations
+
+from odradek_broker.core.group import ClassicGroup
+from odradek_broker.core.group_deadlines import Instant
+from odradek_broker.core.group_foreign import ForeignGroup
+from odradek_broker.core.group_loading import Loading
+from odradek_broker.core.group_records import (
+    CoordinatorRecord,
+    ForeignKind,
+    ForeignRecord,
+    GroupRecord,
+    OffsetRecord,
+    encode_record,
+    group_record,
+)
+from odradek_broker.core.group_shard import GroupShard
+from odradek_broker.core.group_step import Caller, GroupSettings
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.heartbeat import HeartbeatRequest
+from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from odradek_wire.messages.offset_commit import OffsetCommitRequest
+from odradek_wire.messages.offset_commit_value import OffsetCommitValue
+from odradek_wire.records.builder import BatchBuilder
+from odradek_wire.records.control import end_txn_marker_batch
+
+NOW = Instant(1_700_000_000_000, 0)
+CONSUMER_GROUP = ForeignRecord(ForeignKind.CONSUMER, "g", b"\0\3\0\1g", b"\0\0\0\0\0\1")
+CONSUMER_MEMBER = ForeignRecord(ForeignKind.CONSUMER, "g", b"\0\5\0\1g\0\1m", b"\0\0")
+
+
+def offset(value: int) -> OffsetRecord:
+    return OffsetRecord("g", "t", 0, OffsetCommitValue(value, -1, "", 100))
+
+
+def batch(base_offset: int, records: list[CoordinatorRecord], producer_id: int = -1) -> bytes:
+    transactional = producer_id != -1
+    builder = BatchBuilder(base_offset=base_offset, producer_id=producer_id, is_transactional=transactional)
+    for record in records:
+        builder.append(0, *encode_record(record))
+    return bytes(builder.build())
+
+
+def marker(base_offset: int, producer_id: int, *, commit: bool) -> bytes:
+    return bytes(
+        end_txn_marker_batch(
+            commit=commit, coordinator_epoch=0, producer_id=producer_id, producer_epoch=0, timestamp=0,
+            base_offset=base_offset,
+        )
+    )  # fmt: skip
+
+
+def loaded(*batches: bytes) -> GroupShard:
+    shard = GroupShard(GroupSettings())
+    loading = Loading(shard)
+    for data in batches:
+        loading.feed(memoryview(data))
+    shard.loaded(NOW)
+    return shard
+
+
+def committed(shard: GroupShard) -> int | None:
+    found = shard.offsets.get("g", "t", 0)
+    return None if found is None else found.offset
+
+
+def join_request(member_id: str = "") -> JoinGroupRequest:
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
+    return JoinGroupRequest("g", 10_000, 10_000, member_id, None, "consumer", [protocol])
+
+
+def test_the_last_record_of_a_key_counts() -> None:
+    assert committed(loaded(batch(0, [offset(1), offset(2)]), batch(2, [offset(3)]))) == 3
+    assert committed(loaded(batch(0, [offset(1), OffsetRecord("g", "t", 0, None)]))) is None
+
+
+def test_feeding_returns_the_offset_to_go_on_from() -> None:
+    shard = GroupShard(GroupSettings())
+    assert Loading(shard).feed(memoryview(batch(0, [offset(1), offset(2)]) + batch(2, [offset(3)]))) == 3
+
+
+def test_offsets_of_a_transaction_count_once_it_is_committed() -> None:
+    begun = batch(0, [offset(7)], producer_id=9)
+    assert committed(loaded(begun)) is None
+    assert committed(loaded(begun, marker(1, 9, commit=True))) == 7
+    assert committed(loaded(begun, marker(1, 9, commit=False))) is None
+    assert committed(loaded(begun, marker(1, 8, commit=True))) is None
+
+
+def test_a_transaction_that_ends_late_does_not_undo_a_later_commit() -> None:
+    assert (
+        committed(loaded(batch(0, [offset(7)], producer_id=9), batch(1, [offset(8)]), marker(2, 9, commit=True))) == 8
+    )
+
+
+def test_a_loaded_group_expects_signs_of_life_of_its_members() -> None:
+    first = GroupShard(GroupSettings())
+    first.join(join_request(), Caller("c", "/h", 3, "1"), "token", NOW)
+    [expired] = first.expired(NOW)
+    [(_, answer)] = expired.answers
+    assert isinstance(answer, JoinGroupResponse)
+    group = first.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    shard = loaded(batch(0, [group_record(group, {})]))
+    heartbeat = HeartbeatRequest("g", answer.generation_id, answer.member_id)
+    later = Instant(0, 9_999)
+    assert shard.heartbeat(heartbeat, later) == ErrorCode.NONE
+    assert list(shard.expired(Instant(0, 19_998))) == []
+    assert len(list(shard.expired(Instant(0, 20_000)))) == 1
+    assert shard.heartbeat(heartbeat, Instant(0, 20_000)) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_of_another_type_is_listed_and_never_taken_over() -> None:
+    shard = loaded(batch(0, [CONSUMER_GROUP, CONSUMER_MEMBER, offset(5)]))
+    assert isinstance(shard.groups["g"], ForeignGroup)
+    assert [(g.group_id, g.group_type, g.group_state) for g in shard.list()] == [("g", "consumer", "Stable")]
+    step = shard.join(join_request(), Caller("c", "/h", 3, "1"), "token", NOW)
+    assert [(token, answer.error_code) for token, answer in step.answers] == [
+        ("token", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    ]
+    assert step.records == []
+    commit = OffsetCommitRequest("g", 1, "m")
+    assert shard.commit(commit, 9, NOW) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert shard.delete("g")[1].error_code == ErrorCode.NON_EMPTY_GROUP
+    assert shard.expire_offsets(10**15) == []
+    assert committed(shard) == 5
+
+
+def test_an_empty_group_of_another_type_makes_room_with_tombstones_for_all_its_records() -> None:
+    shard = loaded(batch(0, [CONSUMER_GROUP]))
+    step = shard.join(join_request(), Caller("c", "/h", 3, "1"), "token", NOW)
+    tombstone, created = step.records
+    assert tombstone == ForeignRecord(ForeignKind.CONSUMER, "g", CONSUMER_GROUP.key, None)
+    assert isinstance(created, GroupRecord)
+    for record in step.records:
+        shard.replay(record)
+    assert isinstance(shard.groups["g"], ClassicGroup)
+
+
+def test_deleting_an_empty_group_of_another_type_deletes_its_records_and_offsets() -> None:
+    shard = loaded(batch(0, [CONSUMER_GROUP, offset(5)]))
+    records, result = shard.delete("g")
+    assert result.error_code == ErrorCode.NONE
+    for record in records:
+        shard.replay(record)
+    assert (shard.groups, committed(shard)) == ({}, None)

@@ -1,0 +1,102 @@
+"""Records of `__consumer_offsets`: the bytes are Kafka's, and what we do not know is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek_broker.core.group_records import (
+    ForeignKind,
+    ForeignRecord,
+    GroupRecord,
+    OffsetRecord,
+    decode_record,
+    encode_record,
+    group_from_record,
+    group_record,
+)
+from odradek_wire.errors import DecodeError
+from odradek_wire.messages.group_metadata_value import GroupMetadataValue
+from odradek_wire.messages.offset_commit_value import OffsetCommitValue
+from odradek_wire.uuid import Uuid
+
+# Cut out of a log that Kafka 4.3.0 wrote for a kafka-python consumer.
+NEW_GROUP = ("000200026731", "0003000000000000ffffffff000001a1fce66c0000000000")
+EMPTY_GROUP = ("000200026731", "00030008636f6e73756d657200000002ffffffff000001a1fce66ce000000000")
+OFFSET = (
+    "0001000267310001740000" + "0000",
+    "0004"
+    + "0000000000000001"
+    + "00000000"
+    + "01"
+    + "000001a1fce66c99"
+    + "010010"
+    + "49d4fc9392ec4ce487467d655694313b",
+)
+TOPIC_ID = Uuid(bytes.fromhex("49d4fc9392ec4ce487467d655694313b"))
+
+NEW_GROUP_RECORD = GroupRecord(
+    "g1", GroupMetadataValue("", 0, None, None, current_state_timestamp=0x1A1FCE66C00, members=[])
+)
+OFFSET_RECORD = OffsetRecord("g1", "t", 0, OffsetCommitValue(1, 0, "", 0x1A1FCE66C99, -1, TOPIC_ID))
+
+
+def raw(pair: tuple[str, str]) -> tuple[bytes, bytes]:
+    return bytes.fromhex(pair[0]), bytes.fromhex(pair[1])
+
+
+def test_a_new_group_is_written_as_kafka_writes_it() -> None:
+    assert encode_record(NEW_GROUP_RECORD) == raw(NEW_GROUP)
+    assert decode_record(*raw(NEW_GROUP)) == NEW_GROUP_RECORD
+
+
+def test_an_empty_group_keeps_type_and_generation() -> None:
+    record = GroupRecord("g1", GroupMetadataValue("consumer", 2, None, None, 0x1A1FCE66CE0, []))
+    assert encode_record(record) == raw(EMPTY_GROUP)
+    assert record.value is not None
+    group = group_from_record("g1", record.value)
+    assert group_record(group, {}) == record
+
+
+def test_an_offset_is_written_with_its_topic_id() -> None:
+    assert encode_record(OFFSET_RECORD) == raw(OFFSET)
+    assert decode_record(*raw(OFFSET)) == OFFSET_RECORD
+
+
+def test_only_an_offset_with_a_retention_of_its_own_is_written_in_the_version_that_has_one() -> None:
+    record = OffsetRecord("g", "t", 3, OffsetCommitValue(7, -1, "note", 1000, 2000))
+    key, value = encode_record(record)
+    assert value == bytes.fromhex("0001" + "0000000000000007" + "0004") + b"note" + bytes.fromhex(
+        "00000000000003e8" + "00000000000007d0"
+    )
+    assert decode_record(key, value) == record
+
+
+def test_records_without_value_delete() -> None:
+    assert decode_record(raw(NEW_GROUP)[0], None) == GroupRecord("g1", None)
+    assert decode_record(raw(OFFSET)[0], None) == OffsetRecord("g1", "t", 0, None)
+
+
+def test_keys_of_kafka_0_8_2_are_offsets_too() -> None:
+    key = b"\0\0" + raw(OFFSET)[0][2:]
+    assert decode_record(key, None) == OffsetRecord("g1", "t", 0, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "owner"), [(3, ForeignKind.CONSUMER), (11, ForeignKind.SHARE), (17, ForeignKind.STREAMS)]
+)
+def test_records_of_other_group_types_pass_through_unchanged(kind: int, owner: ForeignKind) -> None:
+    key = kind.to_bytes(2, "big") + b"\0\2g1"
+    record = decode_record(key, b"anything")
+    assert record == ForeignRecord(owner, "g1", key, b"anything")
+    assert encode_record(record) == (key, b"anything")
+
+
+def test_keys_from_the_future_belong_to_nobody_and_are_kept() -> None:
+    record = decode_record(b"\x03\xe7whatever", b"x")
+    assert record == ForeignRecord(None, "", b"\x03\xe7whatever", b"x")
+    assert encode_record(record) == (b"\x03\xe7whatever", b"x")
+
+
+def test_a_known_key_with_a_broken_value_is_an_error() -> None:
+    with pytest.raises(DecodeError):
+        decode_record(raw(NEW_GROUP)[0], b"\0\3\0")

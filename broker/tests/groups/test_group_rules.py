@@ -1,0 +1,178 @@
+"""Rules of groups that no client sees directly: failed writes, loss of leadership, deadlines, and Java's hashes."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek_broker.core.group import ClassicGroup, GroupState
+from odradek_broker.core.group_deadlines import DeadlineKey, DeadlineKind, Deadlines, Instant
+from odradek_broker.core.group_shard import GroupShard
+from odradek_broker.core.group_step import AssignmentWrite, Caller, GroupSettings, ReplacementWrite
+from odradek_broker.core.java_hash import hash_map_order, partition_for, string_hash
+from odradek_broker.core.offsets_subscription import subscribed_topics
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from odradek_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+NOW = Instant(1_700_000_000_000, 0)
+
+
+def join_request(member_id: str = "", instance_id: str | None = None) -> JoinGroupRequest:
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
+    return JoinGroupRequest("g", 10_000, 30_000, member_id, instance_id, "consumer", [protocol])
+
+
+def caller(number: int, version: int = 3) -> Caller:
+    return Caller("c", "/h", version, str(number))
+
+
+def group_of(shard: GroupShard) -> ClassicGroup:
+    group = shard.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    return group
+
+
+def joined(shard: GroupShard, instance_id: str | None = None) -> str:
+    """A group of one member in the sync phase; its member id."""
+    shard.join(join_request(instance_id=instance_id), caller(1), "join", NOW)
+    [step] = shard.expired(NOW)
+    [(_, answer)] = step.answers
+    assert isinstance(answer, JoinGroupResponse)
+    return answer.member_id
+
+
+def synced(shard: GroupShard, member_id: str) -> AssignmentWrite:
+    request = SyncGroupRequest("g", 1, member_id)
+    request.assignments = [SyncGroupRequest.SyncGroupRequestAssignment(member_id, b"p0")]
+    step = shard.sync(request, "sync", NOW)
+    assert isinstance(step.write, AssignmentWrite)
+    assert step.answers == []
+    return step.write
+
+
+def test_an_assignment_is_told_only_once_it_is_written() -> None:
+    shard = GroupShard(GroupSettings())
+    write = synced(shard, joined(shard))
+    assert group_of(shard).state is GroupState.COMPLETING_REBALANCE
+    step = shard.written(write, ErrorCode.NONE, NOW)
+    assert step.answers == [("sync", SyncGroupResponse(0, 0, "consumer", "range", b"p0"))]
+    assert group_of(shard).state is GroupState.STABLE
+
+
+def test_an_assignment_that_cannot_be_written_starts_the_rebalance_over() -> None:
+    shard = GroupShard(GroupSettings())
+    write = synced(shard, joined(shard))
+    step = shard.written(write, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOW)
+    assert step.answers == [("sync", SyncGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))]
+    assert group_of(shard).state is GroupState.PREPARING_REBALANCE
+
+
+def test_a_write_that_comes_through_too_late_changes_nothing() -> None:
+    shard = GroupShard(GroupSettings())
+    write = synced(shard, joined(shard))
+    step = shard.join(join_request(), caller(2), "other", NOW)
+    assert step.answers == [("sync", SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))]
+    assert shard.written(write, ErrorCode.NONE, NOW).answers == []
+    assert group_of(shard).state is GroupState.PREPARING_REBALANCE
+
+
+def test_a_static_member_whose_new_id_cannot_be_written_keeps_the_old_one() -> None:
+    shard = GroupShard(GroupSettings())
+    member_id = joined(shard, "i")
+    shard.written(synced(shard, member_id), ErrorCode.NONE, NOW)
+    step = shard.join(join_request(instance_id="i"), caller(2), "again", NOW)
+    assert isinstance(step.write, ReplacementWrite)
+    assert list(group_of(shard).members) == ["i-2"]
+    failed = shard.written(step.write, ErrorCode.NOT_COORDINATOR, NOW)
+    assert [(token, answer.error_code) for token, answer in failed.answers] == [("again", ErrorCode.NOT_COORDINATOR)]
+    assert list(group_of(shard).members) == [member_id] == list(group_of(shard).static_members.values())
+    assert group_of(shard).leader == member_id
+
+
+def test_whoever_waits_is_sent_away_when_leadership_is_lost() -> None:
+    shard = GroupShard(GroupSettings())
+    synced(shard, joined(shard))
+    step = shard.unload(NOW)
+    assert step.answers == [("sync", SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))]
+    assert (shard.groups, shard.deadlines.next_ms()) == ({}, None)
+
+
+def test_a_join_that_its_client_gave_up_is_let_go_when_the_same_member_joins_again() -> None:
+    shard = GroupShard(GroupSettings(initial_rebalance_delay_ms=3000))
+    shard.join(join_request(), caller(1), "first", NOW)
+    step = shard.join(join_request("c-1"), caller(2), "second", NOW)
+    assert [(token, answer.error_code) for token, answer in step.answers] == [
+        ("first", ErrorCode.REBALANCE_IN_PROGRESS)
+    ]
+    [expired] = shard.expired(Instant(0, 3000))
+    assert [(token, answer.error_code) for token, answer in expired.answers] == [("second", ErrorCode.NONE)]
+
+
+def test_the_initial_delay_is_extended_while_members_keep_coming_up_to_the_rebalance_timeout() -> None:
+    shard = GroupShard(GroupSettings(initial_rebalance_delay_ms=12_000))
+    answered = []
+    for second in range(40):
+        now = Instant(0, second * 1000)
+        for step in shard.expired(now):
+            answered += [(second, token) for token, _ in step.answers]
+        if second in (0, 11, 22):
+            shard.join(join_request(), caller(second), second, now)
+    # Twelve seconds, twelve more, and then only six are left of the thirty.
+    assert answered == [(30, 0), (30, 11), (30, 22)]
+
+
+def test_a_new_member_may_wait_five_minutes_and_no_longer() -> None:
+    shard = GroupShard(GroupSettings())
+    member_id = joined(shard)
+    shard.written(synced(shard, member_id), ErrorCode.NONE, NOW)
+    long = join_request()
+    long.rebalance_timeout_ms = 10**7
+    shard.join(long, caller(2), "new", NOW)
+    answers = []
+    for moment in range(0, 300_001, 5_000):
+        for step in shard.expired(Instant(0, moment)):
+            answers += [(moment, token, answer.error_code) for token, answer in step.answers]
+    # The old member was silent for ten seconds; then the new one is alone.
+    assert answers == [(10_000, "new", ErrorCode.NONE)]
+
+
+def test_deadlines_come_in_order_and_may_be_moved_and_cancelled() -> None:
+    deadlines = Deadlines()
+    keys = [DeadlineKey(DeadlineKind.SESSION, "g", name) for name in "abcd"]
+    for key, at_ms in zip(keys, (30, 10, 20, 20), strict=True):
+        deadlines.set(key, at_ms)
+    deadlines.set(keys[1], 25)
+    deadlines.cancel(keys[3])
+    deadlines.set(keys[0], 5)
+    assert deadlines.next_ms() == 5
+    assert list(deadlines.take_due(24)) == [keys[0], keys[2]]
+    assert list(deadlines.take_due(25)) == [keys[1]]
+    assert deadlines.next_ms() is None
+
+
+# java: "...".hashCode(), and Math.abs of it modulo 50 as kafka-consumer-groups would find the partition.
+@pytest.mark.parametrize(
+    ("text", "value", "partition"),
+    [
+        ("", 0, 0),
+        ("g1", 3242, 42),
+        ("my-group", -1906497762, 12),
+        ("polygenelubricants", -(1 << 31), 0),
+        ("grüße", 98768023, 23),
+    ],
+)
+def test_a_group_lives_where_kafka_looks_for_it(text: str, value: int, partition: int) -> None:
+    assert (string_hash(text), partition_for(text, 50)) == (value, partition)
+
+
+def test_protocols_are_ordered_as_in_a_java_hash_map() -> None:
+    names = ["roundrobin", "sticky", "cooperative-sticky", "range"]
+    assert hash_map_order(names) == ["sticky", "range", "roundrobin", "cooperative-sticky"]
+
+
+def test_subscriptions_are_read_from_every_version_and_broken_ones_are_not_guessed() -> None:
+    one = bytes.fromhex("0003" + "00000001" + "000161" + "ffffffff" + "00000000")
+    two = bytes.fromhex("0000" + "00000002" + "000161" + "000162" + "00000000")
+    assert subscribed_topics([one, two]) == {"a", "b"}
+    assert subscribed_topics([one, b""]) is None
+    assert subscribed_topics([bytes.fromhex("0000" + "7fffffff")]) is None
