@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Sequence
 from typing import Protocol
 
 _BINARY: int = getattr(os, "O_BINARY", 0)
@@ -166,8 +165,3 @@ def write_all(disk: Disk, fd: int, data: bytes | bytearray | memoryview) -> None
         if written == 0:
             raise OSError(errno.EIO, "the file takes no more bytes")
         view = view[written:]
-
-
-def write_all_of(disk: Disk, fd: int, parts: Sequence[bytes | bytearray | memoryview]) -> None:
-    """Append several buffers as if they were one."""
-    write_all(disk, fd, parts[0] if len(parts) == 1 else b"".join(parts))

@@ -19,16 +19,24 @@ from odradek_log.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from odradek_log.leader_epochs import LeaderEpochs
 from odradek_log.partition_metadata import decode as decode_topic_id
 from odradek_log.partition_metadata import encode as encode_topic_id
+from odradek_log.producer_replay import replay, replay_marker
 from odradek_log.producer_snapshots import ProducerSnapshots
 from odradek_log.producer_state import AppendOrigin, KeptBatch, Producers
 from odradek_log.retention import SegmentFacts, deletable
 from odradek_log.segment import FileSlice, Segment
 from odradek_log.segments import Segments
 from odradek_wire.errors import ErrorCode
-from odradek_wire.records.attributes import TimestampType
-from odradek_wire.records.batch import RecordBatchHeader, is_crc_valid, place, read_header, set_max_timestamp
+from odradek_wire.records.attributes import CONTROL_BIT, TimestampType
+from odradek_wire.records.batch import (
+    RecordBatchHeader,
+    check_crc,
+    is_crc_valid,
+    iterate,
+    place,
+    read_header,
+    set_max_timestamp,
+)
 from odradek_wire.records.errors import CorruptRecordError
-from odradek_wire.records.records import read_records
 from odradek_wire.uuid import Uuid
 
 _CLIENT = AppendOrigin.CLIENT
@@ -206,6 +214,7 @@ class Log:
         if config.log_append_time:
             append_time = max_timestamp = env.wall_ms()
             set_max_timestamp(records, header, TimestampType.LOG_APPEND_TIME, append_time)
+            header.max_timestamp = append_time
         if header.producer_id >= 0 and origin is _CLIENT:
             known = self.producers.check(header)
             if known is not None:
@@ -240,10 +249,77 @@ class Log:
         self._last_position = position
         self.log_end_offset = last_offset + 1
         if header.producer_id >= 0:
-            self.producers.update(header, first_offset)
+            if header.attributes & CONTROL_BIT:
+                replay_marker(self.producers, records)
+            else:
+                self.producers.update(header, first_offset)
         if last_offset + 1 - self.recovery_point >= config.flush_messages:
             self.flush()
         return AppendInfo(first_offset, last_offset, append_time, self.log_start_offset)
+
+    def append_as_follower(self, records: bytes | bytearray | memoryview) -> AppendInfo | None:
+        """Append what the partition's leader answered: whole batches with their offsets; a last one that was cut off is
+        left out. None when there is no whole batch.
+
+        Raises `CorruptRecordError` for a batch that is damaged or does not follow (the leader's fault; the sound ones
+        before it are in the log), `OSError` when the disk fails.
+        """
+        if self.failure is not None:
+            raise self._offline()
+        view = memoryview(records)
+        config = self._config
+        first_offset = -1
+        run: list[RecordBatchHeader] = []
+        next_offset = self.log_end_offset
+        try:
+            for header in iterate(view, allow_partial=True):
+                check_crc(view, header)
+                if header.base_offset < next_offset or header.last_offset_delta < 0:
+                    raise CorruptRecordError(f"the batch at offset {header.base_offset} does not follow {next_offset}")
+                if first_offset < 0:
+                    first_offset = header.base_offset
+                size = header.end - (run[0].position if run else header.position)
+                segment = self._segments.active
+                if segment.is_full_for(size, header.max_timestamp, header.last_offset, config):
+                    self._write_run(view, run)
+                    run = []
+                    # The leader may have compacted offsets away: the new segment is named after what comes.
+                    self.log_end_offset = header.base_offset
+                    if segment.size:
+                        self._roll()
+                run.append(header)
+                next_offset = header.next_offset
+        except (OSError, CorruptLogError) as error:
+            self._fail("append", error)
+            raise
+        finally:
+            if self.failure is None:
+                self._write_run(view, run)
+        return AppendInfo(first_offset, next_offset - 1, -1, self.log_start_offset) if first_offset >= 0 else None
+
+    def _write_run(self, view: memoryview, run: list[RecordBatchHeader]) -> None:
+        """Batches that stand side by side in `view` and fit into the active segment, in one write."""
+        if not run:
+            return
+        segment = self._segments.active
+        try:
+            for header in run:
+                if header.partition_leader_epoch > self.leader_epochs.latest:
+                    self._begin_epoch(header.partition_leader_epoch, header.base_offset)
+            last = run[-1]
+            self._last_base = last.base_offset
+            self._last_position = segment.size + last.position - run[0].position
+            segment.append_batches(view[run[0].position : last.end], run)
+        except (OSError, CorruptLogError) as error:
+            self._fail("append", error)
+            raise
+        self.log_end_offset = last.next_offset
+        for header in run:
+            if header.producer_id >= 0:
+                if header.is_control:
+                    replay_marker(self.producers, view[header.position : header.end])
+                else:
+                    self.producers.update(header, header.base_offset)
 
     def _begin_epoch(self, epoch: int, start_offset: int) -> None:
         if self.leader_epochs.assign(epoch, start_offset) or self.leader_epochs.dirty:
@@ -476,27 +552,8 @@ class Log:
         start = max(self.log_start_offset, snapshot or 0)
         if start >= self.log_end_offset:
             return
-        for segment in self._segments.from_offset(start):
-            for header in segment.headers_from(start):
-                if header.producer_id >= 0:
-                    self._keep_producer(header, segment.open().read(header.size_in_bytes, header.position))
+        replay(self.producers, self._segments, start)
         self.producers.remove_expired(self._env.wall_ms())
-
-    def _keep_producer(self, header: RecordBatchHeader, batch: bytes | bytearray | memoryview) -> None:
-        """A batch of a producer is part of the log: remember its sequence, or that a transaction ended."""
-        if not header.is_control:
-            self.producers.update(header, header.base_offset)
-            return
-        # Only logs with transactions need the control records' messages.
-        from odradek_wire.messages.end_txn_marker import EndTxnMarker
-        from odradek_wire.records.control import decode_control_record
-
-        for record in read_records(batch, read_header(batch)):
-            _, marker = decode_control_record(record)
-            if isinstance(marker, EndTxnMarker):
-                self.producers.end_transaction(
-                    header.producer_id, header.producer_epoch, marker.coordinator_epoch, header.max_timestamp
-                )
 
     # --- the end
 

@@ -147,7 +147,7 @@ class Segment:
         self.account(position, len(data), last_offset, max_timestamp)
 
     def append_batches(self, data: bytes | bytearray | memoryview, headers: list[RecordBatchHeader]) -> None:
-        """Several batches in one write; the headers carry their place in `data`."""
+        """Several batches in one write; the headers say where they stand, relative to the first."""
         start = self.size - headers[0].position
         self._write(data)
         for header in headers:
