@@ -27,9 +27,9 @@ class Loading:
         """Where the newest record of each offset stands: a transaction that ends late must not undo a later commit."""
 
     def feed(self, data: memoryview) -> int:
-        """Replay these batches; returns the offset after the last one."""
+        """Replay these batches (the last may be cut off, and is left); returns the offset to go on from."""
         next_offset = -1
-        for header in iterate(data):
+        for header in iterate(data, allow_partial=True):
             if header.is_control:
                 self._end_transaction(data, header)
             else:

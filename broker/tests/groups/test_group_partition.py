@@ -1,0 +1,206 @@
+"""The shell of one coordinator partition on a real log: what is answered when, and what is there after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from odradek_broker.clock import ManualClock
+from odradek_broker.coordinators.group_partition import GroupPartition, LoadState
+from odradek_broker.core.group_records import OffsetRecord
+from odradek_broker.core.group_step import Caller, GroupSettings
+from odradek_broker.core.partition_leader import PartitionLeader
+from odradek_broker.deferred import Deferred
+from odradek_broker.partition import Partition
+from odradek_broker.purgatory import Purgatory
+from odradek_broker.timers import Timers
+from odradek_log.config import LogConfig
+from odradek_log.directory import LogDirectory
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from odradek_wire.messages.offset_commit_value import OffsetCommitValue
+from odradek_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from odradek_wire.uuid import Uuid
+
+TOPIC_ID = Uuid(b"\1" * 16)
+TIMEOUT_MS = 5_000
+
+
+class Soon:
+    """A scheduler whose callbacks run when the test says so; time is moved by the clock alone."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[], object]] = []
+
+    def call_soon(self, callback: Callable[[], object]) -> object:
+        self.callbacks.append(callback)
+        return None
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> Soon:
+        return self
+
+    def cancel(self) -> None: ...
+
+    def run(self) -> None:
+        while self.callbacks:
+            self.callbacks.pop(0)()
+
+
+class Broker:
+    """Just enough of one: a log directory, clocks, timers, one partition."""
+
+    def __init__(self, path: Path, replicas: tuple[int, ...] = (1,)) -> None:
+        self.clock = ManualClock()
+        self.soon = Soon()
+        self.timers = Timers(self.clock, self.soon)
+        self.directory = LogDirectory.open(path, wall_ms=self.clock.wall_ms, later=lambda delay_ms, callback: None)
+        config = LogConfig.from_configs({"cleanup.policy": "compact"})
+        self.directory.load(lambda topic: config)
+        log = self.directory.logs.get(("__consumer_offsets", 0))
+        if log is None:
+            log = self.directory.create_log("__consumer_offsets", 0, TOPIC_ID, config)
+        self.partition = Partition("__consumer_offsets", TOPIC_ID, 0, Purgatory(self.timers))
+        self.partition.use(log, self.directory)
+        end = log.log_end_offset
+        self.partition.become_leader(PartitionLeader(1, 0, 0, replicas, frozenset(replicas), end, end, 0))
+        self.groups = GroupPartition(
+            self.partition, self.clock, self.timers, GroupSettings(), structlog.get_logger("test")
+        )
+        self.groups.load()
+
+    def follower_fetched_everything(self) -> None:
+        leader = self.partition.leader
+        assert leader is not None
+        self.partition.carry_out(leader.follower_fetched(2, self.partition.log_end_offset, 0, 0))
+        self.soon.run()
+
+    def join(self) -> Deferred[JoinGroupResponse]:
+        answer: Deferred[JoinGroupResponse] = Deferred()
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
+        request = JoinGroupRequest("g", 10_000, 30_000, "", "i", "consumer", [protocol])
+        caller = Caller("c", "/h", 5, "1")
+        self.groups.carry_out(self.groups.shard.join(request, caller, answer, self.groups.now()))
+        self.clock.advance_timeouts(0)
+        return answer
+
+    def sync(self) -> Deferred[SyncGroupResponse]:
+        answer: Deferred[SyncGroupResponse] = Deferred()
+        request = SyncGroupRequest("g", 1, "i-1", "i")
+        request.assignments = [SyncGroupRequest.SyncGroupRequestAssignment("i-1", b"p0")]
+        self.groups.carry_out(self.groups.shard.sync(request, answer, self.groups.now()))
+        return answer
+
+    def stop(self) -> None:
+        self.groups.resign()
+        self.directory.close(0)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    broker = Broker(tmp_path)
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Iterator[Broker]:
+    """A broker whose partition has a follower, which lags until it is said to fetch."""
+    broker = Broker(tmp_path, (1, 2))
+    yield broker
+    broker.stop()
+
+
+def offset(value: int) -> OffsetRecord:
+    return OffsetRecord("g", "t", 0, OffsetCommitValue(value, -1, "", 100))
+
+
+def committed(broker: Broker) -> int | None:
+    found = broker.groups.shard.offsets.get("g", "t", 0)
+    return None if found is None else found.offset
+
+
+def test_with_one_replica_a_write_has_taken_effect_when_it_returns(broker: Broker) -> None:
+    outcomes: list[ErrorCode] = []
+    broker.groups.write([offset(5)], outcomes.append)
+    assert (outcomes, committed(broker)) == ([ErrorCode.NONE], 5)
+
+
+def test_groups_and_offsets_are_there_again_after_a_restart(tmp_path: Path) -> None:
+    before = Broker(tmp_path)
+    assert before.join().done
+    assert before.sync().result() == SyncGroupResponse(0, 0, "consumer", "range", b"p0")
+    before.groups.write([offset(5)], lambda error: None)
+    described = before.groups.shard.describe("g")
+    before.stop()
+    after = Broker(tmp_path)
+    assert after.groups.state is LoadState.READY
+    assert (after.groups.shard.describe("g"), committed(after)) == (described, 5)
+    after.clock.advance_timeouts(10_001)
+    assert after.groups.shard.describe("g").group_state == "Empty"
+    after.stop()
+
+
+def test_records_take_effect_in_order_when_the_high_watermark_passes_them(followed: Broker) -> None:
+    outcomes: list[tuple[str, ErrorCode]] = []
+    followed.groups.write([offset(5)], lambda error: outcomes.append(("first", error)))
+    followed.groups.write([offset(6)], lambda error: outcomes.append(("second", error)))
+    followed.groups.when_drained(lambda: outcomes.append(("drained", ErrorCode.NONE)))
+    assert (outcomes, committed(followed)) == ([], None)
+    followed.follower_fetched_everything()
+    assert [name for name, error in outcomes if not error] == ["first", "second", "drained"]
+    assert committed(followed) == 6
+
+
+def test_an_assignment_is_answered_once_it_is_replicated(followed: Broker) -> None:
+    followed.join()
+    followed.follower_fetched_everything()
+    answer = followed.sync()
+    assert not answer.done
+    followed.follower_fetched_everything()
+    assert answer.result() == SyncGroupResponse(0, 0, "consumer", "range", b"p0")
+
+
+def test_a_write_that_is_not_replicated_in_time_is_an_error_and_may_still_take_effect(followed: Broker) -> None:
+    outcomes: list[ErrorCode] = []
+    followed.groups.write([offset(5)], outcomes.append)
+    followed.clock.advance_timeouts(TIMEOUT_MS)
+    followed.soon.run()
+    assert (outcomes, committed(followed)) == ([ErrorCode.REQUEST_TIMED_OUT], None)
+    followed.follower_fetched_everything()
+    assert (outcomes, committed(followed)) == ([ErrorCode.REQUEST_TIMED_OUT], 5)
+
+
+def test_whoever_waits_is_answered_when_leadership_is_lost(followed: Broker) -> None:
+    followed.join()
+    followed.follower_fetched_everything()
+    answer = followed.sync()
+    outcomes: list[ErrorCode] = []
+    followed.groups.write([offset(5)], outcomes.append)
+    followed.groups.resign()
+    assert answer.result() == SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    assert outcomes == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_many_records_that_need_not_stand_together_are_written_in_several_batches(broker: Broker) -> None:
+    long = "x" * 4000
+    records = [OffsetRecord("g", "t", n, OffsetCommitValue(n, -1, long, 100)) for n in range(300)]
+    outcomes: list[ErrorCode] = []
+    broker.groups.write_independent(records, outcomes.append)
+    assert outcomes == [ErrorCode.NONE]
+    assert len(broker.groups.shard.offsets.of_group("g")["t"]) == 300
+
+
+def test_a_long_log_is_loaded_in_turns(tmp_path: Path) -> None:
+    before = Broker(tmp_path)
+    for number in range(5):
+        long = [OffsetRecord("g", "t", n, OffsetCommitValue(number, -1, "x" * 4000, 100)) for n in range(100)]
+        before.groups.write(long, lambda error: None)
+    before.stop()
+    after = Broker(tmp_path)
+    assert after.groups.state is LoadState.LOADING
+    after.soon.run()
+    assert (after.groups.state, committed(after)) == (LoadState.READY, 4)
+    after.stop()
