@@ -26,6 +26,7 @@ from odradek_log.reporting import Reporter, StandardReporter
 from odradek_wire.uuid import METADATA_TOPIC_ID, Uuid
 
 _OPEN_FILES = 512
+_FLUSH_THREADS = 16
 
 
 class LogDirectory:
@@ -252,6 +253,7 @@ class LogDirectory:
     def close(self, broker_epoch: int = -1) -> None:
         """Close every log, write the checkpoints and the marker. With a log that could not be closed the marker is left
         out, so that the next start looks at everything."""
+        self._flush_all()
         clean = True
         for log in self.logs.values():
             with suppress(OSError):  # reported by the log
@@ -262,6 +264,24 @@ class LogDirectory:
             marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
             self.env.disk.replace_file(self._file(file_names.CLEAN_SHUTDOWN), marker.encode())
         self._lock.release()
+
+    def _flush_all(self) -> None:
+        """Side by side, because a disk answers many waiting syncs almost as fast as one."""
+        unflushed = [
+            log for log in self.logs.values() if log.failure is None and log.recovery_point < log.log_end_offset
+        ]
+        if len(unflushed) < 2:
+            return
+        # Not worth an import before the end.
+        from concurrent.futures import ThreadPoolExecutor
+
+        def flush(log: Log) -> None:
+            with suppress(OSError):  # reported by the log
+                log.flush()
+
+        with ThreadPoolExecutor(_FLUSH_THREADS) as pool:
+            for _ in pool.map(flush, unflushed):
+                pass
 
     def abandon(self) -> None:
         """Let go as a killed process would: nothing is written, descriptors and lock are given back."""
