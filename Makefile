@@ -26,7 +26,7 @@ help:
 
 demo:
 	@tools/setup venv
-	@$(BIN)/python -m odradek_pipeline.demo
+	@$(BIN)/python -m odradek.demo
 
 test:
 	@tools/setup peers

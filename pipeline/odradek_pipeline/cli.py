@@ -4,52 +4,74 @@ Owns options, showing progress, signals and exit codes (0 ended as asked, 1 the 
 Spark is imported only when the job is really about to start.
 """
 
+from __future__ import annotations
+
 import signal
+import sys
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console
+import click
 
 from odradek_pipeline.config import ConfigError, PipelineConfig
 
-app = typer.Typer(add_completion=False)
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+_PAIR = "NAME=VALUE"
+_SECONDS = "SECONDS"
 
 
-@app.command()
-def pipeline(
-    input_topic: Annotated[str, typer.Argument(help="topic of page views: JSON with page and viewed_at")],
-    output_topic: Annotated[str, typer.Argument(help="topic for the counts")],
-    output: Annotated[str, typer.Option(help="directory for the counts as Parquet")],
-    checkpoint: Annotated[str, typer.Option(help="directory that remembers where the job is")],
-    bootstrap_servers: Annotated[str, typer.Option("--bootstrap-servers", "-b")] = "127.0.0.1:9092",
-    rejected_topic: Annotated[str, typer.Option(help="for records that are no views [INPUT_TOPIC.rejected]")] = "",
-    window: Annotated[float, typer.Option(help="seconds of a window")] = 60.0,
-    lateness: Annotated[float, typer.Option(help="seconds that a view may be late")] = 30.0,
-    ahead: Annotated[float, typer.Option(help="seconds that a view may be ahead of its record")] = 3600.0,
-    trigger: Annotated[float, typer.Option(help="seconds between micro-batches")] = 2.0,
-    max_offsets: Annotated[int | None, typer.Option(help="most records of a micro-batch")] = None,
-    once: Annotated[bool, typer.Option("--once", help="end when caught up with the topic")] = False,
-    from_latest: Annotated[bool, typer.Option("--from-latest", help="begin at the topic's end")] = False,
-    tolerate_data_loss: Annotated[
-        bool, typer.Option("--tolerate-data-loss", help="go on over deleted records")
-    ] = False,
-    kafka_option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="option of Kafka's clients")
-    ] = None,
-    master: Annotated[str, typer.Option(help="Spark master")] = "local[*]",
-    jar: Annotated[list[Path] | None, typer.Option(help="jars of Spark's Kafka connector")] = None,
-    spark_option: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="setting of Spark")] = None,
-) -> None:
-    """Count page views per window of time with Spark: topic to topic and Parquet. Ctrl-C ends it after its batch."""
-    errors = Console(stderr=True)
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.argument("input_topic")
+@click.argument("output_topic")
+@click.option("--output", required=True, help="directory for the counts as Parquet", metavar="DIR")
+@click.option("--checkpoint", required=True, help="directory that remembers where the job is", metavar="DIR")
+@click.option("--bootstrap", "-b", envvar="ODRADEK_BOOTSTRAP", default="127.0.0.1:9092", metavar="HOST:PORT")
+@click.option("--rejected-topic", default="", help="for records that are no views  [default: INPUT_TOPIC.rejected]")
+@click.option("--window", default=60.0, help="length of a window", metavar=_SECONDS)
+@click.option("--lateness", default=30.0, help="how late a view may be", metavar=_SECONDS)
+@click.option("--ahead", default=3600.0, help="how far a view may be ahead of its record", metavar=_SECONDS)
+@click.option("--trigger", default=2.0, help="time from micro-batch to micro-batch", metavar=_SECONDS)
+@click.option("--max-offsets", type=int, help="most records of a micro-batch")
+@click.option("--once", is_flag=True, help="end when caught up with the topic")
+@click.option("--from-latest", is_flag=True, help="begin, the first time, at the topic's end")
+@click.option("--tolerate-data-loss", is_flag=True, help="go on over records that are gone")
+@click.option("--kafka-option", multiple=True, help="option of Kafka's clients", metavar=_PAIR)
+@click.option("--master", default="local[*]", help="Spark master")
+@click.option("--jar", multiple=True, type=click.Path(path_type=Path), help="jar of Spark's Kafka connector")
+@click.option("--spark-option", multiple=True, help="setting of Spark", metavar=_PAIR)
+def command(
+    input_topic: str,
+    output_topic: str,
+    output: str,
+    checkpoint: str,
+    bootstrap: str,
+    rejected_topic: str,
+    window: float,
+    lateness: float,
+    ahead: float,
+    trigger: float,
+    max_offsets: int | None,
+    once: bool,
+    from_latest: bool,
+    tolerate_data_loss: bool,
+    kafka_option: tuple[str, ...],
+    master: str,
+    jar: tuple[Path, ...],
+    spark_option: tuple[str, ...],
+) -> int:
+    """Count page views per window of time with Spark: INPUT_TOPIC to OUTPUT_TOPIC and Parquet.
+
+    A page view is JSON with "page" and "viewed_at" (ISO 8601). The job goes on from its checkpoint when it is started
+    again; Ctrl-C ends it after the micro-batch that it is at.
+    """
     try:
         config = PipelineConfig(
-            bootstrap_servers=bootstrap_servers,
+            bootstrap_servers=bootstrap,
             input_topic=input_topic,
             output_topic=output_topic,
             output_directory=output,
@@ -67,35 +89,33 @@ def pipeline(
         )
         settings = _pairs("--spark-option", spark_option)
     except ConfigError as mistake:
-        errors.print(f"odradek pipeline: {mistake}", style="red", markup=False)
-        raise typer.Exit(2) from None
-    raise typer.Exit(_run(config, master, tuple(jar or ()), settings, errors))
+        raise click.UsageError(str(mistake)) from None
+    return _run(config, master, jar, settings)
 
 
-def _run(config: PipelineConfig, master: str, jars: tuple[Path, ...], settings: dict[str, str], errors: Console) -> int:
-    def refuse(what: object, code: int) -> int:
-        errors.print(f"odradek pipeline: {what}", style="red", markup=False)
-        return code
-
+def _run(config: PipelineConfig, master: str, jars: tuple[Path, ...], settings: dict[str, str]) -> int:
     try:
         from odradek_pipeline.jars import JarsUnavailable
         from odradek_pipeline.job import PipelineFailed, run
         from odradek_pipeline.session import SessionConfig, open_session
     except ModuleNotFoundError as missing:
-        return refuse(f"{missing.name} is missing: pip install odradek[spark]", 2)
-    console = Console()
+        raise click.ClickException(f"{missing.name} is missing: pip install 'odradek[spark]'") from None
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
     try:
         with console.status("starting Spark ..."):
             spark = open_session(SessionConfig(master=master, jars=jars, settings=settings))
     except JarsUnavailable as unavailable:
-        return refuse(unavailable, 2)
+        raise click.ClickException(str(unavailable)) from None
     try:
         # After Spark, which installs a handler for SIGINT of its own.
         with _stop_on_signals() as stop:
-            console.print(f"{config.input_topic} -> {config.output_topic}, {config.output_directory}", markup=False)
-            done = run(config, spark, on_progress=lambda batch: console.print(batch.line(), markup=False), stop=stop)
+            console.print(f"{config.input_topic} -> {config.output_topic}, {config.output_directory}")
+            done = run(config, spark, on_progress=lambda batch: console.print(batch.line()), stop=stop)
     except PipelineFailed as failure:
-        return refuse(failure, 1)
+        click.echo(f"odradek pipeline: {failure}", err=True)
+        return 1
     finally:
         spark.stop()
     console.print(
@@ -104,9 +124,9 @@ def _run(config: PipelineConfig, master: str, jars: tuple[Path, ...], settings: 
     return 0
 
 
-def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
+def _pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
     pairs = {}
-    for pair in given or []:
+    for pair in given:
         name, equals, value = pair.partition("=")
         if not (name and equals):
             raise ConfigError(f"{option} wants NAME=VALUE, not {pair!r}")
@@ -130,6 +150,13 @@ def _stop_on_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def main() -> None:
-    """The entry point of `python -m odradek_pipeline`."""
-    app()
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point of `python -m odradek_pipeline`; one line on standard error for bad input."""
+    try:
+        result = command.main(arguments, prog_name="odradek pipeline", standalone_mode=False)
+    except click.ClickException as error:
+        print(f"odradek pipeline: {' '.join(error.format_message().split())}", file=sys.stderr)
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    sys.exit(result if isinstance(result, int) else 0)

@@ -4,9 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
-from odradek_pipeline.cli import app
+from odradek_pipeline.cli import main
 
 _GIVEN = ["views", "counts", "--output", "/tmp/counts", "--checkpoint", "/tmp/checkpoint"]
 
@@ -17,13 +16,18 @@ _GIVEN = ["views", "counts", "--output", "/tmp/counts", "--checkpoint", "/tmp/ch
         (["--window", "0"], "window_ms must be positive, not 0"),
         (["--kafka-option", "security.protocol"], "--kafka-option wants NAME=VALUE, not 'security.protocol'"),
         (["--spark-option", "=1"], "--spark-option wants NAME=VALUE, not '=1'"),
+        (["--windw", "1"], "No such option '--windw'. Did you mean '--window'?"),
         (["--output", "/tmp/checkpoint"], "output and checkpoint need a directory each"),
     ],
 )
-def test_a_wrong_option_is_one_clear_line_and_exit_code_2(options: list[str], sentence: str) -> None:
-    result = CliRunner().invoke(app, [*_GIVEN, *options])
+def test_a_wrong_option_is_one_clear_line_and_exit_code_2(
+    options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*_GIVEN, *options])
 
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"odradek pipeline: {sentence}\n")
+    assert ended.value.code == 2
+    assert capsys.readouterr() == ("", f"odradek pipeline: {sentence}\n")
 
 
 def test_the_command_line_does_not_import_spark_before_it_must() -> None:

@@ -1,0 +1,296 @@
+"""`make demo`: a broker, an unmodified client, a streaming Spark job, and the result held against what was sent.
+
+Owns the story and its screen. The broker is `Cluster` (or, with BOOTSTRAP in the environment, any that is there), the
+client is confluent-kafka, the job is `odradek_pipeline`. Ends by itself: 0 when every count is right, else 1.
+
+A visible half minute holds nine minutes of page views: their clock runs faster than ours.
+"""
+
+import json
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from odradek_pipeline.config import PipelineConfig
+from odradek_pipeline.job import Summary, run
+from odradek_pipeline.progress import BatchProgress
+from odradek_pipeline.session import SessionConfig, open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SECONDS = 22
+PER_SECOND = 500
+_EVENT_MS_PER_SECOND = 24_000
+_WINDOW_MS = 60_000
+_LATENESS_MS = 30_000
+_PAGES = {"/": 40, "/castle": 25, "/trial": 20, "/burrow": 10, "/odradek": 5}
+
+Counts = dict[tuple[int, str], int]
+"""(window's start in ms, page) -> views"""
+
+
+@dataclass
+class Sent:
+    """What the client has sent: the truth that the result is held against."""
+
+    records: int = 0
+    broken: int = 0
+    counts: Counter[tuple[int, str]] = field(default_factory=Counter)
+    newest_ms: int = 0
+
+    def view(self, page: str, ms: int) -> bytes:
+        self.records += 1
+        self.counts[ms - ms % _WINDOW_MS, page] += 1
+        self.newest_ms = max(self.newest_ms, ms)
+        return json.dumps({"page": page, "viewed_at": datetime.fromtimestamp(ms / 1000, UTC).isoformat()}).encode()
+
+    def nonsense(self) -> bytes:
+        self.records += 1
+        self.broken += 1
+        return b'{"page": "/odr'
+
+    def final(self) -> Counts:
+        """The counts that the job makes final: of windows that ended before the watermark."""
+        watermark = self.newest_ms - _LATENESS_MS
+        return {key: number for key, number in self.counts.items() if key[0] + _WINDOW_MS <= watermark}
+
+
+class Visitors(threading.Thread):
+    """Sends page views at a visible pace: some out of order, one in a hundred broken; last, one that ends the day."""
+
+    def __init__(self, config: PipelineConfig, bars: "Bars") -> None:
+        super().__init__(name="visitors")
+        self.sent = Sent()
+        self.failures: list[str] = []
+        self._config = config
+        self._bars = bars
+
+    def run(self) -> None:
+        config, chance = self._config, random.Random(1)
+        producer = Producer({"bootstrap.servers": config.bootstrap_servers, "enable.idempotence": True})
+        now_ms = int(time.time() * 1000)
+        start_ms = now_ms - now_ms % _WINDOW_MS - SECONDS * _EVENT_MS_PER_SECOND
+        begun = time.monotonic()
+        for number in range(SECONDS * PER_SECOND):
+            time.sleep(max(0.0, begun + number / PER_SECOND - time.monotonic()))
+            ms = start_ms + number * _EVENT_MS_PER_SECOND // PER_SECOND
+            page = chance.choices(list(_PAGES), list(_PAGES.values()))[0]
+            if chance.random() < 0.01:
+                self._send(producer, self.sent.nonsense(), ms)
+            else:
+                # Late, but less than the job waits for.
+                self._send(producer, self.sent.view(page, ms - chance.randrange(_LATENESS_MS // 2)), ms)
+        # One view from well after the last window: it makes the counts of all windows before it final.
+        last_ms = start_ms + SECONDS * _EVENT_MS_PER_SECOND + 2 * _WINDOW_MS
+        self._send(producer, self.sent.view("/", last_ms), last_ms)
+        if producer.flush(30):
+            self.failures.append("the broker did not acknowledge everything")
+
+    def _send(self, producer: Producer, value: bytes, ms: int) -> None:
+        producer.produce(self._config.input_topic, value, timestamp=ms, on_delivery=self._delivered)
+        producer.poll(0)
+        self._bars.sent(self.sent.records)
+
+    def _delivered(self, error: object, _: object) -> None:
+        if error is not None:
+            self.failures.append(str(error))
+
+
+class Bars:
+    """The two bars: what was sent, what was counted; lines of its micro-batches go by above them."""
+
+    def __init__(self, console: Console) -> None:
+        self.progress = Progress(
+            TextColumn("{task.description:>8}"),
+            BarColumn(40),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+        )
+        total = SECONDS * PER_SECOND + 1
+        self._sent = self.progress.add_task("sent", total=total)
+        self._counted = self.progress.add_task("counted", total=total)
+
+    def sent(self, records: int) -> None:
+        self.progress.update(self._sent, completed=records)
+
+    def batch(self, batch: BatchProgress) -> None:
+        if batch.query != "views":
+            return
+        self.progress.advance(self._counted, batch.input_rows)
+        self.progress.console.print(f"  {batch.line()}", markup=False, highlight=False, soft_wrap=True)
+
+
+class EndOfDay:
+    """Knows when both queries have seen everything and the last window is final, and tells the job to stop then."""
+
+    def __init__(self, visitors: Visitors) -> None:
+        self.reached = threading.Event()
+        self._visitors = visitors
+        self._seen: Counter[str] = Counter()
+        self._final = False
+
+    def batch(self, batch: BatchProgress) -> None:
+        self._seen[batch.query] += batch.input_rows
+        visitors = self._visitors
+        if visitors.is_alive():
+            return
+        self._final = self._final or batch.watermark == _as_watermark(visitors.sent.newest_ms - _LATENESS_MS)
+        if visitors.failures or (
+            self._final and all(self._seen[query] >= visitors.sent.records for query in ("views", "rejected"))
+        ):
+            self.reached.set()
+
+
+def _as_watermark(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
+
+
+@contextmanager
+def _broker(console: Console) -> Iterator[str]:
+    there = os.environ.get("BOOTSTRAP")
+    if there:
+        console.print(f"broker at [bold]{there}[/]")
+        yield there
+        return
+    from odradek.cluster import Cluster
+
+    begun = time.perf_counter()
+    with Cluster() as cluster:
+        took = (time.perf_counter() - begun) * 1000
+        console.print(f"Odradek answers at [bold]{cluster.bootstrap_servers}[/], {took:.0f} ms after its first line")
+        yield cluster.bootstrap_servers
+
+
+def _create_topics(config: PipelineConfig) -> None:
+    admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
+    topics = [NewTopic(config.input_topic, 3, 1)]
+    topics += [NewTopic(name, 1, 1) for name in (config.output_topic, config.rejected_topic)]
+    for created in admin.create_topics(topics).values():
+        created.result(30)
+
+
+def _counts_in_topic(config: PipelineConfig) -> Counts:
+    """The result as a client sees it: the last value of each key."""
+    counts: Counts = {}
+    for value in _values(config, config.output_topic):
+        record = json.loads(value)
+        counts[round(datetime.fromisoformat(record["window_start"]).timestamp() * 1000), record["page"]] = record[
+            "views"
+        ]
+    return counts
+
+
+def _values(config: PipelineConfig, topic: str) -> list[bytes]:
+    consumer = Consumer({"bootstrap.servers": config.bootstrap_servers, "group.id": "demo"})
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values: list[bytes] = []
+    deadline = time.monotonic() + 30
+    while len(values) < end and time.monotonic() < deadline:
+        values += [message.value() or b"" for message in consumer.consume(end - len(values), timeout=1)]
+    consumer.close()
+    return values
+
+
+def _counts_in_parquet(config: PipelineConfig, spark: "SparkSession") -> Counts:
+    rows = spark.read.parquet(config.output_directory).selectExpr("unix_millis(window_start)", "page", "views")
+    return {(start, page): views for start, page, views in rows.collect()}
+
+
+def _table(counts: Counts) -> Table:
+    table = Table(title="page views per minute (UTC), as the job wrote them")
+    table.add_column("minute")
+    for page in _PAGES:
+        table.add_column(page, justify="right")
+    for start in sorted({start for start, _ in counts}):
+        cells = (f"{counts.get((start, page), 0):,}" for page in _PAGES)
+        table.add_row(datetime.fromtimestamp(start / 1000, UTC).strftime("%H:%M"), *cells)
+    return table
+
+
+def _verdict(console: Console, checks: list[tuple[str, object, object]]) -> bool:
+    for what, found, expected in checks:
+        right = found == expected
+        mark = "[green]right[/]" if right else "[bold red]WRONG[/]"
+        console.print(f"  {mark}  {what}", highlight=False)
+        if not right:
+            console.print(f"         found {found!r}\n         expected {expected!r}", markup=False)
+    return all(found == expected for _, found, expected in checks)
+
+
+def _watch(config: PipelineConfig, spark: "SparkSession", console: Console) -> tuple[Sent, Summary, list[str]]:
+    """Visitors come, the job counts, until the end of the day."""
+    bars = Bars(console)
+    visitors = Visitors(config, bars)
+    end = EndOfDay(visitors)
+
+    def on_progress(batch: BatchProgress) -> None:
+        bars.batch(batch)
+        end.batch(batch)
+
+    with bars.progress:
+        visitors.start()
+        summary = run(config, spark, on_progress=on_progress, stop=end.reached)
+        visitors.join()
+    return visitors.sent, summary, visitors.failures
+
+
+def demo(console: Console) -> int:
+    """The whole of it; the exit code."""
+    with ExitStack() as held:
+        servers = held.enter_context(_broker(console))
+        directory = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="odradek-demo-")))
+        suffix = "" if "BOOTSTRAP" not in os.environ else f"-{os.getpid()}"
+        config = PipelineConfig(
+            bootstrap_servers=servers,
+            input_topic=f"page-views{suffix}",
+            output_topic=f"views-per-minute{suffix}",
+            output_directory=str(directory / "views-per-minute"),
+            checkpoint_directory=str(directory / "checkpoint"),
+            window_ms=_WINDOW_MS,
+            lateness_ms=_LATENESS_MS,
+            trigger_ms=1_000,
+        )
+        _create_topics(config)
+        with console.status("starting Spark ..."):
+            begun = time.perf_counter()
+            spark = open_session(SessionConfig(master="local[2]", app_name="odradek-demo"))
+            held.callback(spark.stop)
+        console.print(f"Spark {spark.version} is up after {time.perf_counter() - begun:.1f} s; visitors come")
+        sent, summary, failures = _watch(config, spark, console)
+        counts = _counts_in_topic(config)
+        rejected = len(_values(config, config.rejected_topic))
+        console.print(_table(counts))
+        checks = [
+            (f"{sent.records:,} records sent and acknowledged", failures, []),
+            ("the job read each of them once", summary.records, sent.records),
+            (f"{len(counts)} counts in the topic equal what was sent", counts, sent.final()),
+            ("the same counts in Parquet", _counts_in_parquet(config, spark), sent.final()),
+            (f"{sent.broken} broken records in their topic", rejected, sent.broken),
+            ("nothing was too late", summary.late, 0),
+        ]
+        right = _verdict(console, checks)
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(demo(Console()))
