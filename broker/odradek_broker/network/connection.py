@@ -288,21 +288,19 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:
             self._log_of(ctx).error("response cannot be encoded", exc_info=error)
             return self.close()
-        if len(parts) == 1:
-            body = cast(bytes, parts[0])
+        if route.sends_files:
+            size = sum(map(len, parts))
+            head = ANSWER_WITH_TAGS.pack(size + 5, ctx.correlation_id, 0)
+            parts.insert(0, head if route.response_has_tags else ANSWER.pack(size + 4, ctx.correlation_id))
+            if not self._sender.send(parts):
+                self.busy = True
+                return None
+        else:
+            body = b"".join(cast("list[bytes]", parts))
             if route.response_has_tags:
                 self.transport.write(ANSWER_WITH_TAGS.pack(len(body) + 5, ctx.correlation_id, 0) + body)
             else:
                 self.transport.write(ANSWER.pack(len(body) + 4, ctx.correlation_id) + body)
-        else:
-            size = sum(map(len, parts))
-            if route.response_has_tags:
-                parts.insert(0, ANSWER_WITH_TAGS.pack(size + 5, ctx.correlation_id, 0))
-            else:
-                parts.insert(0, ANSWER.pack(size + 4, ctx.correlation_id))
-            if not self._sender.send(parts):
-                self.busy = True
-                return None
         if muted_ms:
             # KIP-219: the answer goes out at once, the connection is not read for as long as it tells the client.
             self.busy = True

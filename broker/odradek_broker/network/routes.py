@@ -30,6 +30,7 @@ class Route:
         "key",
         "response_class",
         "response_has_tags",
+        "sends_files",
         "throttled",
         "version",
     )
@@ -46,6 +47,8 @@ class Route:
         # Header v0 even in flexible versions: the client must read the answer to ApiVersions before it knows which
         # versions we speak (KIP-511).
         self.response_has_tags: bool = self.flexible and key != ApiKey.API_VERSIONS
+        # Only answers to Fetch hold slices of log files; all others are bytes.
+        self.sends_files = key == ApiKey.FETCH
         self.throttled = "throttle_time_ms" in api.response.__slots__
 
     def failure(self, ctx: Context, request: Any, error: ErrorCode) -> Any | None:

@@ -1,0 +1,91 @@
+"""The leader's core: the high watermark is what every in-sync replica has, and it never retreats."""
+
+from __future__ import annotations
+
+from odradek_broker.core.partition_leader import HighWatermarkAdvanced, PartitionLeader, ProposeIsr
+
+
+def leader(replicas: tuple[int, ...] = (1, 2, 3), isr: tuple[int, ...] = (1, 2, 3), end: int = 10) -> PartitionLeader:
+    return PartitionLeader(1, 5, 0, replicas, frozenset(isr), end, 0, now_ms=0)
+
+
+def test_a_single_replica_has_committed_whatever_it_has() -> None:
+    alone = leader((1,), (1,), end=10)
+    assert (alone.alone, alone.high_watermark) == (True, 10)
+    assert alone.appended(12) == [HighWatermarkAdvanced(12)]
+
+
+def test_the_high_watermark_waits_for_the_slowest_in_sync_replica() -> None:
+    core = leader()
+    assert core.follower_fetched(2, 10, 0, now_ms=1) == []
+    assert core.follower_fetched(3, 7, 0, now_ms=1) == [HighWatermarkAdvanced(7)]
+    assert core.follower_fetched(3, 10, 0, now_ms=2) == [HighWatermarkAdvanced(10)]
+
+
+def test_the_high_watermark_does_not_retreat_when_a_follower_goes_back() -> None:
+    core = leader((1, 2), (1, 2))
+    core.follower_fetched(2, 10, 0, now_ms=1)
+    assert core.follower_fetched(2, 4, 0, now_ms=2) == []
+    assert core.high_watermark == 10
+
+
+def test_a_follower_that_caught_up_is_proposed_for_the_isr_once() -> None:
+    core = leader((1, 2), (1,))
+    assert core.follower_fetched(2, 9, 0, now_ms=1) == []
+    assert core.follower_fetched(2, 10, 0, now_ms=2) == [ProposeIsr(frozenset({1, 2}))]
+    assert core.follower_fetched(2, 10, 0, now_ms=3) == []
+
+
+def test_a_proposed_member_holds_the_high_watermark_until_the_controller_has_decided() -> None:
+    core = leader((1, 2), (1,))
+    core.follower_fetched(2, 10, 0, now_ms=1)
+    assert core.appended(12) == []
+    assert core.isr_decided(frozenset({1}), partition_epoch=1) == [HighWatermarkAdvanced(12)]
+
+
+def test_a_slow_follower_is_proposed_to_leave_and_the_high_watermark_moves_on_when_it_has() -> None:
+    core = leader((1, 2), (1, 2))
+    core.follower_fetched(2, 10, 0, now_ms=0)
+    core.appended(20)
+    assert core.check_lag(now_ms=30_000, lag_time_max_ms=30_000) == []
+    assert core.check_lag(now_ms=30_001, lag_time_max_ms=30_000) == [ProposeIsr(frozenset({1}))]
+    assert core.isr_decided(frozenset({1}), partition_epoch=1) == [HighWatermarkAdvanced(20)]
+
+
+def test_a_follower_at_the_end_is_in_sync_however_long_nothing_is_written() -> None:
+    core = leader((1, 2), (1, 2))
+    core.follower_fetched(2, 10, 0, now_ms=0)
+    assert core.check_lag(now_ms=1_000_000, lag_time_max_ms=30_000) == []
+
+
+def test_a_follower_that_always_has_what_was_there_at_its_last_fetch_is_caught_up() -> None:
+    core = leader((1, 2), (1, 2))
+    core.follower_fetched(2, 10, 0, now_ms=0)
+    for second in range(1, 100):
+        core.appended(10 + second)
+        core.follower_fetched(2, 9 + second, 0, now_ms=second * 1000)
+    assert core.check_lag(now_ms=99_000, lag_time_max_ms=30_000) == []
+
+
+def test_an_old_decision_about_the_isr_is_ignored() -> None:
+    core = leader((1, 2), (1, 2))
+    core.isr_decided(frozenset({1}), partition_epoch=4)
+    assert core.isr_decided(frozenset({1, 2}), partition_epoch=3) == []
+    assert core.isr == frozenset({1})
+
+
+def test_a_refused_proposal_may_be_made_again() -> None:
+    core = leader((1, 2), (1,))
+    core.follower_fetched(2, 10, 0, now_ms=1)
+    core.isr_refused()
+    assert core.follower_fetched(2, 10, 0, now_ms=2) == [ProposeIsr(frozenset({1, 2}))]
+
+
+def test_who_is_no_replica_changes_nothing() -> None:
+    assert leader().follower_fetched(9, 10, 0, now_ms=1) == []
+
+
+def test_the_low_watermark_is_the_smallest_start_of_all_replicas() -> None:
+    core = leader((1, 2), (1, 2))
+    core.follower_fetched(2, 10, 3, now_ms=1)
+    assert core.low_watermark(log_start_offset=5) == 3
