@@ -13,6 +13,7 @@ import click
 
 COMMANDS = {
     "up": "Start a broker; print its bootstrap address when it really answers.",
+    "ready": "Wait until a broker answers.",
     "topics": "List, describe, create, delete and grow topics.",
     "produce": "Write records to a topic, from arguments or standard input.",
     "consume": "Read records from a topic.",

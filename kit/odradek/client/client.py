@@ -41,6 +41,11 @@ def parse_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def format_address(host: str, port: int) -> str:
+    """What `parse_address` reads."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Client:
     """Connections to the brokers of one cluster, opened when they are needed. Not safe to share between threads."""
 

@@ -1,0 +1,32 @@
+"""`odradek ready`: does a broker answer? For scripts and for the health check of a container."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from odradek.cli.output import bootstrap_option
+from odradek.client import Client, ClientError
+
+_PAUSE_S = 0.02
+
+
+@click.command()
+@bootstrap_option
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=0), default=30.0, show_default=True, metavar="SECONDS"
+)
+def command(bootstrap: str, timeout_s: float) -> int:
+    """Wait until a broker answers Metadata. Exits 0 then, 1 when the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            with Client(bootstrap, timeout_s=max(deadline - time.monotonic(), 1.0)) as client:
+                client.metadata([])
+            return 0
+        except ClientError as error:
+            if time.monotonic() >= deadline:
+                click.echo(f"odradek: {error}", err=True)
+                return 1
+            time.sleep(_PAUSE_S)

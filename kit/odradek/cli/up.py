@@ -1,0 +1,145 @@
+"""`odradek up`: a broker in the foreground, until SIGINT or SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from odradek.cli.output import parse_settings
+from odradek.client import KafkaError
+from odradek.client.client import format_address
+from odradek.hosts.loops import new_event_loop
+from odradek.logs import LEVELS, stream_logger
+from odradek.settings import SettingsError, gather
+from odradek_broker.node import Node
+from odradek_broker.report import Logger
+from odradek_log.errors import LogDirectoryError
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.create_topics import CreateTopicsRequest
+
+_DEFAULT_PORT = 9092
+_CONTAINER_NETWORK_PORT = 19092
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), help="Default: 9092; 0 takes any free one.")
+@click.option("--host", default="localhost", show_default=True, help="Where to listen; clients are told the same.")
+@click.option("--data", type=click.Path(path_type=Path), help="Keep state in this folder. Default: nowhere.")
+@click.option("--config", "file", type=click.Path(path_type=Path), help="A server.properties of Kafka's kind.")
+@click.option("-o", "--option", "options", multiple=True, metavar="NAME=VALUE", help="A setting, under Kafka's name.")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="NAME[:PARTITIONS]", help="Create it if it is missing.")
+@click.option("--emulate", type=click.Choice(["3.9", "4.0", "4.3"]), help="Answer ApiVersions as this release.")
+@click.option("--container", is_flag=True, help="Read KAFKA_* variables as the apache/kafka image does.")
+@click.option("--log-level", type=click.Choice(list(LEVELS)), default="info", show_default=True)
+@click.option("--log-json", is_flag=True, help="The log as JSON, a document a line.")
+def command(
+    port: int | None,
+    host: str,
+    data: Path | None,
+    file: Path | None,
+    options: tuple[str, ...],
+    topics: tuple[str, ...],
+    emulate: str | None,
+    container: bool,
+    log_level: str,
+    log_json: bool,
+) -> int:
+    """Start a broker, print its bootstrap address when it answers, run until SIGINT or SIGTERM."""
+    overrides: dict[str, object] = dict(parse_settings(options))
+    if emulate is not None:
+        overrides["odradek.emulate"] = emulate
+    wanted = dict(_topic(topic) for topic in topics)
+    logger = stream_logger(sys.stderr, as_json=log_json, level=log_level)
+    try:
+        settings = gather(file=file, environment=os.environ if container else None, overrides=overrides)
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from error
+    for warning in settings.warnings:
+        logger.warning(warning)
+    values = dict(settings.values)
+    if port is not None or "listeners" not in values:
+        values |= _container_listeners(values) if container and port is None else _listeners(host, port)
+    with ExitStack() as stack:
+        if data is not None:
+            values["log.dirs"] = str(data)
+        elif not {"log.dirs", "log.dir"} & set(values):
+            values["log.dirs"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
+            # What goes away with the process is not worth an fsync.
+            values["odradek.sync"] = "false"
+        loop = new_event_loop()
+        try:
+            loop.run_until_complete(_serve(values, wanted, logger))
+        except OSError as error:
+            raise click.ClickException(f"{error.strerror or error}{_where(error, values)}") from error
+        except (LogDirectoryError, KafkaError, ValueError) as error:
+            raise click.ClickException(str(error)) from error
+        finally:
+            loop.close()
+    return 0
+
+
+async def _serve(values: dict[str, str], topics: dict[str, int], logger: Logger) -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    node = await Node.start(values, log=logger)
+    try:
+        await _create(node, topics)
+        listener = node.listeners[0]
+        click.echo(format_address(listener.advertised_host, listener.advertised_port))
+        await stopped.wait()
+    finally:
+        await node.stop()
+
+
+async def _create(node: Node, topics: dict[str, int]) -> None:
+    """Topics of the command line; those that `--data` brought along stay as they are."""
+    wanted = [
+        CreateTopicsRequest.CreatableTopic(name, partitions, -1)
+        for name, partitions in topics.items()
+        if name not in node.controller.image.topics
+    ]
+    response = await node.controller.create_topics(CreateTopicsRequest(wanted))
+    for result in response.topics:
+        if result.error_code != ErrorCode.NONE:
+            raise KafkaError(result.error_code, f"topic {result.name!r}", result.error_message)
+
+
+def _topic(text: str) -> tuple[str, int]:
+    name, separator, partitions = text.partition(":")
+    if not name or (separator and not (partitions.isdecimal() and int(partitions) > 0)):
+        raise click.BadParameter(f"{text!r} is not of the form name or name:partitions", param_hint="--topic")
+    return name, int(partitions) if separator else 1
+
+
+def _listeners(host: str, port: int | None) -> dict[str, str]:
+    return {"listeners": f"PLAINTEXT://{format_address(host, _DEFAULT_PORT if port is None else port)}"}
+
+
+def _container_listeners(values: dict[str, str]) -> dict[str, str]:
+    """9092 for clients on the host, where the engine publishes it, and 19092 for the containers of the network.
+
+    `KAFKA_ADVERTISED_LISTENERS` without `KAFKA_LISTENERS` means one listener, as in the apache/kafka image.
+    """
+    if "advertised.listeners" in values:
+        return {"listeners": f"PLAINTEXT://:{_DEFAULT_PORT}"}
+    inside = f"{socket.gethostname()}:{_CONTAINER_NETWORK_PORT}"
+    return {
+        "listeners": f"PLAINTEXT_HOST://:{_DEFAULT_PORT},PLAINTEXT://:{_CONTAINER_NETWORK_PORT}",
+        "listener.security.protocol.map": "PLAINTEXT_HOST:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "advertised.listeners": f"PLAINTEXT_HOST://localhost:{_DEFAULT_PORT},PLAINTEXT://{inside}",
+    }
+
+
+def _where(error: OSError, values: dict[str, str]) -> str:
+    if error.filename is not None:
+        return f": {error.filename}"
+    return f" (listeners: {values['listeners']}, data: {values.get('log.dirs') or values.get('log.dir')})"

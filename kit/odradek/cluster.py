@@ -1,0 +1,226 @@
+"""`Cluster`: a Kafka broker for the length of a `with` block, a test or a process.
+
+Owns what a user calls. Where the broker runs, on a thread of this process or in a child process, is a host's business
+(`hosts`); what a Kafka client can ask for as well is asked through one (`client`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from odradek.client import Client, KafkaError
+from odradek.client.client import parse_address
+from odradek.faults import Faults
+from odradek.hosts.host import Host, LogEntry, NotRunningError
+from odradek.settings import as_text, gather
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from odradek_wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+Topics = Mapping[str, int] | Iterable[str]
+
+_CREATE_TIMEOUT_MS = 30_000
+_POLL_S = 0.005
+
+
+class Cluster:
+    """A Kafka broker in this process, on a thread of its own, or with `process=True` in a child process.
+
+        with Cluster(topics={"orders": 3}) as kafka:
+            producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+
+    `config` takes Kafka's names and values (`{"message.max.bytes": 2_000_000}`); an unknown name is a `SettingsError`
+    that names the nearest known one. `data` keeps topics and groups over `stop` and `start` and over processes; without
+    it they live in a temporary directory that goes away with the cluster. `port=0` lets the system choose; the port
+    stays the same over `stop`, `kill` and `start`. `emulate="3.9"` answers ApiVersions as that release.
+
+    All methods block for as long as they need, and may be called from any thread; `async with` does not block the loop
+    while the broker starts and stops. Several clusters may live side by side.
+    """
+
+    def __init__(
+        self,
+        *,
+        topics: Topics = (),
+        config: Mapping[str, object] | None = None,
+        data: Path | str | None = None,
+        port: int = 0,
+        emulate: str | None = None,
+        process: bool = False,
+    ) -> None:
+        self._topics = topics
+        self._settings = gather(overrides=config).values
+        self._data = None if data is None else Path(data)
+        self._emulate = emulate
+        self._port = port
+        self._directory: Path | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._bootstrap_servers = ""
+        self._host = _host(process)
+        self.faults = Faults(self._host)
+        """What goes wrong between the broker and its clients, by order: see `Faults`."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What a client's `bootstrap.servers` takes; stays the same from the first start on."""
+        if not self._bootstrap_servers:
+            raise NotRunningError
+        return self._bootstrap_servers
+
+    @property
+    def logs(self) -> list[LogEntry]:
+        """The last 10,000 events that the broker logged, oldest first: a mapping each, with `event` and `level`."""
+        return self._host.logs
+
+    def start(self) -> Self:
+        """Start the broker, on the data that `stop` or `kill` left; returns when it answers."""
+        first = self._directory is None
+        if self._directory is None:
+            self._directory = self._new_directory()
+        self._bootstrap_servers = self._host.start(self._node_settings(self._directory))
+        self._port = parse_address(self._bootstrap_servers)[1]
+        if first:
+            self._create_own_topics()
+        return self
+
+    def stop(self) -> None:
+        """An orderly end: requests in flight are answered, logs flushed. Data stays for `start`."""
+        self._host.stop()
+
+    def kill(self) -> None:
+        """The end of `kill -9`: nothing is flushed or answered. Data stays as it is, for `start`."""
+        self._host.kill()
+
+    def close(self) -> None:
+        """Stop, and forget everything that was not put under `data`. The next `start` is the first again."""
+        self._host.stop()
+        self._directory = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    def reset(self) -> None:
+        """A cluster as new, in below 10 ms: topics, groups and producer ids are gone; connections stay open.
+
+        The address stays; what waits in the broker (a long poll, a group's rebalance) ends with an error. Topics given
+        to the constructor are created again.
+        """
+        self._host.reset()
+        self._create_own_topics()
+
+    def create_topic(self, name: str, partitions: int = 1, *, config: Mapping[str, object] | None = None) -> None:
+        """Create one topic. `KafkaError` if it exists, or if the broker refuses it."""
+        configs = [
+            CreateTopicsRequest.CreatableTopicConfig(key, as_text(value)) for key, value in (config or {}).items()
+        ]
+        self._create([CreateTopicsRequest.CreatableTopic(name, partitions, -1, configs=configs)])
+
+    def create_topics(self, topics: Topics) -> None:
+        """Create several topics: names (a partition each), or a mapping from name to number of partitions."""
+        wanted = _as_mapping(topics)
+        if wanted:
+            self._create(
+                [CreateTopicsRequest.CreatableTopic(name, partitions, -1) for name, partitions in wanted.items()]
+            )
+
+    def wait_for_group(
+        self, group_id: str, *, members: int | None = None, state: str = "Stable", timeout_s: float = 30.0
+    ) -> None:
+        """Return when a consumer group is in `state`, with so many members if that is said; else `TimeoutError`."""
+        deadline = time.monotonic() + timeout_s
+        with self._client() as client:
+            while True:
+                (group,) = client.call(DescribeGroupsRequest([group_id]), DescribeGroupsResponse).groups
+                if group.group_state == state and members in (None, len(group.members)):
+                    return
+                if time.monotonic() > deadline:
+                    raise TimeoutError(
+                        f"group {group_id!r} is {group.group_state or 'unknown'} with {len(group.members)} members"
+                        f" after {timeout_s:g} s"
+                    )
+                time.sleep(_POLL_S)
+
+    def advance(self, *, wall_ms: int = 0, timeouts_ms: int = 0) -> None:
+        """Move the broker's time: the wall clock of records and retention, or the clock of timeouts (sessions, delays).
+
+        Timers that become due have fired when this returns. Retention looks at the clock when it runs next, which is
+        a matter of timeouts (`log.retention.check.interval.ms`).
+        """
+        if timeouts_ms < 0:
+            raise ValueError("the clock of timeouts never runs backwards")
+        self._host.advance(wall_ms, timeouts_ms)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        import asyncio
+
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        import asyncio
+
+        await asyncio.to_thread(self.close)
+
+    def _new_directory(self) -> Path:
+        if self._data is not None:
+            return self._data
+        self._temporary = tempfile.TemporaryDirectory(prefix="odradek-", ignore_cleanup_errors=True)
+        return Path(self._temporary.name)
+
+    def _node_settings(self, directory: Path) -> dict[str, str]:
+        found = {"log.dirs": str(directory), "listeners": f"PLAINTEXT://127.0.0.1:{self._port}"}
+        if self._data is None:
+            # What dies with the cluster is not worth an fsync.
+            found["odradek.sync"] = "false"
+        if self._emulate is not None:
+            found["odradek.emulate"] = self._emulate
+        return found | dict(self._settings)
+
+    def _create_own_topics(self) -> None:
+        """Those of the constructor, unless the data that was given has them already."""
+        wanted = _as_mapping(self._topics)
+        if wanted:
+            with self._client() as client:
+                there = {topic.name for topic in client.metadata().topics}
+            self.create_topics({name: partitions for name, partitions in wanted.items() if name not in there})
+
+    def _client(self) -> Client:
+        return Client(self.bootstrap_servers)
+
+    def _create(self, topics: list[CreateTopicsRequest.CreatableTopic]) -> None:
+        with self._client() as client:
+            answer = client.call(CreateTopicsRequest(topics, _CREATE_TIMEOUT_MS), CreateTopicsResponse)
+        for result in answer.topics:
+            if result.error_code != ErrorCode.NONE:
+                raise KafkaError(result.error_code, f"topic {result.name!r}", result.error_message)
+
+
+def _as_mapping(topics: Topics) -> Mapping[str, int]:
+    return topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+
+
+def _host(process: bool) -> Host:
+    if process:
+        from odradek.hosts.process import ProcessHost
+
+        return ProcessHost()
+    from odradek.hosts.thread import ThreadHost
+
+    return ThreadHost()

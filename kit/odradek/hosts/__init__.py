@@ -1,0 +1,1 @@
+"""Where a cluster runs: `thread` in this process, `process` in a child; both are a `host`."""

@@ -1,0 +1,63 @@
+"""Rules of `Faults` as interceptors of a running broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odradek.hosts.host import Fault
+from odradek_broker.context import Context
+from odradek_broker.interceptors import Delay, Disconnect, Drop, Fail, Interceptors, Verdict
+from odradek_wire.apis import APIS
+from odradek_wire.errors import ErrorCode
+
+_KEYS = {api.name: api.key for api in APIS.values()}
+
+
+class _Rule:
+    """Counts the requests that a fault has met."""
+
+    def __init__(self, fault: Fault) -> None:
+        self._key = _KEYS[fault.api]
+        self._client_id = fault.client_id
+        self._left = fault.times
+        self._verdict = _verdict(fault)
+
+    def on_request(self, ctx: Context, request: Any) -> Verdict | None:
+        return self._judge(ctx)
+
+    def on_response(self, ctx: Context, request: Any, response: Any) -> Verdict | None:
+        return self._judge(ctx)
+
+    def _judge(self, ctx: Context) -> Verdict | None:
+        if ctx.api_key != self._key or self._client_id not in (None, ctx.client_id) or self._left == 0:
+            return None
+        if self._left is not None:
+            self._left -= 1
+        return self._verdict
+
+
+def add(fault: Fault, interceptors: Interceptors) -> None:
+    """Let `fault` meet requests, after all that were added before."""
+    rule = _Rule(fault)
+    if fault.when == "request":
+        interceptors.before_handle.append(rule.on_request)
+    else:
+        interceptors.before_write.append(rule.on_response)
+
+
+def clear(interceptors: Interceptors) -> None:
+    """No faults any more."""
+    interceptors.before_handle.clear()
+    interceptors.before_write.clear()
+
+
+def _verdict(fault: Fault) -> Verdict:
+    match fault.action:
+        case "delay":
+            return Delay(fault.delay_ms)
+        case "error":
+            return Fail(ErrorCode(fault.error_code))
+        case "drop":
+            return Drop()
+        case "disconnect":
+            return Disconnect()

@@ -1,0 +1,60 @@
+"""What a `Cluster` needs of the place where its broker runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+LogEntry = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One rule of `Faults`, as it travels to the broker."""
+
+    action: Literal["delay", "error", "drop", "disconnect"]
+    when: Literal["request", "response"]
+    """Before the handler has run, or after it: an acknowledgement that is lost is a response."""
+    api: str
+    """Kafka's name of the API, such as Produce."""
+    times: int | None = None
+    """How many requests it meets before it is over; None: all."""
+    client_id: str | None = None
+    """Only requests of this client; None: of any."""
+    delay_ms: int = 0
+    error_code: int = 0
+
+
+class Host(Protocol):
+    """Runs one broker. Every method blocks until it is done and may be called from any thread."""
+
+    @property
+    def logs(self) -> list[LogEntry]: ...
+
+    def start(self, settings: Mapping[str, str]) -> str:
+        """Start on whatever lies in `log.dirs`; the address that clients take. `settings` are Kafka's."""
+        ...
+
+    def stop(self) -> None:
+        """End in order; nothing happens if it does not run."""
+        ...
+
+    def kill(self) -> None:
+        """End at once, as a crash does; nothing happens if it does not run."""
+        ...
+
+    def reset(self) -> None: ...
+
+    def advance(self, wall_ms: int, timeouts_ms: int) -> None: ...
+
+    def add_fault(self, fault: Fault) -> None: ...
+
+    def clear_faults(self) -> None: ...
+
+
+class NotRunningError(RuntimeError):
+    """The broker was asked for something that only a running one can do."""
+
+    def __init__(self) -> None:
+        super().__init__("the cluster is not running")

@@ -1,0 +1,148 @@
+"""A broker in a child process: the same broker, where the user's own code cannot slow it down, and `kill` is kill -9.
+
+Parent and child exchange one JSON document a line over the child's standard input and output (`child`). When the
+parent dies its end of the pipe closes, and the child ends: no broker is left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from odradek.hosts.host import Fault, LogEntry, NotRunningError
+
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 30.0
+_LOG_ENTRIES_MAX = 10_000
+
+
+class ProcessHost:
+    """One child per `start`. Faults and moved clocks are told to each new child."""
+
+    def __init__(self) -> None:
+        self._entries: deque[LogEntry] = deque(maxlen=_LOG_ENTRIES_MAX)
+        self._faults: list[Fault] = []
+        self._ahead_ms = (0, 0)
+        self._child: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def logs(self) -> list[LogEntry]:
+        return list(self._entries)
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._running().pid
+
+    def start(self, settings: Mapping[str, str]) -> str:
+        if self._child is not None:
+            raise RuntimeError("the cluster is running already")
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "odradek.hosts.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        self._reader = threading.Thread(target=self._read_log, args=(self._child,), name="odradek log", daemon=True)
+        self._reader.start()
+        try:
+            address = self._ask({"do": "start", "settings": dict(settings)})
+        except BaseException:
+            self.kill()
+            raise
+        for fault in self._faults:
+            self._ask({"do": "fault", **asdict(fault)})
+        self._ask({"do": "advance", "wall_ms": self._ahead_ms[0], "timeouts_ms": self._ahead_ms[1]})
+        return str(address)
+
+    def stop(self) -> None:
+        if self._child is not None:
+            child = self._child
+            assert child.stdin is not None
+            child.stdin.close()
+            try:
+                child.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                raise
+            finally:
+                self._forget(child)
+
+    def kill(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._forget(self._child)
+
+    def reset(self) -> None:
+        self._running()
+        self._ask({"do": "reset"})
+
+    def advance(self, wall_ms: int, timeouts_ms: int) -> None:
+        self._ahead_ms = (self._ahead_ms[0] + wall_ms, self._ahead_ms[1] + timeouts_ms)
+        if self._child is not None:
+            self._ask({"do": "advance", "wall_ms": wall_ms, "timeouts_ms": timeouts_ms})
+
+    def add_fault(self, fault: Fault) -> None:
+        self._faults.append(fault)
+        if self._child is not None:
+            self._ask({"do": "fault", **asdict(fault)})
+
+    def clear_faults(self) -> None:
+        self._faults.clear()
+        if self._child is not None:
+            self._ask({"do": "clear faults"})
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._child is None:
+            raise NotRunningError
+        return self._child
+
+    def _ask(self, order: dict[str, Any]) -> Any:
+        child = self._running()
+        assert child.stdin is not None
+        assert child.stdout is not None
+        with self._lock:
+            try:
+                child.stdin.write(json.dumps(order) + "\n")
+                child.stdin.flush()
+                line = child.stdout.readline()
+            except BrokenPipeError:
+                line = ""
+        if not line:
+            child.wait(_STOP_TIMEOUT_S)
+            last = "; ".join(str(entry.get("event")) for entry in list(self._entries)[-3:])
+            raise RuntimeError(f"the broker's process ended with exit code {child.returncode}: {last}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["result"]
+
+    def _read_log(self, child: subprocess.Popen[str]) -> None:
+        assert child.stderr is not None
+        for line in child.stderr:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                entry = line.rstrip("\n")
+            self._entries.append(entry if isinstance(entry, dict) else {"event": str(entry), "level": "error"})
+
+    def _forget(self, child: subprocess.Popen[str]) -> None:
+        child.wait(_STOP_TIMEOUT_S)
+        if self._reader is not None:
+            self._reader.join(_STOP_TIMEOUT_S)
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        self._child = self._reader = None

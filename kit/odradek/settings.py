@@ -1,0 +1,160 @@
+"""A broker's settings from every place a user may put them: a file, the environment, the command line, Python.
+
+Owns precedence (file < environment < overrides) and what is refused or warned about. Names, types and valid values are
+Kafka's and come from the controller's table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from odradek_broker.config import OUR_SETTINGS
+from odradek_controller.configs.definition import ConfigError
+from odradek_controller.configs.in_use import has_effect
+from odradek_controller.configs.removed import why_removed
+from odradek_controller.configs.table import Resource, definitions, nearest, parse
+
+# Variables of the apache/kafka image that are for its JVM and its scripts, not for the broker.
+_NOT_SETTINGS = re.compile(r"KAFKA_(VERSION|HEAP_OPTS|OPTS|JMX_|GC_LOG|LOG4J_|JVM_|CLUSTER_ID$)")
+# Per-listener and per-mechanism settings have names of their own beyond the table.
+_OPEN_PREFIXES = ("listener.name.", "metric.", "metrics.", "config.providers.")
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be: one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What to start a broker with, and what its owner should hear about it."""
+
+    values: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+def gather(
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> Settings:
+    """Settings of all sources. `SettingsError` for a bad value anywhere and for an unknown name in `overrides`.
+
+    An unknown name in a file or in the environment is a warning, as in Kafka; so is a known one without effect here.
+    """
+    found: dict[str, str] = {}
+    warnings: list[str] = []
+    if file is not None:
+        found.update(read_properties(file))
+    if environment is not None:
+        found.update(from_environment(environment))
+    for name in sorted(found):
+        if not _known(name):
+            reason = why_removed(name)
+            about = f"it was removed from Kafka: {reason}" if reason else f"unknown setting{_did_you_mean(name)}"
+            warnings.append(f"{name} is ignored: {about}")
+            del found[name]
+    for name, value in (overrides or {}).items():
+        if not _known(name):
+            reason = why_removed(name)
+            raise SettingsError(
+                f"{name} was removed from Kafka: {reason}" if reason else f"unknown setting {name}{_did_you_mean(name)}"
+            )
+        found[name] = as_text(value)
+    for name, value in found.items():
+        _check(name, value)
+        if name not in OUR_SETTINGS and not has_effect(name) and not name.startswith(_OPEN_PREFIXES):
+            warnings.append(f"{name} has no effect here")
+    return Settings(found, tuple(warnings))
+
+
+def as_text(value: object) -> str:
+    """A Python value as Kafka writes it in a file: true, 3, a,b."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(as_text(item) for item in value)
+    return str(value)
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """`KAFKA_*` variables as the apache/kafka image reads them: `_` is a dot, `__` an underscore, `___` a dash."""
+    found = {}
+    for variable in sorted(environment):
+        if variable.startswith("KAFKA_") and not _NOT_SETTINGS.match(variable):
+            name = variable.removeprefix("KAFKA_").lower()
+            name = re.sub("_{1,3}", lambda run: {1: ".", 2: "_", 3: "-"}[len(run[0])], name)
+            found[name] = environment[variable]
+    return found
+
+
+def environment_variable(name: str) -> str:
+    """The variable that `from_environment` reads as `name`."""
+    return "KAFKA_" + name.upper().replace("_", "__").replace("-", "___").replace(".", "_")
+
+
+def read_properties(file: Path) -> dict[str, str]:
+    """A Java properties file. `SettingsError` when it cannot be read or a line is no setting."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SettingsError(f"cannot read {file}: {reason}") from error
+    found = {}
+    for number, line in _logical_lines(text):
+        match = re.match(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(.*)", line, re.DOTALL)
+        if match is None:
+            raise SettingsError(f"{file}, line {number}: {line!r} is not of the form name=value")
+        found[_unescape(match[1])] = _unescape(match[2])
+    return found
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments, those that end in a backslash joined, each with the number of its first."""
+    lines = enumerate(text.splitlines(), 1)
+    for number, line in lines:
+        line = line.lstrip()
+        if not line or line[0] in "#!":
+            continue
+        while _continues(line):
+            line = line[:-1] + next(lines, (0, ""))[1].lstrip()
+        yield number, line
+
+
+def _continues(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _unescape(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        escaped = match[1]
+        return chr(int(escaped[1:], 16)) if len(escaped) == 5 else _ESCAPES.get(escaped, escaped)
+
+    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", one, text).strip()
+
+
+def _known(name: str) -> bool:
+    return name in definitions(Resource.BROKER) or name in OUR_SETTINGS or name.startswith(_OPEN_PREFIXES)
+
+
+def _did_you_mean(name: str) -> str:
+    near = nearest(Resource.BROKER, name)
+    return f"; did you mean {near}?" if near else ""
+
+
+def _check(name: str, value: str) -> None:
+    definition = definitions(Resource.BROKER).get(name)
+    own = OUR_SETTINGS.get(name)
+    try:
+        if definition is not None:
+            parse(definition, value)
+        elif own is not None and value not in own:
+            raise SettingsError(f"{name} is {value!r}; it can be {' or '.join(own)}")
+    except ConfigError as error:
+        raise SettingsError(str(error)) from error
