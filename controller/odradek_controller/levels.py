@@ -1,7 +1,7 @@
 """The levels of a cluster and what they decide: features, record versions, API ranges of an emulated release.
 
-A level is a number per feature (`metadata.version` 30 is 4.3-IV0). Owns the features each release supports, finalizes in
-a new cluster and advertises, and the versions in which metadata records are written. Source: ApiVersions of running
+A level is a number per feature (`metadata.version` 30 is 4.3-IV0). Owns the features each release supports, finalizes
+in a new cluster and advertises, and the versions in which metadata records are written. Source: ApiVersions of running
 brokers of 3.9.1 (KRaft), 4.0.0 and 4.3.0, their bootstrap records, and MetadataVersion.
 """
 

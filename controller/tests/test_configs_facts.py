@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from odradek_controller.configs.definition import ConfigError, Mode, Type
 from odradek_controller.configs.in_use import IN_USE
 from odradek_controller.configs.removed import why_removed

@@ -1,0 +1,165 @@
+"""AlterConfigs (all of a resource's overrides replaced) and IncrementalAlterConfigs (some set, deleted, added to).
+
+Owns what the operations mean and in which order a request is refused; what values are allowed is in `config_rules`.
+Loggers are the broker's own affair and are unknown here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+from odradek_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from odradek_wire.messages.config_record import ConfigRecord
+from odradek_wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+from ..configs.definition import Type
+from ..configs.table import Resource, definitions
+from ..image import ClusterImage, ConfigResource
+from .config_rules import check_resource, check_values
+from .settings import Refusal, Settings
+
+
+class Operation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    """One configuration of a request."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def incremental_alter_configs(
+    image: ClusterImage, request: IncrementalAlterConfigsRequest, settings: Settings
+) -> tuple[list[Message], IncrementalAlterConfigsResponse]:
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    records: list[Message] = []
+    responses = []
+    for resource in request.resources:
+        key = ConfigResource(resource.resource_type, resource.resource_name)
+        changes = [Change(config.name, config.config_operation, config.value) for config in resource.configs]
+        done = _REPEATED if times[key] > 1 else _alter(image, key, changes, settings, replace=False)
+        refusal = done if isinstance(done, Refusal) else _FINE
+        records += () if isinstance(done, Refusal) else done
+        responses.append(
+            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+                refusal.error, refusal.message, key.type, key.name
+            )
+        )
+    return ([] if request.validate_only else records), IncrementalAlterConfigsResponse(responses=responses)
+
+
+def alter_configs(
+    image: ClusterImage, request: AlterConfigsRequest, settings: Settings
+) -> tuple[list[Message], AlterConfigsResponse]:
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    records: list[Message] = []
+    responses = []
+    for resource in request.resources:
+        key = ConfigResource(resource.resource_type, resource.resource_name)
+        changes = [Change(config.name, Operation.SET, config.value) for config in resource.configs]
+        done = _REPEATED if times[key] > 1 else _alter(image, key, changes, settings, replace=True)
+        refusal = done if isinstance(done, Refusal) else _FINE
+        records += () if isinstance(done, Refusal) else done
+        responses.append(
+            AlterConfigsResponse.AlterConfigsResourceResponse(refusal.error, refusal.message, key.type, key.name)
+        )
+    return ([] if request.validate_only else records), AlterConfigsResponse(responses=responses)
+
+
+_FINE = Refusal(ErrorCode.NONE)
+_REPEATED = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+
+
+def _alter(
+    image: ClusterImage, key: ConfigResource, changes: Sequence[Change], settings: Settings, *, replace: bool
+) -> list[Message] | Refusal:
+    refusal = _check_shape(changes) or check_resource(image, key.type, key.name, settings)
+    if refusal is not None:
+        return refusal
+    before = image.configs.get(key, {})
+    after: dict[str, str] = {} if replace else dict(before)
+    for item in changes:
+        refusal = _apply(item, key, after, settings, image)
+        if refusal is not None:
+            return refusal
+    changed = {item.name for item in changes if item.operation != Operation.DELETE}
+    refusal = check_values(image, key.type, key.name, after, changed, settings)
+    if refusal is not None:
+        return refusal
+    return _records(key, before, after)
+
+
+def _check_shape(changes: Sequence[Change]) -> Refusal | None:
+    if len({item.name for item in changes}) < len(changes):
+        return Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [item.name for item in changes if item.value is None and item.operation != Operation.DELETE]
+    if nulls:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    if any(not 0 <= item.operation <= 3 for item in changes):
+        return Refusal(ErrorCode.INVALID_REQUEST, "Unknown operation on a configuration")
+    return None
+
+
+def _apply(
+    item: Change, key: ConfigResource, values: dict[str, str], settings: Settings, image: ClusterImage
+) -> Refusal | None:
+    """The change made in `values`; APPEND and SUBTRACT start from what applies when there is no override."""
+    name, value = item.name, item.value or ""
+    if item.operation == Operation.DELETE:
+        values.pop(name, None)
+    elif item.operation == Operation.SET:
+        values[name] = value
+    else:
+        operation = Operation(item.operation)
+        definition = definitions(Resource(key.type), settings.release).get(name)
+        if definition is None or definition.type is not Type.LIST:
+            return Refusal(
+                ErrorCode.INVALID_CONFIG,
+                f"Can't {operation.name} to key {name} because its type is not LIST.",
+            )
+        words = _words(values[name] if name in values else _below(name, key, settings, image))
+        wanted = _words(value)
+        if operation is Operation.APPEND:
+            words += [word for word in wanted if word not in words]
+        else:
+            words = [word for word in words if word not in wanted]
+        values[name] = ",".join(words)
+    return None
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _below(name: str, key: ConfigResource, settings: Settings, image: ClusterImage) -> str:
+    """What applies without an override of this resource."""
+    layers = settings.layers(image)
+    definition = definitions(Resource(key.type), settings.release)[name]
+    if key.type == Resource.TOPIC:
+        return layers.topic(definition).value or ""
+    if key.type == Resource.BROKER:
+        return settings.static.get(name, definition.default or "")
+    return definition.default or ""
+
+
+def _records(key: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]) -> list[Message]:
+    """Only what differs is recorded."""
+    removed = [ConfigRecord(key.type, key.name, name, None) for name in before if name not in after]
+    changed = [
+        ConfigRecord(key.type, key.name, name, value) for name, value in after.items() if before.get(name) != value
+    ]
+    return [*removed, *changed]

@@ -1,0 +1,174 @@
+"""Brokers come and go: registration, fencing, controlled shutdown, unregistration, and what they do to partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+from odradek_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from odradek_wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from odradek_wire.messages.partition_change_record import PartitionChangeRecord
+from odradek_wire.messages.register_broker_record import RegisterBrokerRecord
+from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from odradek_wire.messages.unregister_broker_record import UnregisterBrokerRecord
+from odradek_wire.uuid import Uuid
+
+from ..configs.effective import BrokerLayers
+from ..configs.table import Resource, definitions
+from ..election import Election, change, without_broker
+from ..image import LOST_DIRECTORY, MIGRATING_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY, ClusterImage
+from ..image import PartitionRegistration as Partition
+from .settings import Settings
+
+_RESERVED_DIRECTORIES = frozenset((UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY))
+
+
+def register_broker(
+    image: ClusterImage, request: BrokerRegistrationRequest, settings: Settings, next_offset: int
+) -> tuple[list[Message], BrokerRegistrationResponse]:
+    """A new incarnation begins fenced; its epoch is the offset of its registration, which is the first record."""
+    error = _registration_error(image, request)
+    if error is not ErrorCode.NONE:
+        return [], BrokerRegistrationResponse(error_code=error)
+    known = image.brokers.get(request.broker_id)
+    same = known is not None and known.incarnation_id == request.incarnation_id
+    record = RegisterBrokerRecord(
+        request.broker_id,
+        request.is_migrating_zk_broker,
+        request.incarnation_id,
+        next_offset,
+        [RegisterBrokerRecord.BrokerEndpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners],
+        [
+            RegisterBrokerRecord.BrokerFeature(f.name, f.min_supported_version, f.max_supported_version)
+            for f in request.features
+        ],
+        request.rack,
+        True,
+        False,
+        sorted(request.log_dirs),
+    )
+    records: list[Message] = [record]
+    if known is not None and not known.fenced and not same:
+        records += _leave(image, request.broker_id, settings)
+    return records, BrokerRegistrationResponse(broker_epoch=next_offset)
+
+
+def _registration_error(image: ClusterImage, request: BrokerRegistrationRequest) -> ErrorCode:
+    if request.cluster_id != image.cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    known = image.brokers.get(request.broker_id)
+    if known is not None and known.incarnation_id != request.incarnation_id and not known.fenced:
+        # A live broker's id is taken only by its own next life, which says so by leaving the old epoch behind.
+        pass
+    dirs = request.log_dirs
+    if len(set(dirs)) != len(dirs) or _RESERVED_DIRECTORIES & set(dirs):
+        return ErrorCode.INVALID_REQUEST
+    others = {key for broker in image.brokers.values() if broker.id != request.broker_id for key in broker.directories}
+    if others & set(dirs):
+        return ErrorCode.INVALID_REQUEST
+    supported = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
+    for name, level in image.levels.finalized.items():
+        low, high = supported.get(name, (0, 0))
+        if not low <= level <= high:
+            return ErrorCode.UNSUPPORTED_VERSION
+    return ErrorCode.NONE
+
+
+def unfence_broker(image: ClusterImage, broker_id: int) -> list[Message]:
+    """The broker may lead: partitions without a leader that it can lead get it."""
+    broker = image.brokers.get(broker_id)
+    if broker is None or not broker.fenced:
+        return []
+    records: list[Message] = [BrokerRegistrationChangeRecord(broker_id, broker.epoch, -1)]
+
+    def active(replica: int) -> bool:
+        return replica == broker_id or image.is_active(replica)
+
+    for topic_id, index, partition in _held_by(image, broker_id):
+        if partition.leader == NO_LEADER:
+            _append(records, change(topic_id, index, partition, active=active, election=Election.ONLINE))
+    return records
+
+
+def fence_broker(image: ClusterImage, broker_id: int, settings: Settings) -> list[Message]:
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.fenced:
+        return []
+    return [
+        BrokerRegistrationChangeRecord(broker_id, broker.epoch, 1),
+        *_leave(image, broker_id, settings),
+    ]
+
+
+def controlled_shutdown(image: ClusterImage, broker_id: int, settings: Settings) -> list[Message]:
+    """Marked as going; a partition that nobody else can lead stays until the broker is fenced."""
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.fenced or broker.in_controlled_shutdown:
+        return []
+    records: list[Message] = [BrokerRegistrationChangeRecord(broker_id, broker.epoch, 0, 1)]
+    for topic_id, index, partition in _held_by(image, broker_id):
+        others = tuple(replica for replica in partition.isr if replica != broker_id)
+        if others:
+            _append(records, change(topic_id, index, partition, active=_but(image, broker_id), isr=others))
+    return records
+
+
+def unregister_broker(
+    image: ClusterImage, request: UnregisterBrokerRequest, settings: Settings
+) -> tuple[list[Message], UnregisterBrokerResponse]:
+    broker = image.brokers.get(request.broker_id)
+    if broker is None:
+        message = f"Broker ID {request.broker_id} is not currently registered"
+        return [], UnregisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)
+    return [
+        *_leave(image, request.broker_id, settings),
+        UnregisterBrokerRecord(request.broker_id, broker.epoch),
+    ], UnregisterBrokerResponse()
+
+
+def _but(image: ClusterImage, broker_id: int) -> Callable[[int], bool]:
+    return lambda replica: replica != broker_id and image.is_active(replica)
+
+
+def _leave(image: ClusterImage, broker_id: int, settings: Settings) -> Iterator[Message]:
+    """What partitions become when this broker is not there any more."""
+    layers = settings.layers(image)
+    policy: dict[Uuid, tuple[bool, int]] = {}
+    for topic_id, index, partition in _held_by(image, broker_id):
+        if topic_id not in policy:
+            policy[topic_id] = _election_policy(image, image.topics_by_id[topic_id].name, layers)
+        unclean, min_isr = policy[topic_id]
+        record = without_broker(
+            topic_id,
+            index,
+            partition,
+            broker_id,
+            active=image.is_active,
+            unclean=unclean,
+            eligible_leaders=image.levels.eligible_leaders,
+            min_isr=min_isr,
+        )
+        if record is not None:
+            yield record
+
+
+def _election_policy(image: ClusterImage, topic: str, layers: BrokerLayers) -> tuple[bool, int]:
+    """Whether the topic allows unclean elections, and its `min.insync.replicas`."""
+    known = definitions(Resource.TOPIC, layers.release)
+    overrides = image.topic_configs(topic)
+    unclean = layers.topic(known["unclean.leader.election.enable"], overrides).value
+    min_isr = layers.topic(known["min.insync.replicas"], overrides).value
+    return unclean == "true", int(min_isr or 1)
+
+
+def _held_by(image: ClusterImage, broker_id: int) -> Iterator[tuple[Uuid, int, Partition]]:
+    for topic in image.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            if broker_id in partition.replicas:
+                yield topic.id, index, partition
+
+
+def _append(records: list[Message], record: PartitionChangeRecord | None) -> None:
+    if record is not None:
+        records.append(record)

@@ -1,0 +1,201 @@
+"""Whether a resource may have these dynamic configurations: one rule per kind of resource, in Kafka's words.
+
+Each rule sees all values that the resource would have, and which of them are being set. Sources: ConfigAdminManager,
+ControllerConfigurationValidator, DynamicBrokerConfig, GroupConfig, ClientMetricsConfigs, and the answers of a running 4.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Set
+
+from odradek_wire.errors import ErrorCode
+
+from ..configs.definition import ConfigError, Mode
+from ..configs.effective import BrokerLayers
+from ..configs.table import Resource, changeable, definitions, parse
+from ..image import ClusterImage
+from .settings import Refusal, Settings
+from .topic_configs import check_topic_configs
+from .topic_names import check_topic_name
+
+Values = Mapping[str, str]
+_INVALID = ErrorCode.INVALID_REQUEST
+
+
+def check_resource(image: ClusterImage, kind: int, name: str, settings: Settings) -> Refusal | None:
+    """Whether there is such a resource."""
+    match kind:
+        case Resource.TOPIC:
+            return _check_topic_exists(image, name)
+        case Resource.BROKER:
+            return _check_broker_exists(image, name, settings)
+        case Resource.GROUP:
+            return None if name else Refusal(_INVALID, "Default group resources are not allowed.")
+        case Resource.CLIENT_METRICS:
+            return None if name else Refusal(_INVALID, "Subscription name can't be empty")
+        case _:
+            return Refusal(_INVALID, f"Unknown resource type {kind}")
+
+
+def _check_topic_exists(image: ClusterImage, name: str) -> Refusal | None:
+    if not name:
+        return Refusal(_INVALID, "Default topic resources are not allowed.")
+    refusal = check_topic_name(name)
+    if refusal is None and name not in image.topics:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    return refusal
+
+
+def _check_broker_exists(image: ClusterImage, name: str, settings: Settings) -> Refusal | None:
+    if not name:
+        return None
+    if not re.fullmatch(r"[+-]?[0-9]+", name):
+        return Refusal(_INVALID, f"Node id must be an integer, but it is: {name}")
+    if int(name) not in image.brokers:
+        expected = min(image.brokers, default=settings.node_id)
+        return Refusal(_INVALID, f"Unexpected broker id, expected {expected}, but received {name}")
+    return None
+
+
+def check_values(
+    image: ClusterImage, kind: int, name: str, values: Values, changed: Set[str], settings: Settings
+) -> Refusal | None:
+    """Whether the resource may have exactly these; `changed` are the names that the request sets."""
+    layers = settings.layers(image)
+    match kind:
+        case Resource.TOPIC:
+            return check_topic_configs(values, layers)
+        case Resource.BROKER:
+            return _check_broker(image, name, values, changed, layers)
+        case Resource.GROUP:
+            return _check_group(values, layers)
+        case _:
+            return _check_client_metrics(values)
+
+
+# -- brokers ----------------------------------------------------------------------------------------------------------
+
+MIN_ISR = "min.insync.replicas"
+
+
+def _check_broker(
+    image: ClusterImage, name: str, values: Values, changed: Set[str], layers: BrokerLayers
+) -> Refusal | None:
+    known = definitions(Resource.BROKER, layers.release)
+    read_only = sorted(key for key in changed if changeable(key, layers.release) is Mode.READ_ONLY)
+    if read_only:
+        return Refusal(_INVALID, f"Cannot update these configs dynamically: [{', '.join(read_only)}]")
+    own = sorted(key for key in changed if key in known and known[key].mode is Mode.PER_BROKER)
+    security = [key for key in own if key.startswith(("ssl.", "sasl."))]
+    if security:
+        return Refusal(
+            _INVALID,
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"[{', '.join(security)}]",
+        )
+    if own and not name:
+        return Refusal(_INVALID, f"Cannot update these configs at default cluster level: [{', '.join(own)}]")
+    for key in changed & known.keys() & values.keys():
+        try:
+            parse(known[key], values[key])
+        except ConfigError as error:
+            return Refusal(_INVALID, str(error))
+    if image.levels.eligible_leaders:
+        if name and MIN_ISR in changed:
+            message = f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled."
+            return Refusal(ErrorCode.INVALID_CONFIG, message)
+        if not name and MIN_ISR not in values:
+            message = f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled."
+            return Refusal(ErrorCode.INVALID_CONFIG, message)
+    return None
+
+
+# -- groups -----------------------------------------------------------------------------------------------------------
+
+_GROUP_BOUNDS = (
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+    "share.heartbeat.interval.ms",
+    "share.session.timeout.ms",
+    "share.record.lock.duration.ms",
+    "share.delivery.count.limit",
+    "share.partition.max.record.locks",
+    "streams.heartbeat.interval.ms",
+    "streams.session.timeout.ms",
+    "streams.num.standby.replicas",
+)
+
+
+def _check_group(values: Values, layers: BrokerLayers) -> Refusal | None:
+    known = definitions(Resource.GROUP, layers.release)
+    for name in values:
+        if name not in known:
+            return Refusal(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
+    try:
+        for name, value in values.items():
+            parse(known[name], value)
+    except ConfigError as error:
+        return Refusal(ErrorCode.INVALID_CONFIG, str(error))
+    for name in _GROUP_BOUNDS:
+        refusal = _check_bounds(name, values, layers) if name in values else None
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def _check_bounds(name: str, values: Values, layers: BrokerLayers) -> Refusal | None:
+    """The brokers bound what a group may choose: `group.consumer.min.session.timeout.ms` and so on."""
+    kind, _, rest = name.partition(".")
+    value = int(values[name])
+    low, high = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
+    least, most = layers.value(low), layers.value(high)
+    if least is not None and value < int(least):
+        return Refusal(ErrorCode.INVALID_CONFIG, f"{name} must be greater than or equal to {low}")
+    if most is not None and value > int(most):
+        return Refusal(ErrorCode.INVALID_CONFIG, f"{name} must be less than or equal to {high}")
+    return None
+
+
+# -- client metrics ---------------------------------------------------------------------------------------------------
+
+_SELECTORS = frozenset(
+    (
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    )
+)
+
+
+def _check_client_metrics(values: Values) -> Refusal | None:
+    known = definitions(Resource.CLIENT_METRICS)
+    for name in values:
+        if name not in known:
+            return Refusal(_INVALID, f"Unknown client metrics configuration: {name}")
+    try:
+        for name, value in values.items():
+            parse(known[name], value)
+    except ConfigError as error:
+        return Refusal(ErrorCode.INVALID_CONFIG, str(error))
+    if "interval.ms" in values and not 100 <= int(values["interval.ms"]) <= 3_600_000:
+        message = (
+            f"Invalid value {values['interval.ms'].strip()} for interval.ms, interval must be between 100 and 3600000"
+        )
+        return Refusal(_INVALID, f"{message} (1 hour)")
+    for pattern in filter(None, (word.strip() for word in values.get("match", "").split(","))):
+        selector, equals, expression = pattern.partition("=")
+        if not equals or selector.strip() not in _SELECTORS or not _is_pattern(expression.strip()):
+            return Refusal(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+    return None
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True

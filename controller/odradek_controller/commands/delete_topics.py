@@ -1,0 +1,72 @@
+"""DeleteTopics, by name or by id: a topic named both ways, twice, or not at all is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek_wire.messages.remove_topic_record import RemoveTopicRecord
+from odradek_wire.uuid import ZERO_UUID, Uuid
+
+from ..image import ClusterImage, TopicImage
+from .settings import Refusal, Settings
+
+Result = DeleteTopicsResponse.DeletableTopicResult
+Wanted = tuple[str | None, Uuid]
+
+_UNKNOWN_NAME = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+_UNKNOWN_ID = Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+_DISABLED = Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+
+
+def delete_topics(
+    image: ClusterImage, request: DeleteTopicsRequest, settings: Settings
+) -> tuple[list[Message], DeleteTopicsResponse]:
+    wanted: list[Wanted] = [(topic.name, topic.topic_id) for topic in request.topics]
+    wanted += [(name, ZERO_UUID) for name in request.topic_names]
+    if not settings.flag(image, "delete.topic.enable"):
+        return [], DeleteTopicsResponse(responses=[_refused(name, key, _DISABLED) for name, key in wanted])
+    names = Counter(name for name, key in wanted if name is not None and key == ZERO_UUID)
+    ids = Counter(key for name, key in wanted if name is None and key != ZERO_UUID)
+    records: list[Message] = []
+    results = []
+    for name, key in dict.fromkeys(wanted):
+        topic = image.topics_by_id.get(key) if name is None else image.topics.get(name)
+        if name is None and topic is not None and topic.name in names:
+            continue  # answered under its name
+        refusal = _malformed(name, key, topic, names, ids)
+        if refusal is not None:
+            both = refusal.message == _SAME and topic is not None
+            results.append(_refused(name, topic.id if both and topic is not None else key, refusal))
+        elif topic is None:
+            results.append(_refused(name, key, _UNKNOWN_ID if name is None else _UNKNOWN_NAME))
+        else:
+            records.append(RemoveTopicRecord(topic.id))
+            results.append(Result(topic.name, topic.id))
+    return records, DeleteTopicsResponse(responses=results)
+
+
+_SAME = "The provided topic name maps to an ID that was already supplied."
+
+
+def _malformed(
+    name: str | None, key: Uuid, topic: TopicImage | None, names: Counter[str], ids: Counter[Uuid]
+) -> Refusal | None:
+    message = None
+    if name is None and key == ZERO_UUID:
+        message = "Neither topic name nor id were specified."
+    elif name is not None and key != ZERO_UUID:
+        message = "You may not specify both topic name and topic id."
+    elif name is not None and names[name] > 1:
+        message = "Duplicate topic name."
+    elif name is None and ids[key] > 1:
+        message = "Duplicate topic id."
+    elif name is not None and topic is not None and topic.id in ids:
+        message = _SAME
+    return None if message is None else Refusal(ErrorCode.INVALID_REQUEST, message)
+
+
+def _refused(name: str | None, key: Uuid, refusal: Refusal) -> Result:
+    return Result(name, key, refusal.error, refusal.message)

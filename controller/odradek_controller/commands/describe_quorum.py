@@ -1,0 +1,47 @@
+"""DescribeQuorum: the metadata log's leader, voters and end, as the store tells them."""
+
+from __future__ import annotations
+
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+
+from ..image import ClusterImage
+from ..store import QuorumState
+from .topic_names import METADATA_TOPIC
+
+Topic = DescribeQuorumResponse.TopicData
+Partition = DescribeQuorumResponse.PartitionData
+Node = DescribeQuorumResponse.Node
+
+
+def describe_quorum(image: ClusterImage, request: DescribeQuorumRequest, quorum: QuorumState) -> DescribeQuorumResponse:
+    """Anything but partition 0 of the metadata topic is unknown; the answer has the shape of the question."""
+    topics = [
+        Topic(topic.topic_name, [_partition(topic.topic_name, p.partition_index, quorum) for p in topic.partitions])
+        for topic in request.topics
+    ]
+    nodes = [
+        Node(
+            controller.id,
+            [DescribeQuorumResponse.Listener(e.name, e.host, e.port) for e in controller.listeners],
+        )
+        for controller in image.controllers.values()
+    ]
+    return DescribeQuorumResponse(topics=topics, nodes=nodes)
+
+
+def _partition(topic: str, index: int, quorum: QuorumState) -> Partition:
+    if topic != METADATA_TOPIC or index != 0:
+        return Partition(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return Partition(
+        partition_index=0,
+        leader_id=quorum.leader_id,
+        leader_epoch=quorum.leader_epoch,
+        high_watermark=quorum.high_watermark,
+        current_voters=[
+            DescribeQuorumResponse.ReplicaState(
+                voter.id, voter.directory_id, quorum.log_end_offset, quorum.last_append_ms, quorum.last_append_ms
+            )
+            for voter in quorum.voters
+        ],
+    )

@@ -1,0 +1,107 @@
+"""AlterPartition: a leader proposes another ISR; epochs decide whether it still speaks for the partition (KIP-497)."""
+
+from __future__ import annotations
+
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from odradek_wire.messages.partition_change_record import PartitionChangeRecord
+
+from ..configs.table import Resource, definitions
+from ..election import change
+from ..image import RECOVERED, RECOVERING, ClusterImage, PartitionRegistration, TopicImage
+from ..replay import changed_partition
+from .settings import Settings
+
+Proposal = AlterPartitionRequest.PartitionData
+Result = AlterPartitionResponse.PartitionData
+
+
+def alter_partition(
+    image: ClusterImage, request: AlterPartitionRequest, settings: Settings
+) -> tuple[list[Message], AlterPartitionResponse]:
+    """Each partition by itself; a stale broker is told so once, for all."""
+    broker = image.brokers.get(request.broker_id)
+    if broker is None or broker.epoch != request.broker_epoch:
+        return [], AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    records: list[Message] = []
+    topics = []
+    for topic in request.topics:
+        found = image.topics_by_id.get(topic.topic_id)
+        results = []
+        for proposal in topic.partitions:
+            result, record = _alter(image, request.broker_id, found, proposal, settings)
+            results.append(result)
+            if record is not None:
+                records.append(record)
+        topics.append(AlterPartitionResponse.TopicData(topic_id=topic.topic_id, partitions=results))
+    return records, AlterPartitionResponse(topics=topics)
+
+
+def _alter(
+    image: ClusterImage, broker_id: int, topic: TopicImage | None, proposal: Proposal, settings: Settings
+) -> tuple[Result, PartitionChangeRecord | None]:
+    index = proposal.partition_index
+    if topic is None:
+        return Result(index, ErrorCode.UNKNOWN_TOPIC_ID), None
+    if not 0 <= index < len(topic.partitions):
+        return Result(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
+    partition = topic.partitions[index]
+    wanted = {state.broker_id: state.broker_epoch for state in proposal.new_isr_with_epochs}
+    wanted.update((replica, -1) for replica in proposal.new_isr if replica not in wanted)
+    error = _check(image, broker_id, partition, proposal, wanted)
+    if error is not ErrorCode.NONE:
+        return Result(index, error), None
+    layers = settings.layers(image)
+    known = definitions(Resource.TOPIC, layers.release)["min.insync.replicas"]
+    record = change(
+        topic.id,
+        index,
+        partition,
+        active=image.is_active,
+        isr=tuple(wanted),
+        eligible_leaders=image.levels.eligible_leaders,
+        min_isr=int(layers.topic(known, image.topic_configs(topic.name)).value or 1),
+        leader_recovery_state=proposal.leader_recovery_state,
+    )
+    after = partition if record is None else changed_partition(partition, record)
+    if record is not None and record.leader != -2:
+        # Elsewhere someone else leads now: the sender learns it from the metadata.
+        return Result(index, ErrorCode.FENCED_LEADER_EPOCH), record
+    return _state(index, after), record
+
+
+def _state(index: int, partition: PartitionRegistration) -> Result:
+    return Result(
+        index,
+        ErrorCode.NONE,
+        partition.leader,
+        partition.leader_epoch,
+        list(partition.isr),
+        partition.leader_recovery_state,
+        partition.partition_epoch,
+    )
+
+
+def _check(
+    image: ClusterImage, broker_id: int, partition: PartitionRegistration, proposal: Proposal, wanted: dict[int, int]
+) -> ErrorCode:
+    if proposal.leader_epoch > partition.leader_epoch or proposal.partition_epoch > partition.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER
+    if proposal.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if partition.leader != broker_id:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if broker_id not in wanted or not set(wanted) <= set(partition.replicas):
+        return ErrorCode.INVALID_REQUEST
+    if proposal.leader_recovery_state == RECOVERING and (
+        len(wanted) > 1 or partition.leader_recovery_state == RECOVERED
+    ):
+        return ErrorCode.INVALID_REQUEST
+    for replica, epoch in wanted.items():
+        broker = image.brokers.get(replica)
+        if broker is None or not image.is_active(replica) or epoch not in (-1, broker.epoch):
+            return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE

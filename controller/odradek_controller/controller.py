@@ -1,0 +1,158 @@
+"""The controller: checks requests against the image, stores the records that follow, replays them, tells its listeners.
+
+Owns the one current image and the order of changes. Decisions are the commands', storage is the store's. All methods run
+on one event loop; a change is decided, stored and replayed before the next one is decided.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from odradek_wire.message import Message
+from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from odradek_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from odradek_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from odradek_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from odradek_wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+from .commands import alter_configs as configs
+from .commands import brokers, describe_quorum, features, isr, producer_ids
+from .commands.create_partitions import create_partitions
+from .commands.create_topics import create_topics
+from .commands.delete_topics import delete_topics
+from .commands.settings import PlainTopicEntries, Settings
+from .configs.effective import BrokerLayers
+from .configs.table import Release
+from .image import ClusterImage, MetadataDelta
+from .levels import Emulation
+from .replay import replay
+from .store import MetadataStore
+
+Listener = Callable[[MetadataDelta], None]
+Answer = TypeVar("Answer")
+
+
+class Controller:
+    """One per cluster. Open it, subscribe, and ask; `image` is always the latest."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        node_id: int,
+        static: Mapping[str, str] | None = None,
+        emulation: Emulation = Emulation.UNION,
+        rng: random.Random | None = None,
+    ) -> None:
+        rng = rng or random.SystemRandom()
+        release = Release.KAFKA_3_9 if emulation is Emulation.KAFKA_3_9 else Release.KAFKA_4_3
+        self.store = store
+        self.emulation = emulation
+        self.settings = Settings(node_id, rng.randbytes, rng.randrange, dict(static or {}), release)
+        self.image = ClusterImage()
+        self._plain = PlainTopicEntries()
+        self._listeners: list[Listener] = []
+        self._changing = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Load what is stored and become the one writer."""
+        self.image = await self.store.open()
+
+    async def close(self) -> None:
+        await self.store.close()
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """The listener gets the whole image as one delta now, and each change after it; returns how to unsubscribe.
+
+        It is called synchronously, in the order of changes, and must not call the controller back.
+        """
+        listener(MetadataDelta.between(ClusterImage(cluster_id=self.image.cluster_id), self.image))
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def layers(self, broker_id: int, static: Mapping[str, str]) -> BrokerLayers:
+        """What a broker's configuration is made of now, given its own static one."""
+        image = self.image
+        return BrokerLayers(image.broker_configs(broker_id), image.broker_configs(None), static, self.settings.release)
+
+    # -- topics -------------------------------------------------------------------------------------------------------
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        return await self._change(lambda image: create_topics(image, request, self.settings, self._plain))
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        return await self._change(lambda image: delete_topics(image, request, self.settings))
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        return await self._change(lambda image: create_partitions(image, request, self.settings))
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        return await self._change(lambda image: isr.alter_partition(image, request, self.settings))
+
+    # -- configurations and features ----------------------------------------------------------------------------------
+
+    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        return await self._change(lambda image: configs.alter_configs(image, request, self.settings))
+
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        return await self._change(lambda image: configs.incremental_alter_configs(image, request, self.settings))
+
+    async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+        return await self._change(lambda image: features.update_features(image, request, self.emulation))
+
+    # -- brokers ------------------------------------------------------------------------------------------------------
+
+    async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+        """The broker is fenced until `unfence_broker`; its epoch is in the response."""
+        return await self._change(
+            lambda image: brokers.register_broker(image, request, self.settings, self.store.next_offset)
+        )
+
+    async def unfence_broker(self, broker_id: int) -> None:
+        """The broker is ready: it may lead, and clients see it."""
+        await self._change(lambda image: (brokers.unfence_broker(image, broker_id), None))
+
+    async def fence_broker(self, broker_id: int) -> None:
+        """The broker is gone: it leads no more."""
+        await self._change(lambda image: (brokers.fence_broker(image, broker_id, self.settings), None))
+
+    async def controlled_shutdown(self, broker_id: int) -> None:
+        """The broker wants to go: what others can lead, they lead."""
+        await self._change(lambda image: (brokers.controlled_shutdown(image, broker_id, self.settings), None))
+
+    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+        return await self._change(lambda image: brokers.unregister_broker(image, request, self.settings))
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        return await self._change(lambda image: producer_ids.allocate_producer_ids(image, request))
+
+    # -- the store ----------------------------------------------------------------------------------------------------
+
+    def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+        return describe_quorum.describe_quorum(self.image, request, self.store.quorum())
+
+    async def _change(self, decide: Callable[[ClusterImage], tuple[Sequence[Message], Answer]]) -> Answer:
+        async with self._changing:
+            records, answer = decide(self.image)
+            if records:
+                offset, epoch = await self.store.append(records, self.image.levels)
+                delta = replay(self.image, records, offset=offset, epoch=epoch)
+                self.image = delta.image
+                for listener in tuple(self._listeners):
+                    listener(delta)
+                self.store.applied(delta.image)
+        return answer

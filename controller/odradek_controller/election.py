@@ -1,0 +1,137 @@
+"""Who leads a partition, and what changes when brokers come and go.
+
+Pure functions over a partition and the brokers that are active. A leader is the first assigned replica that is active
+and in the ISR; with eligible leaders (KIP-966) the first of those when the ISR has nobody; with unclean election the
+first active replica at all, marked as recovering. Source: PartitionChangeBuilder, KIP-966, KIP-704.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from odradek_wire.messages.partition_change_record import PartitionChangeRecord
+from odradek_wire.uuid import Uuid
+
+from .image import NO_LEADER, RECOVERED, RECOVERING, PartitionRegistration
+
+Active = Callable[[int], bool]
+
+
+class Election(Enum):
+    """What is asked for."""
+
+    PREFERRED = "preferred"
+    """The first assigned replica when it can lead, otherwise whoever leads stays."""
+    ONLINE = "online"
+    """Whoever leads stays; otherwise the first that can."""
+    UNCLEAN = "unclean"
+    """As ONLINE, and if nobody can without loss, the first that is active."""
+
+
+def elect(partition: PartitionRegistration, active: Active, election: Election) -> tuple[int, bool]:
+    """The leader (NO_LEADER if there can be none) and whether the choice may lose records."""
+
+    def can_lead(broker: int) -> bool:
+        return active(broker) and (broker in partition.isr or broker in partition.eligible_leader_replicas)
+
+    preferred = partition.replicas[0] if partition.replicas else NO_LEADER
+    if election is Election.PREFERRED and preferred != NO_LEADER and can_lead(preferred):
+        return preferred, False
+    if partition.leader != NO_LEADER and can_lead(partition.leader):
+        return partition.leader, False
+    for broker in partition.replicas:
+        if broker in partition.isr and active(broker):
+            return broker, False
+    for broker in partition.replicas:
+        if broker in partition.eligible_leader_replicas and active(broker):
+            return broker, False
+    if election is Election.UNCLEAN:
+        for broker in partition.replicas:
+            if active(broker):
+                return broker, True
+    return NO_LEADER, False
+
+
+def change(
+    topic_id: Uuid,
+    index: int,
+    partition: PartitionRegistration,
+    *,
+    active: Active,
+    isr: tuple[int, ...] | None = None,
+    election: Election = Election.ONLINE,
+    eligible_leaders: bool = False,
+    min_isr: int = 1,
+    leader_recovery_state: int | None = None,
+) -> PartitionChangeRecord | None:
+    """The record that brings a partition to a wanted ISR and to the leader that follows; None if nothing changes.
+
+    `isr` None keeps the ISR. With `eligible_leaders` whoever leaves an ISR that falls below `min_isr` stays eligible.
+    """
+    wanted = partition.isr if isr is None else isr
+    record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
+    target = partition._replace(isr=wanted)
+    if eligible_leaders:
+        target = _with_eligible_leaders(partition, target, min_isr)
+    leader, unclean = elect(target, active, election)
+    if unclean:
+        target = target._replace(isr=(leader,), eligible_leader_replicas=(), leader_recovery_state=RECOVERING)
+    elif leader != NO_LEADER and leader not in target.isr:
+        # An eligible leader holds all that was committed: it leads alone, and nothing need be recovered.
+        rest = tuple(replica for replica in target.eligible_leader_replicas if replica != leader)
+        target = target._replace(isr=(leader,), eligible_leader_replicas=rest)
+    if leader_recovery_state is not None and not unclean:
+        target = target._replace(leader_recovery_state=leader_recovery_state)
+    if leader != partition.leader:
+        record.leader = leader
+    if target.isr != partition.isr:
+        record.isr = list(target.isr)
+    if target.eligible_leader_replicas != partition.eligible_leader_replicas:
+        record.eligible_leader_replicas = list(target.eligible_leader_replicas)
+    if target.last_known_elr != partition.last_known_elr:
+        record.last_known_elr = list(target.last_known_elr)
+    if target.leader_recovery_state != partition.leader_recovery_state:
+        record.leader_recovery_state = target.leader_recovery_state
+    return None if record == PartitionChangeRecord(partition_id=index, topic_id=topic_id) else record
+
+
+def _with_eligible_leaders(
+    before: PartitionRegistration, target: PartitionRegistration, min_isr: int
+) -> PartitionRegistration:
+    if len(target.isr) >= min(min_isr, len(target.replicas)):
+        return target._replace(eligible_leader_replicas=(), last_known_elr=())
+    candidates = (*before.eligible_leader_replicas, *before.isr)
+    eligible = tuple(replica for replica in target.replicas if replica in candidates and replica not in target.isr)
+    return target._replace(eligible_leader_replicas=eligible)
+
+
+def without_broker(
+    topic_id: Uuid,
+    index: int,
+    partition: PartitionRegistration,
+    broker: int,
+    *,
+    active: Active,
+    unclean: bool,
+    eligible_leaders: bool,
+    min_isr: int,
+) -> PartitionChangeRecord | None:
+    """The record when a broker stops being active: it leaves the ISR unless it is the last there, and leads no more."""
+    shrunk = tuple(replica for replica in partition.isr if replica != broker)
+    if not shrunk and not eligible_leaders:
+        shrunk = partition.isr
+    return change(
+        topic_id,
+        index,
+        partition,
+        active=lambda replica: replica != broker and active(replica),
+        isr=shrunk,
+        election=Election.UNCLEAN if unclean else Election.ONLINE,
+        eligible_leaders=eligible_leaders,
+        min_isr=min_isr,
+    )
+
+
+def is_recovered(partition: PartitionRegistration) -> bool:
+    return partition.leader_recovery_state == RECOVERED

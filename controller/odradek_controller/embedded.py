@@ -1,0 +1,339 @@
+"""The metadata store inside the data directory: a log in Kafka's metadata-log format, of which this node is the leader.
+
+Owns `__cluster_metadata-0` (its batches, its epoch, `quorum-state`, snapshots) and `bootstrap.checkpoint` of the directory
+around it, as combined mode of Kafka 4.3 leaves them, so that either may continue where the other stopped. There is one
+voter, this node. What the records mean is `replay`'s; the log's files are odradek_log's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from odradek_log.append import AppendRejected
+from odradek_log.config import LogConfig
+from odradek_log.directory import LogDirectory
+from odradek_log.log import Log
+from odradek_log.producer_state import AppendOrigin
+from odradek_wire.message import Message
+from odradek_wire.messages.abort_transaction_record import AbortTransactionRecord
+from odradek_wire.messages.begin_transaction_record import BeginTransactionRecord
+from odradek_wire.messages.config_record import ConfigRecord
+from odradek_wire.messages.end_transaction_record import EndTransactionRecord
+from odradek_wire.messages.k_raft_version_record import KRaftVersionRecord
+from odradek_wire.messages.leader_change_message import LeaderChangeMessage
+from odradek_wire.records.batch import RecordBatchHeader, iterate
+from odradek_wire.records.builder import BatchBuilder
+from odradek_wire.records.control import ControlRecordType, control_batch, decode_control_record
+from odradek_wire.records.records import read_records
+from odradek_wire.uuid import ZERO_UUID, Uuid
+
+from .configs.table import Resource
+from .framing import frame, unframe
+from .image import ClusterImage
+from .image_records import feature_records, image_records
+from .levels import Emulation, Levels
+from .quorum_state import QUORUM_STATE, QuorumStateFile
+from .replay import InvalidMetadataError, replay
+from .snapshots import BOOTSTRAP, SnapshotId, decode_snapshot, encode_snapshot, find_snapshots
+from .store import Appended, QuorumState, Voter
+
+MAX_BATCH_BYTES = 8 << 20
+LOG_CONFIG = LogConfig(
+    cleanup_policy=("compact",),
+    max_message_bytes=MAX_BATCH_BYTES * 2,
+    segment_bytes=1 << 30,
+    segment_ms=7 * 24 * 3600 * 1000,
+)
+_READ_BYTES = 4 << 20
+SNAPSHOT_RECORDS = 5_000
+"""A snapshot is not worth it for fewer records since the last one."""
+
+FlushLater = Callable[[Callable[[], None]], object]
+
+
+class EmbeddedStore:
+    """The one writer of a metadata log.
+
+    Records outlive this process once `append` returned, and the machine once they were flushed: `flush_later` is handed
+    a function that may run on another thread; without it the log is flushed by `close` and with each snapshot.
+    """
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        *,
+        node_id: int,
+        cluster_id: str,
+        emulation: Emulation = Emulation.UNION,
+        flush_later: FlushLater | None = None,
+        snapshot_records: int = SNAPSHOT_RECORDS,
+    ) -> None:
+        self._directory = directory
+        self._disk = directory.env.disk
+        self._wall_ms = directory.env.wall_ms
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._emulation = emulation
+        self._flush_later = flush_later
+        self._flush_due = False
+        self._snapshot_records = snapshot_records
+        self._log: Log | None = None
+        self._epoch = 0
+        self._kraft_version = 0
+        self._last_append_ms = -1
+        self._records_since_snapshot = 0
+        self._next_snapshot = snapshot_records
+        self._image = ClusterImage(cluster_id=cluster_id)
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    async def open(self) -> ClusterImage:
+        """Replays all that is stored, begins a new epoch, and on a fresh directory writes the bootstrap records.
+
+        Raises InvalidMetadataError for what is damaged or from a later Kafka, and leaves it as it is.
+        """
+        log = self._directory.open_metadata_log(LOG_CONFIG)
+        try:
+            self._log = log
+            last_epoch = self._read_quorum_state()
+            image, unfinished = self._load(log)
+            self._epoch = max(last_epoch, image.epoch, log.leader_epochs.latest or 0) + 1
+            self._begin_epoch()
+            if unfinished:
+                await self.append([AbortTransactionRecord("The controller was restarted")], image.levels)
+            if not image.levels.finalized:
+                image = await self._bootstrap(image)
+        except BaseException:
+            log.abandon()
+            raise
+        self._image = image
+        return image
+
+    def _load(self, log: Log) -> tuple[ClusterImage, bool]:
+        """The image of the newest snapshot and all records after it; and whether a transaction was left open."""
+        image = self._image
+        start = 0
+        snapshots = find_snapshots(self._disk, log.directory)
+        if snapshots:
+            newest = snapshots[-1]
+            data = self._disk.read_file(f"{log.directory}/{newest.file_name}")
+            records = decode_snapshot(data, newest.file_name)
+            image = replay(image, records, offset=newest.end_offset - 1, epoch=newest.epoch).image
+            start = newest.end_offset
+        if log.log_start_offset > start:
+            raise InvalidMetadataError(
+                f"{log.directory} begins at {log.log_start_offset}, and no snapshot holds what came before"
+            )
+        if start > log.log_end_offset:
+            log.truncate_fully_and_start_at(start)
+        tail = _Tail()
+        for header, batch in _batches(log, start):
+            self._read_batch(header, batch, tail)
+        self._records_since_snapshot = tail.count
+        if tail.count:
+            image = replay(image, tail.records, offset=log.log_end_offset - 1, epoch=tail.epoch).image
+        return image, tail.transaction is not None
+
+    def _read_batch(self, header: RecordBatchHeader, batch: memoryview, tail: _Tail) -> None:
+        tail.epoch = header.partition_leader_epoch
+        for record in read_records(batch, header):
+            if header.is_control:
+                _, message = decode_control_record(record)
+                if isinstance(message, KRaftVersionRecord):
+                    self._kraft_version = message.k_raft_version
+            elif record.value is not None:
+                tail.add(unframe(record.value))
+
+    def _read_quorum_state(self) -> int:
+        path = f"{self._metadata_directory}/{QUORUM_STATE}"
+        if not self._disk.exists(path):
+            return 0
+        try:
+            state = QuorumStateFile.decode(self._disk.read_file(path))
+        except (ValueError, KeyError) as error:
+            raise InvalidMetadataError(f"{path}: {error}") from None
+        self._kraft_version = state.data_version
+        return state.leader_epoch
+
+    @property
+    def _metadata_directory(self) -> str:
+        assert self._log is not None
+        return self._log.directory
+
+    def _begin_epoch(self) -> None:
+        state = QuorumStateFile(self._node_id, self._epoch, self._kraft_version)
+        self._disk.replace_file(f"{self._metadata_directory}/{QUORUM_STATE}", state.encode())
+        voters = [LeaderChangeMessage.Voter(voter.id, voter.directory_id) for voter in self._voters()]
+        message = LeaderChangeMessage(min(self._kraft_version, 1), self._node_id, voters, voters)
+        self._write(control_batch(ControlRecordType.LEADER_CHANGE, message, timestamp=self._wall_ms()))
+
+    def _voters(self) -> tuple[Voter, ...]:
+        meta = self._directory.meta
+        known = self._kraft_version > 0 and meta is not None and meta.directory_id is not None
+        directory_id = meta.directory_id if known and meta is not None and meta.directory_id is not None else ZERO_UUID
+        return (Voter(self._node_id, Uuid(directory_id)),)
+
+    async def _bootstrap(self, image: ClusterImage) -> ClusterImage:
+        """The first records of a cluster: those of a directory that was formatted, or those of the emulated release."""
+        path = f"{self._directory.path}/{BOOTSTRAP}"
+        if self._disk.exists(path):
+            records = list(decode_snapshot(self._disk.read_file(path), path))
+        else:
+            records = list(feature_records(self._emulation.initial))
+            data = encode_snapshot(records, Levels(), epoch=0, now_ms=self._wall_ms(), last_timestamp=0)
+            self._disk.replace_file(path, data)
+        levels = replay(image, records).image.levels
+        if levels.eligible_leaders:
+            # With KIP-966 the cluster-wide value is explicit, as the controller writes it.
+            records.append(ConfigRecord(Resource.BROKER, "", "min.insync.replicas", "1"))
+        framed: list[Message] = list(records)
+        if levels.metadata_transactions:
+            framed = [BeginTransactionRecord("Bootstrap records"), *records, EndTransactionRecord()]
+        offset, epoch = await self.append(framed, levels)
+        return replay(image, records, offset=offset, epoch=epoch).image
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    @property
+    def next_offset(self) -> int:
+        assert self._log is not None
+        return self._log.log_end_offset
+
+    async def append(self, records: Sequence[Message], levels: Levels) -> Appended:
+        """One batch, or a metadata transaction of several when the records are too many for one."""
+        now_ms = self._wall_ms()
+        builder = BatchBuilder()
+        size = 0
+        for record in records:
+            value = frame(record, levels)
+            size += len(value) + 16
+            if size > MAX_BATCH_BYTES:
+                return self._append_large(records, levels, now_ms)
+            builder.append(now_ms, None, value)
+        self._write(builder.build())
+        self._records_since_snapshot += len(records)
+        return Appended(self.next_offset - 1, self._epoch)
+
+    def _append_large(self, records: Sequence[Message], levels: Levels, now_ms: int) -> Appended:
+        assert levels.metadata_transactions, "without transactions a change must fit into one batch"
+        framed: list[Message] = [BeginTransactionRecord("Large change"), *records, EndTransactionRecord()]
+        builder, size = BatchBuilder(), 0
+        for record in framed:
+            value = frame(record, levels)
+            if size + len(value) > MAX_BATCH_BYTES // 2 and builder.count:
+                self._write(builder.build())
+                builder, size = BatchBuilder(), 0
+            builder.append(now_ms, None, value)
+            size += len(value) + 16
+        self._write(builder.build())
+        self._records_since_snapshot += len(framed)
+        return Appended(self.next_offset - 1, self._epoch)
+
+    def _write(self, batch: bytearray) -> None:
+        log = self._log
+        assert log is not None, "the store is not open"
+        done = log.append(batch, self._epoch, origin=AppendOrigin.RAFT_LEADER)
+        assert not isinstance(done, AppendRejected), f"our own batch was refused: {done}"
+        self._last_append_ms = self._wall_ms()
+        if self._flush_later is not None and not self._flush_due:
+            self._flush_due = True
+            self._flush_later(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        if self._log is not None and not self._log.is_closed:
+            self._log.flush()
+
+    # -- snapshots ----------------------------------------------------------------------------------------------------
+
+    def applied(self, image: ClusterImage) -> None:
+        self._image = image
+        if self._records_since_snapshot >= self._next_snapshot:
+            self._maybe_snapshot()
+
+    def _maybe_snapshot(self) -> None:
+        """Worth it when replaying the log costs much more than replaying the image would."""
+        count = sum(1 for _ in image_records(self._image))
+        if self._records_since_snapshot < self._snapshot_records + 2 * count:
+            self._next_snapshot = self._snapshot_records + 2 * count
+            return
+        self.write_snapshot()
+
+    def write_snapshot(self) -> SnapshotId:
+        """All that the last applied image holds, as a checkpoint file; older ones but the last are deleted."""
+        log = self._log
+        assert log is not None
+        image = self._image
+        snapshot = SnapshotId(image.offset + 1, image.epoch)
+        data = encode_snapshot(
+            image_records(image),
+            image.levels,
+            epoch=image.epoch,
+            now_ms=self._wall_ms(),
+            last_timestamp=max(self._last_append_ms, 0),
+        )
+        older = find_snapshots(self._disk, log.directory)
+        log.flush()
+        self._disk.replace_file(f"{log.directory}/{snapshot.file_name}", data)
+        for stale in older[:-1]:
+            self._disk.remove(f"{log.directory}/{stale.file_name}")
+        self._records_since_snapshot = 0
+        self._next_snapshot = self._snapshot_records
+        return snapshot
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    def quorum(self) -> QuorumState:
+        end = self.next_offset
+        return QuorumState(self._node_id, self._epoch, end, end, self._voters(), self._last_append_ms)
+
+    async def close(self) -> None:
+        log, self._log = self._log, None
+        if log is not None:
+            log.close()
+
+    def abandon(self) -> None:
+        """As if the process had been killed: descriptors are given back, nothing is written."""
+        log, self._log = self._log, None
+        if log is not None:
+            log.abandon()
+
+
+class _Tail:
+    """Records read from the log, with metadata transactions resolved: aborted ones and an open one are left out."""
+
+    def __init__(self) -> None:
+        self.records: list[Message] = []
+        self.transaction: list[Message] | None = None
+        self.count = 0
+        self.epoch = 0
+
+    def add(self, record: Message) -> None:
+        self.count += 1
+        if isinstance(record, BeginTransactionRecord):
+            self.transaction = []
+        elif isinstance(record, EndTransactionRecord):
+            self.records += self.transaction or ()
+            self.transaction = None
+        elif isinstance(record, AbortTransactionRecord):
+            self.transaction = None
+        elif self.transaction is not None:
+            self.transaction.append(record)
+        else:
+            self.records.append(record)
+
+
+def _batches(log: Log, offset: int) -> Iterator[tuple[RecordBatchHeader, memoryview]]:
+    """Every batch from the offset on, each with the buffer it stands in."""
+    while (piece := log.read(offset, _READ_BYTES)) is not None:
+        data = memoryview(piece.tobytes())
+        before = offset
+        for header in _whole(data):
+            if header.next_offset > offset:
+                yield header, data
+                offset = header.next_offset
+        assert offset > before, "a read gives at least one whole batch"
+
+
+def _whole(data: memoryview) -> Iterable[RecordBatchHeader]:
+    return iterate(data, allow_partial=True)

@@ -1,0 +1,231 @@
+"""The cluster's metadata as it stands after some record: brokers, topics, configurations, levels and the rest.
+
+Everything here is immutable and shared freely; the mappings are dicts that nobody changes after they were published.
+Owns the shape, the look-ups, and the shape of a change: a `MetadataDelta` is the one input of a broker. How
+records change an image is in `replay`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from odradek_wire.uuid import ZERO_UUID, Uuid
+
+from .configs.table import Resource
+from .levels import Levels
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+NO_LEADER = -1
+RECOVERED = 0
+"""A leader recovery state: no leader was elected uncleanly since the last recovery."""
+RECOVERING = 1
+
+# Directory ids with a meaning (KIP-858).
+UNASSIGNED_DIRECTORY = ZERO_UUID
+LOST_DIRECTORY = Uuid(bytes(15) + b"\x01")
+MIGRATING_DIRECTORY = Uuid(bytes(15) + b"\x02")
+
+
+class Endpoint(NamedTuple):
+    """Where a node listens; the protocol is Kafka's number (0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL)."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+class FeatureRange(NamedTuple):
+    """Levels of one feature that a node can run at, both ends included."""
+
+    name: str
+    min_supported_version: int
+    max_supported_version: int
+
+
+class BrokerRegistration(NamedTuple):
+    """A broker as it last registered. Fenced brokers take no leadership and are not shown to clients."""
+
+    id: int
+    epoch: int
+    incarnation_id: Uuid
+    listeners: tuple[Endpoint, ...]
+    features: tuple[FeatureRange, ...]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool = False
+    directories: tuple[Uuid, ...] = ()
+    cordoned_log_dirs: tuple[Uuid, ...] = ()
+    is_migrating_zk_broker: bool = False
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        return next((endpoint for endpoint in self.listeners if endpoint.name == listener), None)
+
+
+class ControllerRegistration(NamedTuple):
+    """A controller as it last registered."""
+
+    id: int
+    incarnation_id: Uuid
+    zk_migration_ready: bool
+    listeners: tuple[Endpoint, ...]
+    features: tuple[FeatureRange, ...]
+
+
+class PartitionRegistration(NamedTuple):
+    """One partition: who holds it, who of them is in sync, who leads; replicas and directories in the same order."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[Uuid, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    leader_recovery_state: int = RECOVERED
+
+    def directory(self, broker_id: int) -> Uuid | None:
+        """Where this broker keeps its replica; None when it has none."""
+        for replica, directory in zip(self.replicas, self.directories, strict=False):
+            if replica == broker_id:
+                return directory
+        return UNASSIGNED_DIRECTORY if broker_id in self.replicas else None
+
+    @property
+    def reassigning(self) -> bool:
+        return bool(self.adding_replicas or self.removing_replicas)
+
+
+class TopicImage(NamedTuple):
+    """A topic; partition n stands at index n."""
+
+    id: Uuid
+    name: str
+    partitions: tuple[PartitionRegistration, ...]
+
+
+class ConfigResource(NamedTuple):
+    """What a configuration belongs to; the empty broker name stands for the default of all brokers."""
+
+    type: int
+    name: str
+
+
+class QuotaEntity(NamedTuple):
+    """Pairs of entity type (user, client-id, ip) and name (None: the default entity), sorted by type."""
+
+    parts: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Records that are kept and passed on but that nothing here acts on yet, each under its own key."""
+
+    acls: Mapping[Uuid, Any] = field(default_factory=dict)
+    scram_credentials: Mapping[tuple[str, int], Any] = field(default_factory=dict)
+    delegation_tokens: Mapping[str, Any] = field(default_factory=dict)
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    zk_migration_state: int | None = None
+
+
+_NO_CONFIGS: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """All metadata after the record at `offset`, written by the controller of `epoch`."""
+
+    cluster_id: str = ""
+    offset: int = -1
+    epoch: int = 0
+    levels: Levels = field(default_factory=Levels)
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    controllers: Mapping[int, ControllerRegistration] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=dict)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    next_producer_id: int = 0
+    kept: Kept = field(default_factory=Kept)
+
+    def partition(self, topic: str | Uuid, index: int) -> PartitionRegistration | None:
+        found = self.topics.get(topic) if isinstance(topic, str) else self.topics_by_id.get(topic)
+        return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
+
+    def topic_configs(self, name: str) -> Mapping[str, str]:
+        """The topic's own overrides."""
+        return self.configs.get(ConfigResource(Resource.TOPIC, name), _NO_CONFIGS)
+
+    def broker_configs(self, broker_id: int | None) -> Mapping[str, str]:
+        """Dynamic configurations of one broker; None asks for the default of all brokers."""
+        name = "" if broker_id is None else str(broker_id)
+        return self.configs.get(ConfigResource(Resource.BROKER, name), _NO_CONFIGS)
+
+    def live_brokers(self) -> Iterator[BrokerRegistration]:
+        """Brokers that clients may be sent to, by id."""
+        return (self.brokers[key] for key in sorted(self.brokers) if not self.brokers[key].fenced)
+
+    def is_active(self, broker_id: int) -> bool:
+        """Whether a broker may be in an ISR and lead: registered, not fenced, not shutting down."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataDelta:
+    """`before`, the image after it, and which parts differ. A topic deleted and created anew has both ids here."""
+
+    before: ClusterImage
+    image: ClusterImage
+    partitions: Mapping[Uuid, tuple[int, ...]]
+    """Topic id to the ascending indexes of its new or changed partitions; the topics exist in `image`."""
+    deleted_topics: Mapping[Uuid, TopicImage]
+    brokers: frozenset[int]
+    """Registered, changed or gone."""
+    configs: frozenset[ConfigResource]
+    features: bool = False
+    producer_ids: bool = False
+    kept: bool = False
+    """Access control lists, quotas, credentials or tokens."""
+
+    @property
+    def created_topics(self) -> list[TopicImage]:
+        before = self.before.topics_by_id
+        return [self.image.topics_by_id[topic_id] for topic_id in self.partitions if topic_id not in before]
+
+    @staticmethod
+    def between(before: ClusterImage, image: ClusterImage) -> MetadataDelta:
+        """Compares everything: for first deltas and tests, not for every record."""
+        partitions = {}
+        for topic_id, topic in image.topics_by_id.items():
+            old = before.topics_by_id.get(topic_id)
+            known = () if old is None else old.partitions
+            changed = tuple(
+                index
+                for index, partition in enumerate(topic.partitions)
+                if index >= len(known) or known[index] != partition
+            )
+            if changed or old is None:
+                partitions[topic_id] = changed
+        gone = {key: topic for key, topic in before.topics_by_id.items() if key not in image.topics_by_id}
+        return MetadataDelta(
+            before=before,
+            image=image,
+            partitions=partitions,
+            deleted_topics=gone,
+            brokers=_differing(before.brokers, image.brokers),
+            configs=_differing(before.configs, image.configs),
+            features=before.levels != image.levels,
+            producer_ids=before.next_producer_id != image.next_producer_id,
+            kept=before.kept != image.kept,
+        )
+
+
+def _differing(before: Mapping[K, V], after: Mapping[K, V]) -> frozenset[K]:
+    return frozenset(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))

@@ -1,0 +1,448 @@
+"""Metadata records applied to an image: the only place where the cluster's state changes.
+
+Owns what each record type means. A pass of `replay` copies only what its records touch, once, however many they are.
+Every record type of Kafka 3.9 and 4.3 is handled: acted on, kept (ACLs, credentials, tokens, quotas, ZooKeeper
+migration state), or known to carry no state (no-op, transaction marks, which the stores resolve before replaying).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from odradek_wire.message import Message
+from odradek_wire.messages.abort_transaction_record import AbortTransactionRecord
+from odradek_wire.messages.access_control_entry_record import AccessControlEntryRecord
+from odradek_wire.messages.begin_transaction_record import BeginTransactionRecord
+from odradek_wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from odradek_wire.messages.clear_elr_record import ClearElrRecord
+from odradek_wire.messages.client_quota_record import ClientQuotaRecord
+from odradek_wire.messages.config_record import ConfigRecord
+from odradek_wire.messages.delegation_token_record import DelegationTokenRecord
+from odradek_wire.messages.end_transaction_record import EndTransactionRecord
+from odradek_wire.messages.feature_level_record import FeatureLevelRecord
+from odradek_wire.messages.fence_broker_record import FenceBrokerRecord
+from odradek_wire.messages.no_op_record import NoOpRecord
+from odradek_wire.messages.partition_change_record import PartitionChangeRecord
+from odradek_wire.messages.partition_record import PartitionRecord
+from odradek_wire.messages.producer_ids_record import ProducerIdsRecord
+from odradek_wire.messages.register_broker_record import RegisterBrokerRecord
+from odradek_wire.messages.register_controller_record import RegisterControllerRecord
+from odradek_wire.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
+from odradek_wire.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
+from odradek_wire.messages.remove_topic_record import RemoveTopicRecord
+from odradek_wire.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
+from odradek_wire.messages.topic_record import TopicRecord
+from odradek_wire.messages.unfence_broker_record import UnfenceBrokerRecord
+from odradek_wire.messages.unregister_broker_record import UnregisterBrokerRecord
+from odradek_wire.messages.user_scram_credential_record import UserScramCredentialRecord
+from odradek_wire.messages.zk_migration_state_record import ZkMigrationStateRecord
+from odradek_wire.uuid import Uuid
+
+from .configs.table import Resource
+from .image import (
+    BrokerRegistration,
+    ClusterImage,
+    ConfigResource,
+    ControllerRegistration,
+    Endpoint,
+    FeatureRange,
+    MetadataDelta,
+    PartitionRegistration,
+    QuotaEntity,
+    TopicImage,
+)
+from .levels import Levels
+
+
+class InvalidMetadataError(Exception):
+    """Records that cannot follow on the image: the metadata log is damaged, or it is not ours to read."""
+
+
+def replay(
+    image: ClusterImage, records: Iterable[Message], *, offset: int | None = None, epoch: int | None = None
+) -> MetadataDelta:
+    """The image after these records, the last of which stands at `offset` and was written in `epoch`.
+
+    Raises InvalidMetadataError for a record about something that does not exist, or of an unknown type.
+    """
+    draft = _Draft(image)
+    for record in records:
+        try:
+            apply = _APPLY[type(record)]
+        except KeyError:
+            raise InvalidMetadataError(f"{type(record).__name__} is no metadata record") from None
+        apply(draft, record)
+    return draft.finish(image.offset if offset is None else offset, image.epoch if epoch is None else epoch)
+
+
+class _TopicDraft:
+    """A topic while its partitions are being changed."""
+
+    __slots__ = ("changed", "id", "name", "partitions")
+
+    def __init__(self, topic_id: Uuid, name: str, partitions: Iterable[PartitionRegistration]) -> None:
+        self.id = topic_id
+        self.name = name
+        self.partitions = list(partitions)
+        self.changed: set[int] = set()
+
+    def set(self, index: int, partition: PartitionRegistration) -> None:
+        self.partitions[index] = partition
+        self.changed.add(index)
+
+
+class _Draft:
+    """An image under change; each part is copied when first touched."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.before = image
+        self.brokers: dict[int, BrokerRegistration] | None = None
+        self.controllers: dict[int, ControllerRegistration] | None = None
+        self.configs: dict[ConfigResource, dict[str, str]] = {}
+        self.changed_brokers: set[int] = set()
+        self.topics: dict[Uuid, _TopicDraft] = {}
+        self.deleted: dict[Uuid, TopicImage] = {}
+        self.levels: dict[str, int] | None = None
+        self.next_producer_id = image.next_producer_id
+        self.kept = image.kept
+
+    # -- access -------------------------------------------------------------------------------------------------------
+
+    def broker(self, broker_id: int, epoch: int) -> BrokerRegistration:
+        broker = (self.before.brokers if self.brokers is None else self.brokers).get(broker_id)
+        if broker is None or broker.epoch != epoch:
+            raise InvalidMetadataError(f"a record for broker {broker_id} epoch {epoch}, which is not registered")
+        return broker
+
+    def set_broker(self, broker_id: int, broker: BrokerRegistration | None) -> None:
+        if self.brokers is None:
+            self.brokers = dict(self.before.brokers)
+        if broker is None:
+            del self.brokers[broker_id]
+        else:
+            self.brokers[broker_id] = broker
+        self.changed_brokers.add(broker_id)
+
+    def topic(self, topic_id: Uuid) -> _TopicDraft:
+        draft = self.topics.get(topic_id)
+        if draft is None:
+            topic = self.before.topics_by_id.get(topic_id)
+            if topic is None or topic_id in self.deleted:
+                raise InvalidMetadataError(f"a record for a topic that does not exist: {topic_id!r}")
+            draft = self.topics[topic_id] = _TopicDraft(topic_id, topic.name, topic.partitions)
+        return draft
+
+    def config(self, resource: ConfigResource) -> dict[str, str]:
+        configs = self.configs.get(resource)
+        if configs is None:
+            configs = self.configs[resource] = dict(self.before.configs.get(resource, {}))
+        return configs
+
+    # -- the image after all ------------------------------------------------------------------------------------------
+
+    def finish(self, offset: int, epoch: int) -> MetadataDelta:
+        before = self.before
+        topics, by_id = before.topics, before.topics_by_id
+        if self.topics or self.deleted:
+            topics, by_id = self._finish_topics()
+        configs = before.configs
+        if self.configs:
+            merged = {**configs, **self.configs}
+            configs = {resource: values for resource, values in merged.items() if values}
+        image = ClusterImage(
+            before.cluster_id,
+            offset,
+            epoch,
+            before.levels if self.levels is None else Levels(self.levels),
+            before.brokers if self.brokers is None else self.brokers,
+            before.controllers if self.controllers is None else self.controllers,
+            topics,
+            by_id,
+            configs,
+            self.next_producer_id,
+            self.kept,
+        )
+        return MetadataDelta(
+            before=before,
+            image=image,
+            partitions={key: tuple(sorted(draft.changed)) for key, draft in self.topics.items()},
+            deleted_topics=self.deleted,
+            brokers=frozenset(self.changed_brokers),
+            configs=frozenset(self.configs),
+            features=self.levels is not None,
+            producer_ids=self.next_producer_id != before.next_producer_id,
+            kept=self.kept is not before.kept,
+        )
+
+    def _finish_topics(self) -> tuple[dict[str, TopicImage], dict[Uuid, TopicImage]]:
+        topics, by_id = dict(self.before.topics), dict(self.before.topics_by_id)
+        for topic in self.deleted.values():
+            del topics[topic.name], by_id[topic.id]
+        for draft in self.topics.values():
+            image = TopicImage(draft.id, draft.name, tuple(draft.partitions))
+            topics[draft.name] = by_id[draft.id] = image
+        return topics, by_id
+
+
+# -- topics -----------------------------------------------------------------------------------------------------------
+
+
+def _topic(draft: _Draft, record: TopicRecord) -> None:
+    exists = record.name in draft.before.topics and draft.before.topics[record.name].id not in draft.deleted
+    if exists or any(topic.name == record.name for topic in draft.topics.values() if topic.id != record.topic_id):
+        raise InvalidMetadataError(f"topic {record.name!r} is created twice")
+    draft.topics[record.topic_id] = _TopicDraft(record.topic_id, record.name, ())
+
+
+def _partition(draft: _Draft, record: PartitionRecord) -> None:
+    topic = draft.topic(record.topic_id)
+    replicas = tuple(record.replicas)
+    partition = PartitionRegistration(
+        replicas,
+        _shared(record.isr, replicas),
+        record.leader,
+        record.leader_epoch,
+        record.partition_epoch,
+        tuple(record.directories),
+        tuple(record.removing_replicas),
+        tuple(record.adding_replicas),
+        tuple(record.eligible_leader_replicas or ()),
+        tuple(record.last_known_elr or ()),
+        record.leader_recovery_state,
+    )
+    if record.partition_id < len(topic.partitions):
+        topic.set(record.partition_id, partition)
+    elif record.partition_id == len(topic.partitions):
+        topic.partitions.append(partition)
+        topic.changed.add(record.partition_id)
+    else:
+        raise InvalidMetadataError(f"{topic.name}-{record.partition_id} comes before its predecessor")
+
+
+def _shared(values: list[int], known: tuple[int, ...]) -> tuple[int, ...]:
+    """An ISR is mostly all replicas in order: then it costs no memory of its own."""
+    found = tuple(values)
+    return known if found == known else found
+
+
+_NO_CHANGE = -2
+
+
+def _partition_change(draft: _Draft, record: PartitionChangeRecord) -> None:
+    topic = draft.topic(record.topic_id)
+    if record.partition_id >= len(topic.partitions):
+        raise InvalidMetadataError(f"a change of {topic.name}-{record.partition_id}, which does not exist")
+    topic.set(record.partition_id, changed_partition(topic.partitions[record.partition_id], record))
+
+
+def changed_partition(partition: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
+    """The partition after this change: every change counts in the partition epoch, a leader's also in its own."""
+    changes: dict[str, object] = {"partition_epoch": partition.partition_epoch + 1}
+    for name in ("replicas", "isr", "directories", "removing_replicas", "adding_replicas"):
+        values = getattr(record, name)
+        if values is not None:
+            changes[name] = tuple(values)
+    for name in ("eligible_leader_replicas", "last_known_elr"):
+        values = getattr(record, name)
+        if values is not None:
+            changes[name] = tuple(values)
+    if record.leader != _NO_CHANGE:
+        changes["leader"] = record.leader
+        changes["leader_epoch"] = partition.leader_epoch + 1
+    if record.leader_recovery_state != -1:
+        changes["leader_recovery_state"] = record.leader_recovery_state
+    return partition._replace(**changes)  # type: ignore[arg-type]  # each value has its field's type
+
+
+def _remove_topic(draft: _Draft, record: RemoveTopicRecord) -> None:
+    topic = draft.topic(record.topic_id)
+    del draft.topics[record.topic_id]
+    before = draft.before.topics_by_id.get(record.topic_id)
+    if before is not None:
+        draft.deleted[record.topic_id] = before
+    resource = ConfigResource(Resource.TOPIC, topic.name)
+    if resource in draft.configs or resource in draft.before.configs:
+        draft.config(resource).clear()
+
+
+def _clear_elr(draft: _Draft, record: ClearElrRecord) -> None:
+    if record.topic_name and record.topic_name not in draft.before.topics:
+        return
+    names = [record.topic_name] if record.topic_name else list(draft.before.topics)
+    for name in names:
+        topic = draft.topic(draft.before.topics[name].id)
+        for index, partition in enumerate(topic.partitions):
+            if partition.eligible_leader_replicas or partition.last_known_elr:
+                topic.set(index, partition._replace(eligible_leader_replicas=(), last_known_elr=()))
+
+
+# -- brokers and controllers ------------------------------------------------------------------------------------------
+
+
+def _register_broker(draft: _Draft, record: RegisterBrokerRecord) -> None:
+    draft.set_broker(
+        record.broker_id,
+        BrokerRegistration(
+            record.broker_id,
+            record.broker_epoch,
+            record.incarnation_id,
+            tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points),
+            tuple(FeatureRange(f.name, f.min_supported_version, f.max_supported_version) for f in record.features),
+            record.rack,
+            record.fenced,
+            record.in_controlled_shutdown,
+            tuple(record.log_dirs),
+            tuple(record.cordoned_log_dirs or ()),
+            record.is_migrating_zk_broker,
+        ),
+    )
+
+
+def _unregister_broker(draft: _Draft, record: UnregisterBrokerRecord) -> None:
+    draft.broker(record.broker_id, record.broker_epoch)
+    draft.set_broker(record.broker_id, None)
+
+
+def _fence_broker(draft: _Draft, record: FenceBrokerRecord) -> None:
+    draft.set_broker(record.id, draft.broker(record.id, record.epoch)._replace(fenced=True))
+
+
+def _unfence_broker(draft: _Draft, record: UnfenceBrokerRecord) -> None:
+    draft.set_broker(record.id, draft.broker(record.id, record.epoch)._replace(fenced=False))
+
+
+def _broker_registration_change(draft: _Draft, record: BrokerRegistrationChangeRecord) -> None:
+    broker = draft.broker(record.broker_id, record.broker_epoch)
+    if record.fenced:
+        broker = broker._replace(fenced=record.fenced == 1)
+    if record.in_controlled_shutdown:
+        broker = broker._replace(in_controlled_shutdown=record.in_controlled_shutdown == 1)
+    if record.log_dirs:
+        broker = broker._replace(directories=tuple(record.log_dirs))
+    if record.cordoned_log_dirs is not None:
+        broker = broker._replace(cordoned_log_dirs=tuple(record.cordoned_log_dirs))
+    draft.set_broker(record.broker_id, broker)
+
+
+def _register_controller(draft: _Draft, record: RegisterControllerRecord) -> None:
+    if draft.controllers is None:
+        draft.controllers = dict(draft.before.controllers)
+    draft.controllers[record.controller_id] = ControllerRegistration(
+        record.controller_id,
+        record.incarnation_id,
+        record.zk_migration_ready,
+        tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points),
+        tuple(FeatureRange(f.name, f.min_supported_version, f.max_supported_version) for f in record.features),
+    )
+
+
+# -- configurations, levels, producer ids ------------------------------------------------------------------------------
+
+
+def _config(draft: _Draft, record: ConfigRecord) -> None:
+    configs = draft.config(ConfigResource(record.resource_type, record.resource_name))
+    if record.value is None:
+        configs.pop(record.name, None)
+    else:
+        configs[record.name] = record.value
+
+
+def _feature_level(draft: _Draft, record: FeatureLevelRecord) -> None:
+    if draft.levels is None:
+        draft.levels = dict(draft.before.levels.finalized)
+    if record.feature_level == 0:
+        draft.levels.pop(record.name, None)
+    else:
+        draft.levels[record.name] = record.feature_level
+
+
+def _producer_ids(draft: _Draft, record: ProducerIdsRecord) -> None:
+    draft.next_producer_id = record.next_producer_id
+
+
+# -- kept -------------------------------------------------------------------------------------------------------------
+
+
+def _client_quota(draft: _Draft, record: ClientQuotaRecord) -> None:
+    parts = sorted((part.entity_type, part.entity_name) for part in record.entity)
+    entity = QuotaEntity(tuple(parts))
+    quotas = dict(draft.kept.client_quotas)
+    limits = dict(quotas.get(entity, {}))
+    if record.remove:
+        limits.pop(record.key, None)
+    else:
+        limits[record.key] = record.value
+    quotas[entity] = limits
+    draft.kept = replace(draft.kept, client_quotas={key: value for key, value in quotas.items() if value})
+
+
+def _acl(draft: _Draft, record: AccessControlEntryRecord) -> None:
+    draft.kept = replace(draft.kept, acls={**draft.kept.acls, record.id: record})
+
+
+def _remove_acl(draft: _Draft, record: RemoveAccessControlEntryRecord) -> None:
+    acls = {key: value for key, value in draft.kept.acls.items() if key != record.id}
+    draft.kept = replace(draft.kept, acls=acls)
+
+
+def _scram(draft: _Draft, record: UserScramCredentialRecord) -> None:
+    credentials = {**draft.kept.scram_credentials, (record.name, record.mechanism): record}
+    draft.kept = replace(draft.kept, scram_credentials=credentials)
+
+
+def _remove_scram(draft: _Draft, record: RemoveUserScramCredentialRecord) -> None:
+    credentials = dict(draft.kept.scram_credentials)
+    credentials.pop((record.name, record.mechanism), None)
+    draft.kept = replace(draft.kept, scram_credentials=credentials)
+
+
+def _token(draft: _Draft, record: DelegationTokenRecord) -> None:
+    tokens = {**draft.kept.delegation_tokens, record.token_id: record}
+    draft.kept = replace(draft.kept, delegation_tokens=tokens)
+
+
+def _remove_token(draft: _Draft, record: RemoveDelegationTokenRecord) -> None:
+    tokens = {key: value for key, value in draft.kept.delegation_tokens.items() if key != record.token_id}
+    draft.kept = replace(draft.kept, delegation_tokens=tokens)
+
+
+def _zk_migration_state(draft: _Draft, record: ZkMigrationStateRecord) -> None:
+    draft.kept = replace(draft.kept, zk_migration_state=record.zk_migration_state)
+
+
+def _stateless(draft: _Draft, record: Message) -> None:
+    """Nothing to keep."""
+
+
+_APPLY: dict[type[Message], Callable[..., None]] = {
+    RegisterBrokerRecord: _register_broker,
+    UnregisterBrokerRecord: _unregister_broker,
+    TopicRecord: _topic,
+    PartitionRecord: _partition,
+    ConfigRecord: _config,
+    PartitionChangeRecord: _partition_change,
+    FenceBrokerRecord: _fence_broker,
+    UnfenceBrokerRecord: _unfence_broker,
+    RemoveTopicRecord: _remove_topic,
+    DelegationTokenRecord: _token,
+    UserScramCredentialRecord: _scram,
+    FeatureLevelRecord: _feature_level,
+    ClientQuotaRecord: _client_quota,
+    ProducerIdsRecord: _producer_ids,
+    BrokerRegistrationChangeRecord: _broker_registration_change,
+    AccessControlEntryRecord: _acl,
+    RemoveAccessControlEntryRecord: _remove_acl,
+    NoOpRecord: _stateless,
+    ZkMigrationStateRecord: _zk_migration_state,
+    RemoveUserScramCredentialRecord: _remove_scram,
+    BeginTransactionRecord: _stateless,
+    EndTransactionRecord: _stateless,
+    AbortTransactionRecord: _stateless,
+    RemoveDelegationTokenRecord: _remove_token,
+    RegisterControllerRecord: _register_controller,
+    ClearElrRecord: _clear_elr,
+}
+
+RECORD_TYPES: dict[int, type[Message]] = {record.API_KEY: record for record in _APPLY}
+"""Type number of every metadata record to its class."""
