@@ -62,7 +62,7 @@ def _sort_out(ctx: Context, topic: Topic, accepted: list[Topic], refused: list[T
         return
     count = 0 if known is None else len(known.partitions)
     missing = [p.partition_index for p in topic.partitions if not 0 <= p.partition_index < count]
-    if missing or not topic.partitions:
+    if missing:
         unknown = [PartitionAnswer(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for index in missing]
         refused.append(TopicAnswer(name=topic.name, topic_id=topic.topic_id, partitions=unknown))
         topic.partitions = [p for p in topic.partitions if 0 <= p.partition_index < count]
@@ -78,6 +78,8 @@ def _merged(
         answered: Iterable[TopicAnswer] = answer.topics
     else:
         answered = [_refusal(topic, answer) for topic in request.topics]
+    if not refused:
+        return OffsetCommitResponse(topics=list(answered))
     topics = {(topic.name, topic.topic_id): topic for topic in refused}
     for topic in answered:
         there = topics.setdefault((topic.name, topic.topic_id), topic)

@@ -38,7 +38,7 @@ def _sort_out(ctx: Context, topic: Topic, accepted: list[Topic], refused: list[T
     known = ctx.broker.image.topics.get(topic.name)
     count = 0 if known is None else len(known.partitions)
     missing = [index for index in indexes if not 0 <= index < count]
-    if missing or not indexes:
+    if missing:
         refused.append(_refusal(topic.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     topic.partitions = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
     if topic.partitions:
@@ -49,6 +49,8 @@ def _merged(refused: list[TopicAnswer], answer: OffsetDeleteResponse) -> OffsetD
     """An error of the group is the whole answer; else what was refused comes first, as in Kafka."""
     if answer.error_code:
         return OffsetDeleteResponse(error_code=answer.error_code)
+    if not refused:
+        return answer
     topics = {topic.name: topic for topic in refused}
     for topic in answer.topics:
         there = topics.setdefault(topic.name, topic)
