@@ -43,10 +43,12 @@ class OffsetIndex:
         at = bisect_right(self.offsets, relative_offset)
         return self.positions[at - 1] if at else 0
 
-    def position_before(self, position: int) -> int:
-        """The last indexed position that is not above `position`: a batch begins there."""
-        at = bisect_right(self.positions, position)
-        return self.positions[at - 1] if at else 0
+    def around(self, relative_offset: int) -> tuple[int, int]:
+        """Two positions: of the last batch that surely ends below the offset (0 without one), and of the first indexed
+        one that surely does not (-1 without one). What is looked for begins between them, or at the second."""
+        at = bisect_left(self.offsets, relative_offset)
+        positions = self.positions
+        return positions[at - 1] if at else 0, positions[at] if at < len(positions) else -1
 
     def truncate(self, relative_offset: int) -> None:
         """Drop entries at or above the offset."""

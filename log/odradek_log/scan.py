@@ -43,6 +43,17 @@ def find(file: OpenFile, position: int, end: int, offset: int) -> tuple[int, int
     return None
 
 
+def step_at(file: OpenFile, position: int, end: int) -> tuple[int, int, int]:
+    """(position, size, base offset) of the batch that begins at `position`."""
+    chunk = file.read(_STEP.size, position)
+    if len(chunk) < _STEP.size or position + HEADER_SIZE > end:
+        raise CorruptLogError(f"the file ends at {end}, in the batch at position {position}")
+    base_offset, length, magic, _ = _step(chunk)
+    if length < _MIN_LENGTH or magic != MAGIC:
+        raise CorruptLogError(f"no record batch at position {position}: length {length}, magic {magic}")
+    return position, length + LOG_OVERHEAD, base_offset
+
+
 def headers(file: OpenFile, start: int, end: int) -> Iterator[RecordBatchHeader]:
     """The headers of the batches in [start, end), their `position` being the file's."""
     position = start

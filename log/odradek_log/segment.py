@@ -20,6 +20,7 @@ from odradek_wire.records.batch import RecordBatchHeader, read_header
 from odradek_wire.records.records import read_records
 
 _MAX_RELATIVE = 0x7FFF_FFFF
+_ONE_BATCH_GAP = 8192
 
 
 class FileSlice:
@@ -274,7 +275,16 @@ class Segment:
         index = self._offset_index
         if index is None:
             index = self.offset_index
-        return scan.find(self.file or self.open(), index.lookup(offset - self.base_offset), self.size, offset)
+        file = self.file
+        if file is None:
+            file = self.open()
+        below, above = index.around(offset - self.base_offset)
+        if above - below > _ONE_BATCH_GAP:
+            # So far apart, a single batch lies between them as a rule, and the second one is what is looked for.
+            position, size, base_offset = scan.step_at(file, above, self.size)
+            if base_offset <= offset:
+                return position, size, base_offset
+        return scan.find(file, below, self.size, offset)
 
     def headers_from(self, offset: int) -> Iterator[RecordBatchHeader]:
         """The headers of the batches from the one that holds `offset` on; positions are the file's."""

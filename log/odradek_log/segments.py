@@ -17,12 +17,13 @@ from odradek_log.segment import Segment
 class Segments:
     """At least one segment."""
 
-    __slots__ = ("_env", "_row", "active", "directory")
+    __slots__ = ("_bases", "_env", "_row", "active", "directory")
 
     def __init__(self, env: LogEnvironment, directory: str, segments: list[Segment]) -> None:
         self._env = env
         self.directory = directory
         self._row = segments
+        self._bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
 
     def __len__(self) -> int:
@@ -46,7 +47,7 @@ class Segments:
         return self._row[self._row.index(segment) + 1]
 
     def _place(self, offset: int) -> int:
-        return max(bisect_right(self._row, offset, key=_base) - 1, 0)
+        return max(bisect_right(self._bases, offset) - 1, 0)
 
     def ends(self, log_end_offset: int) -> list[int]:
         """Where each segment ends, exclusive."""
@@ -62,11 +63,13 @@ class Segments:
                 for path in old.mark_deleted():
                     self._env.disk.remove(path)
                 self._row.pop()
+                self._bases.pop()
             else:
                 old.seal()
         segment = Segment.create(self._env, self.directory, base_offset, config)
         segment.begin_appends(config)
         self._row.append(segment)
+        self._bases.append(base_offset)
         self.active = segment
         return segment
 
@@ -81,6 +84,7 @@ class Segments:
         paths: list[str] = []
         for segment in segments:
             self._row.remove(segment)
+            self._bases.remove(segment.base_offset)
             paths += segment.mark_deleted()
         return paths
 
@@ -98,7 +102,3 @@ class Segments:
 
         if paths:
             self._env.later(delay_ms, remove)
-
-
-def _base(segment: Segment) -> int:
-    return segment.base_offset
