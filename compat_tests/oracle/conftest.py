@@ -1,0 +1,56 @@
+"""The brokers of the oracle tests: Kafka 4.3.0 and 3.9.1, and the broker under test with strict validation."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import pytest
+from odradek_peers import ApacheKafka
+
+from compat_tests.brokers import COMMON_CONFIG, new_broker
+from compat_tests.oracle import schema
+from compat_tests.oracle.pair import Pair
+from compat_tests.oracle.peer import Peer
+
+STRICT = {"odradek": {"odradek.validation": "strict"}}
+
+
+@pytest.fixture(scope="session")
+def kafka_servers() -> Iterator[Callable[[str], str]]:
+    """The address of a Kafka of some release, started when it is first asked for."""
+    started: list[ApacheKafka] = []
+
+    @cache
+    def start(release: str) -> str:
+        started.append(ApacheKafka(release, config=COMMON_CONFIG))
+        return started[-1].start().bootstrap_servers
+
+    yield start
+    for each in started:
+        each.close()
+
+
+@pytest.fixture(scope="session")
+def strict_servers(broker_name: str) -> Iterator[str]:
+    """The broker under test, looking at every record as Kafka does."""
+    broker = new_broker(broker_name, STRICT.get(broker_name, {}))
+    try:
+        broker.start()
+        yield broker.bootstrap_servers
+    finally:
+        broker.close()
+
+
+@pytest.fixture
+def pair_for(kafka_servers: Callable[[str], str], strict_servers: str) -> Iterator[Callable[[str, int], Pair]]:
+    """The pair to ask about an API in a version: Kafka of the newest release that speaks it, and our broker."""
+    peers: list[Peer] = []
+
+    def connect(api: str, version: int) -> Pair:
+        release = schema.release_for(api, version)
+        kafka, ours = Peer(f"kafka-{release}", kafka_servers(release)), Peer("ours", strict_servers)
+        peers.extend((kafka, ours))
+        return Pair(kafka, ours)
+
+    yield connect
+    for peer in peers:
+        peer.close()

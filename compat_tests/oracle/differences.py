@@ -1,0 +1,51 @@
+"""What may differ between Apache Kafka's answer and ours, each with the reason. Anything else is a failure.
+
+A rule names an API (or * for all), a pattern for the field's path, and what still has to hold between the two values.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Difference(NamedTuple):
+    """Where two answers may differ, why, and what is left of the comparison."""
+
+    api: str
+    path: str
+    why: str
+    holds: Callable[[Any, Any], bool]
+
+    def allows(self, api: str, path: str, theirs: Any, ours: Any) -> bool:
+        """Whether this rule covers the field and is content with the two values."""
+        return self.api in (api, "*") and re.fullmatch(self.path, path) is not None and self.holds(theirs, ours)
+
+
+def _null_alike(theirs: Any, ours: Any) -> bool:
+    return (theirs is None) == (ours is None)
+
+
+def _sign_alike(theirs: Any, ours: Any) -> bool:
+    return isinstance(theirs, int) and isinstance(ours, int) and (theirs < 0) == (ours < 0)
+
+
+def _any(theirs: Any, ours: Any) -> bool:
+    return True
+
+
+DIFFERENCES = (
+    Difference("*", r"(.*\.)?error_message", "the wording is ours", _null_alike),
+    Difference("*", r"(.*\.)?producer_id", "each broker hands out its own", _sign_alike),
+    Difference("Produce", r".*\.log_append_time_ms", "the moment of appending", _sign_alike),
+    Difference("DescribeLogDirs", r"results\[\d+\]\.log_dir", "a folder of this broker's own", _null_alike),
+    Difference("DescribeLogDirs", r".*\.(total_bytes|usable_bytes)", "the disk's", _sign_alike),
+    Difference("DescribeQuorum", r".*\.(leader_epoch|high_watermark|log_end_offset)", "its own log", _sign_alike),
+    Difference("DescribeQuorum", r".*\.last_(fetch|caught_up)_timestamp", "moments", _sign_alike),
+    Difference("DescribeProducers", r".*\.last_timestamp", "a moment", _sign_alike),
+    Difference("ApiVersions", r"finalized_features_epoch", "its own metadata log", _sign_alike),
+)  # fmt: skip
+
+
+def unexplained(api: str, path: str, theirs: Any, ours: Any) -> bool:
+    """Whether two values differ and no rule says why."""
+    return theirs != ours and not any(each.allows(api, path, theirs, ours) for each in DIFFERENCES)

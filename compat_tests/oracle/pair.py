@@ -1,0 +1,139 @@
+"""Apache Kafka and the broker under test, asked the same; answers made comparable and compared."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from compat_tests.oracle.differences import unexplained
+from compat_tests.oracle.peer import Closed, Peer, Var
+from compat_tests.oracle.schema import Body
+
+# By these an element of an array is known; brokers may list the same elements in another order.
+_IDENTITY = (
+    "name", "topic", "topic_name", "topic_id", "group_id", "key", "resource_type", "resource_name", "config_name",
+    "partition_index", "partition", "index", "api_key", "node_id", "broker_id", "member_id", "log_dir", "feature",
+)  # fmt: skip
+_CLOSED = "connection closed"
+
+
+class Pair:
+    """`ask` sends to both and fails where the answers differ beyond what `differences` allows."""
+
+    def __init__(self, kafka: Peer, ours: Peer) -> None:
+        self.kafka, self.ours = kafka, ours
+
+    def ask(self, api: str, version: int, body: Body, shown: Callable[[Body], object] = lambda answer: answer) -> Body:
+        """Compare the answers; returns Kafka's, with each broker's own values replaced by their names.
+
+        `shown` picks what is compared, where a broker also tells of what other tests have left there.
+        """
+        theirs, ours = (_comparable(peer, _answer(peer, api, version, body, shown)) for peer in (self.kafka, self.ours))
+        found = [
+            f"{path or 'answer'}: Kafka {left!r}, ours {right!r}"
+            for path, left, right in _differences(theirs, ours)
+            if unexplained(api, path, left, right)
+        ]
+        assert not found, f"{api} {version} {body}:\n  " + "\n  ".join(found) + f"\nKafka: {theirs}\nours:  {ours}"
+        answer: Body = theirs
+        return answer
+
+    def send_only(self, api: str, version: int, body: Body) -> None:
+        """A request that nobody answers."""
+        for peer in (self.kafka, self.ours):
+            peer.send_only(api, version, body)
+
+    def frame(self, frame: bytes) -> None:
+        """Any frame: both answer the same bytes after the correlation id, or both close the connection."""
+        answers: list[bytes | str] = []
+        for peer in (self.kafka, self.ours):
+            try:
+                peer.send_frame(frame)
+                answers.append(peer.receive())
+            except Closed:
+                peer.reconnect()
+                answers.append(_CLOSED)
+        theirs, ours = answers
+        assert theirs == ours, frame
+
+    def learn(self, api: str, version: int, body: Body, **names: Callable[[Body], Any]) -> None:
+        """Ask both, and remember from each answer what is that broker's own; nothing is compared."""
+        for peer in (self.kafka, self.ours):
+            answer = peer.ask(api, version, body)
+            for name, take in names.items():
+                peer.remember(name, take(answer))
+
+    def create_topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> Var:
+        """Create a topic on both; returns its id. Not compared: the tests of CreateTopics do that."""
+        settings = [{"name": key, "value": value} for key, value in (configs or {}).items()]
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": settings}
+        for peer in (self.kafka, self.ours):
+            answer = peer.ask("CreateTopics", 7, {"topics": [topic], "timeout_ms": 30000})
+            assert answer["topics"][0]["error_code"] in (0, 36), (peer.name, answer)
+            _wait_for_leaders(peer, name)
+        return Var(f"id of {name}")
+
+    def reconnect(self) -> None:
+        """Fresh connections to both."""
+        for peer in (self.kafka, self.ours):
+            peer.reconnect()
+
+
+def until_coordinated(pair: Pair) -> None:
+    """The first question makes a broker create __consumer_offsets; until then it says that there is no coordinator."""
+    for peer in (pair.kafka, pair.ours):
+        while peer.ask("FindCoordinator", 3, {"key": "any", "key_type": 0})["error_code"] != 0:
+            pass
+
+
+def _wait_for_leaders(peer: Peer, name: str) -> None:
+    while True:
+        answer = peer.ask("Metadata", 12, {"topics": [{"name": name}], "allow_auto_topic_creation": False})
+        (topic,) = answer["topics"]
+        if topic["error_code"] == 0 and all(each["error_code"] == 0 for each in topic["partitions"]):
+            peer.remember(f"id of {name}", topic["topic_id"])
+            return
+
+
+def _answer(peer: Peer, api: str, version: int, body: Body, shown: Callable[[Body], object]) -> Any:
+    try:
+        answer = peer.ask(api, version, body)
+    except Closed:
+        peer.reconnect()
+        return _CLOSED
+    return shown(answer)
+
+
+def _comparable(peer: Peer, value: Any) -> Any:
+    """The answer with what is a broker's own replaced, and arrays of structs in the order of their identities."""
+    if isinstance(value, dict):
+        return {name: _named(peer, name, _comparable(peer, each)) for name, each in value.items()}
+    if isinstance(value, list):
+        each_comparable = [_comparable(peer, each) for each in value]
+        if value and isinstance(value[0], dict):
+            each_comparable.sort(key=lambda each: [str(each[name]) for name in _IDENTITY if name in each])
+        return each_comparable
+    return value
+
+
+def _named(peer: Peer, field: str, value: Any) -> Any:
+    if field == "port" and value == peer.port:
+        return "<port>"
+    if field == "host" and value in (peer.host, "localhost"):
+        return "<host>"
+    if field in ("port", "host", "error_code") or isinstance(value, (list, dict)):
+        return value
+    for name, own in peer.known.items():
+        if type(own) is type(value) and own == value and not isinstance(value, int):
+            return f"<{name}>"
+    return value
+
+
+def _differences(theirs: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for name in theirs | ours:
+            below = f"{path}.{name}" if path else name
+            yield from _differences(theirs.get(name, "absent"), ours.get(name, "absent"), below)
+    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        for number, (left, right) in enumerate(zip(theirs, ours, strict=True)):
+            yield from _differences(left, right, f"{path}[{number}]")
+    elif theirs != ours:
+        yield path, theirs, ours

@@ -1,0 +1,124 @@
+"""A connection to one broker, and what the test has learnt about it: ids that it made up itself."""
+
+import socket
+import struct
+from typing import Any
+
+from compat_tests.oracle import schema
+from compat_tests.oracle.schema import Body
+
+_SECONDS = 20.0
+CLIENT_ID = "oracle"
+
+
+class Closed(Exception):
+    """The broker closed the connection instead of answering."""
+
+
+class Var:
+    """A value that each broker chose for itself, by the name under which it was remembered."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Peer:
+    """Asks one broker; `known` maps names to values of its own, `names` back, for comparing."""
+
+    def __init__(self, name: str, servers: str) -> None:
+        self.name = name
+        self.host, _, port = servers.rpartition(":")
+        self.port = int(port)
+        self.known: dict[str, Any] = {}
+        self._correlation_id = 0
+        self._socket = self._connect()
+
+    def remember(self, name: str, value: Any) -> None:
+        """From now on Var(name) is this value when asking, and this value is <name> when comparing."""
+        self.known[name] = value
+
+    def ask(self, api: str, version: int, body: Body) -> Body:
+        """Send a request and wait for its answer."""
+        release = schema.release_for(api, version)
+        answer = self.ask_bytes(api, version, schema.encode(f"{api}Request", version, self._own(body), release))
+        return schema.decode(f"{api}Response", version, answer, release)
+
+    def send_only(self, api: str, version: int, body: Body) -> None:
+        """Send a request that has no answer (Produce with acks 0)."""
+        release = schema.release_for(api, version)
+        self._send(api, version, schema.encode(f"{api}Request", version, self._own(body), release))
+
+    def ask_bytes(self, api: str, version: int, body: bytes) -> bytes:
+        """The same with bodies as bytes; the answer's header is taken off."""
+        release = schema.release_for(api, version)
+        self._send(api, version, body)
+        frame = self.receive()
+        (correlation_id,) = struct.unpack_from(">i", frame)
+        assert correlation_id == self._correlation_id, "an answer to something else"
+        # ApiVersions: header 0 in every version (KIP-511).
+        flexible = schema.is_flexible(f"{api}Response", version, release) and api != "ApiVersions"
+        if flexible:
+            assert frame[4] == 0, "a tagged field in the response header"
+        return frame[5 if flexible else 4 :]
+
+    def send_frame(self, frame: bytes) -> None:
+        """Any bytes, with their length before them."""
+        self.send_raw(struct.pack(">i", len(frame)) + frame)
+
+    def send_raw(self, data: bytes) -> None:
+        """Any bytes."""
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise Closed(self.name) from error
+
+    def receive(self) -> bytes:
+        """The next frame without its length; Closed when there is none."""
+        (length,) = struct.unpack(">i", self._exactly(4))
+        return self._exactly(length)
+
+    def reconnect(self) -> None:
+        """A new connection: after Closed, or to be another client."""
+        self._socket.close()
+        self._socket = self._connect()
+
+    def close(self) -> None:
+        """Leave."""
+        self._socket.close()
+
+    def _send(self, api: str, version: int, body: bytes) -> None:
+        self._correlation_id += 1
+        release = schema.release_for(api, version)
+        flexible = schema.is_flexible(f"{api}Request", version, release)
+        key, client_id = schema.api_key(api), CLIENT_ID.encode()
+        if api == "ControlledShutdown" and version == 0:
+            header = struct.pack(">hhi", key, version, self._correlation_id)
+        else:
+            header = struct.pack(">hhih", key, version, self._correlation_id, len(client_id)) + client_id
+        self.send_frame(header + (b"\x00" if flexible else b"") + body)
+
+    def _own(self, value: Any) -> Any:
+        if isinstance(value, Var):
+            return self.known[value.name]
+        if isinstance(value, dict):
+            return {name: self._own(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self._own(each) for each in value]
+        return value
+
+    def _connect(self) -> socket.socket:
+        connection = socket.create_connection((self.host, self.port), timeout=_SECONDS)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def _exactly(self, count: int) -> bytes:
+        received = bytearray()
+        while len(received) < count:
+            try:
+                piece = self._socket.recv(count - len(received))
+            except ConnectionError as error:
+                raise Closed(self.name) from error
+            if not piece:
+                raise Closed(self.name)
+            received += piece
+        return bytes(received)
