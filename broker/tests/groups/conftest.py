@@ -12,14 +12,17 @@ Apache Kafka.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
+from odradek_broker.node import Node
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.delete_groups import DeleteGroupsRequest
@@ -32,6 +35,7 @@ from odradek_wire.messages.offset_delete import OffsetDeleteRequest
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest
 from odradek_wire.messages.sync_group import SyncGroupRequest
 
+T = TypeVar("T")
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 
 DEFAULTS: dict[str, dict[str, str]] = {
@@ -286,3 +290,46 @@ def scenario(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def play() -> type[Player]:
     return Player
+
+
+class Running:
+    """A node on a loop and thread of its own, as clients that block need it."""
+
+    def __init__(self, data: Path, config: dict[str, str]) -> None:
+        self.config = {"log.dirs": str(data), "listeners": "PLAINTEXT://127.0.0.1:0", "node.id": "1", **config}
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+        self.node = self.call(Node.start(self.config))
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.node.port}"
+
+    def call(self, awaitable: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(awaitable, self.loop).result(30)
+
+    def restart(self) -> None:
+        port = self.node.port
+        self.call(self.node.stop())
+        self.node = self.call(Node.start({**self.config, "listeners": f"PLAINTEXT://127.0.0.1:{port}"}))
+
+    def stop(self) -> None:
+        self.call(self.node.stop())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+@pytest.fixture
+def start_node(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Start nodes on this test's directory, with settings as keywords (dots written as underscores)."""
+    started: list[Running] = []
+
+    def start(**config: str) -> Running:
+        started.append(Running(tmp_path / "data", {name.replace("_", "."): value for name, value in config.items()}))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.stop()

@@ -1,0 +1,33 @@
+"""The scenarios on a whole broker, over real connections; only time is moved by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.tests.groups.scenario_sockets import Sockets
+
+from odradek_wire.messages.create_topics import CreateTopicsRequest
+from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
+
+A_MOMENT_S = 0.05
+
+
+def test_odradek_answers_as_written(scenario: str, play: Any, start_node: Callable[..., Any]) -> None:
+    running = start_node(group_min_session_timeout_ms="1", group_max_size="3")
+
+    def pass_time(ms: int) -> None:
+        async def advance() -> None:
+            running.node.broker.clock.advance_timeouts(ms)
+
+        running.call(advance())
+
+    sockets = Sockets(running.node.port, A_MOMENT_S, pass_time)
+    setup = Sockets(running.node.port, 10)
+    setup.ask("setup", CreateTopicsRequest([CreateTopicsRequest.CreatableTopic("t", 3, 1)], timeout_ms=10_000), 5)
+    setup.ask("setup", FindCoordinatorRequest(key="g"), 3)
+    try:
+        play(sockets).play(scenario)
+    finally:
+        sockets.close()
+        setup.close()
