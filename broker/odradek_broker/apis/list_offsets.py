@@ -79,6 +79,8 @@ def _answer(ctx: Context, request: ListOffsetsRequest, topic: str, wanted: Wante
         partition.take_offline(trouble)
         return _error(ctx, wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     offset, found_timestamp, epoch = found
+    if ctx.api_version < 4:
+        epoch = -1
     return Answer(wanted.partition_index, ErrorCode.NONE, [], found_timestamp, offset, epoch)
 
 
