@@ -1,0 +1,79 @@
+"""The leader epoch checkpoint: which epoch began where, and where each ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek_log.errors import CorruptLogError
+from odradek_log.leader_epochs import LeaderEpochs
+
+
+def _epochs(*entries: tuple[int, int]) -> LeaderEpochs:
+    epochs = LeaderEpochs()
+    for entry in entries:
+        epochs.assign(*entry)
+    return epochs
+
+
+def test_the_file_is_kafkas() -> None:
+    assert LeaderEpochs().encode() == b"0\n0\n"
+    assert _epochs((0, 0), (3, 120)).encode() == b"0\n2\n0 0\n3 120\n"
+    assert LeaderEpochs.decode(b"0\n2\n0 0\n3 120\n", "f").entries == [(0, 0), (3, 120)]
+    assert LeaderEpochs.decode(b"", "f").entries == []
+
+
+@pytest.mark.parametrize(
+    "text", [b"1\n0\n", b"0\n1\n", b"0\n1\nx y\n", b"0\nx\n", b"0\n2\n3 5\n1 9\n", b"0\n1\n1 2 3\n"]
+)
+def test_a_file_that_kafka_would_not_write_is_corrupt(text: bytes) -> None:
+    with pytest.raises(CorruptLogError):
+        LeaderEpochs.decode(text, "f")
+
+
+def test_an_epoch_that_is_not_newer_changes_nothing_and_one_that_contradicts_replaces() -> None:
+    epochs = _epochs((1, 0), (2, 10))
+    assert not epochs.assign(2, 15)
+    assert epochs.assign(3, 10)
+    assert epochs.entries == [(1, 0), (3, 10)]
+    assert epochs.assign(2, 20)
+    assert epochs.entries == [(1, 0), (2, 20)]
+
+
+@pytest.mark.parametrize(
+    ("requested", "answer"),
+    [
+        (-1, (-1, -1)),
+        (0, (0, 5)),
+        (1, (1, 10)),
+        (2, (1, 10)),
+        (3, (3, 30)),
+        (4, (-1, -1)),
+    ],
+)
+def test_the_end_of_an_epoch_is_the_start_of_the_next_known_one(requested: int, answer: tuple[int, int]) -> None:
+    assert _epochs((1, 5), (3, 10)).end_offset_for(requested, 30) == answer
+
+
+def test_without_epochs_nothing_can_be_told() -> None:
+    assert LeaderEpochs().end_offset_for(0, 30) == (-1, -1)
+
+
+def test_truncation_forgets_epochs_that_begin_at_the_end_or_later() -> None:
+    epochs = _epochs((1, 5), (2, 10), (3, 20))
+    epochs.truncate_from_end(10)
+    assert (epochs.entries, epochs.latest) == ([(1, 5)], 1)
+
+
+def test_a_new_start_moves_the_epoch_that_covers_it() -> None:
+    epochs = _epochs((1, 5), (2, 10), (3, 20))
+    epochs.truncate_from_start(3)
+    assert epochs.entries == [(1, 5), (2, 10), (3, 20)]
+    epochs.truncate_from_start(12)
+    assert epochs.entries == [(2, 12), (3, 20)]
+    epochs.truncate_from_start(20)
+    assert epochs.entries == [(3, 20)]
+
+
+def test_each_record_was_written_in_the_epoch_that_had_begun() -> None:
+    epochs = _epochs((1, 5), (3, 10))
+    assert [epochs.epoch_for_offset(offset) for offset in (4, 5, 9, 10, 99)] == [None, 1, 1, 3, 3]
