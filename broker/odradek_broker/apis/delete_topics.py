@@ -1,0 +1,46 @@
+"""DeleteTopics (key 20), versions 0-6: by name, from version 6 on by id too; the controller decides and answers."""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek_wire.uuid import ZERO_UUID
+
+Result = DeleteTopicsResponse.DeletableTopicResult
+State = DeleteTopicsRequest.DeleteTopicState
+
+
+async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    states = [*request.topics, *(State(name, ZERO_UUID) for name in request.topic_names)]
+    refused = [(state, error) for state in states if (error := _refusal(ctx, state)) is not None]
+    allowed = [state for state in states if _refusal(ctx, state) is None]
+    response = await ctx.broker.controller.delete_topics(
+        DeleteTopicsRequest(topics=allowed, timeout_ms=request.timeout_ms)
+    )
+    response.responses += [
+        # Who may not even describe a topic does not learn its name from its id.
+        Result(state.name, state.topic_id, error, None)
+        for state, error in refused
+    ]
+    return response
+
+
+def _refusal(ctx: Context, state: State) -> ErrorCode | None:
+    name = state.name
+    if name is None:
+        topic = ctx.broker.image.topics_by_id.get(state.topic_id)
+        if topic is None:
+            return None  # the controller says that there is no such id
+        name = topic.name
+    return None if ctx.may_topic(Operation.DELETE, name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def failed(ctx: Context, request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsResponse:
+    states = [*request.topics, *(State(name, ZERO_UUID) for name in request.topic_names)]
+    return DeleteTopicsResponse(responses=[Result(state.name, state.topic_id, error, None) for state in states])
+
+
+API = Api(DeleteTopicsRequest, DeleteTopicsResponse, handle, failed=failed)

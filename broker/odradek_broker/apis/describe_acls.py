@@ -1,0 +1,20 @@
+"""DescribeAcls (key 29), versions 0-3: SECURITY_DISABLED, as every Kafka without an authorizer answers."""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+NO_AUTHORIZER = "No Authorizer is configured on the broker"
+
+
+def handle(ctx: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    if not ctx.may_cluster(Operation.DESCRIBE):
+        return DescribeAclsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
+    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+
+
+API = Api(DescribeAclsRequest, DescribeAclsResponse, handle, notes="There are no ACLs yet.")

@@ -1,0 +1,179 @@
+"""DescribeConfigs (key 32), versions 0-4: what a topic, broker, group or client-metrics subscription is set to.
+
+Which layer a value comes from is decided by the controller's `configs.effective`. Texts of documentation are not kept,
+so `documentation` is always null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_controller.commands.topic_names import check_topic_name
+from odradek_controller.configs.definition import Definition, Mode
+from odradek_controller.configs.effective import BrokerLayers, Entry, Source, Synonym
+from odradek_controller.configs.table import Release, Resource, definitions
+from odradek_controller.image import ConfigResource
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+
+Asked = DescribeConfigsRequest.DescribeConfigsResource
+Result = DescribeConfigsResponse.DescribeConfigsResult
+Config = DescribeConfigsResponse.DescribeConfigsResourceResult
+Described = Iterable[tuple[Definition, Entry]]
+
+
+class _Refused(Exception):
+    """This resource cannot be described; the client's fault."""
+
+    def __init__(self, error: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_describe(ctx, request, asked) for asked in request.resources])
+
+
+def _describe(ctx: Context, request: DescribeConfigsRequest, asked: Asked) -> Result:
+    result = Result(resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None)
+    try:
+        found = _entries(ctx, asked.resource_type, asked.resource_name)
+    except _Refused as refused:
+        result.error_code, result.error_message = refused.error, refused.message
+        return result
+    wanted = set(asked.configuration_keys or ())
+    result.configs = [
+        _shown(definition, entry, asked, synonyms=request.include_synonyms)
+        for definition, entry in found
+        if not wanted or definition.name in wanted
+    ]
+    return result
+
+
+def _entries(ctx: Context, kind: int, name: str) -> Described:
+    broker = ctx.broker
+    layers = broker.config.layers
+    match kind:
+        case Resource.TOPIC:
+            if not ctx.may_topic(Operation.DESCRIBE_CONFIGS, name):
+                raise _Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            refusal = check_topic_name(name)
+            if refusal is not None:
+                raise _Refused(refusal.error, refusal.message)
+            if name not in broker.image.topics:
+                raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            overrides = broker.image.topic_configs(name)
+            return ((row, layers.topic(row, overrides)) for row in _visible(Resource.TOPIC, layers.release))
+        case Resource.GROUP:
+            if not ctx.may_group(Operation.DESCRIBE_CONFIGS, name):
+                raise _Refused(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            if not name:
+                raise _Refused(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+            overrides = _overrides(ctx, Resource.GROUP, name)
+            return ((row, layers.group(row, overrides)) for row in _visible(Resource.GROUP, layers.release))
+    if not ctx.may_cluster(Operation.DESCRIBE_CONFIGS):
+        raise _Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    match kind:
+        case Resource.BROKER:
+            return _of_broker(ctx, layers, name)
+        case Resource.BROKER_LOGGER:
+            _check_broker_id(ctx, name, "Broker id must not be empty")
+            return ()
+        case Resource.CLIENT_METRICS:
+            if not name:
+                raise _Refused(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+            return _of_subscription(_overrides(ctx, Resource.CLIENT_METRICS, name), layers.release)
+        case _:
+            raise _Refused(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {_type_name(kind)}")
+
+
+def _of_broker(ctx: Context, layers: BrokerLayers, name: str) -> Described:
+    rows = _visible(Resource.BROKER, layers.release)
+    if not name:
+        # The cluster-wide default has no values of its own beyond those that were set.
+        shown = layers.dynamic_default
+        return (
+            (row, _only(row.name, shown[row.name], Source.DYNAMIC_DEFAULT_BROKER)) for row in rows if row.name in shown
+        )
+    _check_broker_id(ctx, name, "")
+    return ((row, layers.broker(row.name)) for row in rows)
+
+
+def _check_broker_id(ctx: Context, name: str, if_empty: str) -> None:
+    if not name:
+        raise _Refused(ErrorCode.INVALID_REQUEST, if_empty)
+    try:
+        number = int(name)
+    except ValueError:
+        message = f"Broker id must be an integer, but it is: {name}"
+        raise _Refused(ErrorCode.INVALID_REQUEST, message) from None
+    if number != ctx.broker.node_id:
+        message = f"Unexpected broker id, expected {ctx.broker.node_id} or empty string, but received {name}"
+        raise _Refused(ErrorCode.INVALID_REQUEST, message)
+
+
+def _of_subscription(overrides: Mapping[str, str], release: Release) -> Described:
+    for row in _visible(Resource.CLIENT_METRICS, release):
+        if row.name in overrides:
+            yield row, _only(row.name, overrides[row.name], Source.CLIENT_METRICS)
+        else:
+            yield row, _only(row.name, row.default, Source.DEFAULT)
+
+
+def _only(name: str, value: str | None, source: Source) -> Entry:
+    return Entry(name, value, source, (Synonym(name, value, source),))
+
+
+def _visible(kind: Resource, release: Release) -> Iterator[Definition]:
+    return (row for row in definitions(kind, release).values() if not row.internal)
+
+
+def _overrides(ctx: Context, kind: Resource, name: str) -> Mapping[str, str]:
+    return ctx.broker.image.configs.get(ConfigResource(kind, name), {})
+
+
+def _shown(definition: Definition, entry: Entry, asked: Asked, *, synonyms: bool) -> Config:
+    return Config(
+        name=definition.name,
+        value=None if definition.sensitive else entry.value,
+        read_only=asked.resource_type == Resource.BROKER and definition.mode is Mode.READ_ONLY,
+        is_default=entry.source is Source.DEFAULT,
+        config_source=entry.source,
+        is_sensitive=definition.sensitive,
+        synonyms=[
+            DescribeConfigsResponse.DescribeConfigsSynonym(
+                word.name, None if definition.sensitive else word.value, word.source
+            )
+            for word in (entry.synonyms if synonyms else ())
+        ],
+        config_type=definition.type,
+        documentation=None,
+    )
+
+
+def _type_name(kind: int) -> str:
+    return "UNKNOWN" if kind not in Resource._value2member_map_ else Resource(kind).name
+
+
+def failed(ctx: Context, request: DescribeConfigsRequest, error: ErrorCode) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[
+            Result(
+                error_code=error, error_message=None, resource_type=each.resource_type, resource_name=each.resource_name
+            )
+            for each in request.resources
+        ]
+    )
+
+
+API = Api(
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    handle,
+    failed=failed,
+    notes="No documentation texts; loggers have no levels to show.",
+)

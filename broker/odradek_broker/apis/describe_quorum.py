@@ -1,0 +1,18 @@
+"""DescribeQuorum (key 55), versions 0-2: the metadata log's one voter, which is this node, and how far it is."""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+
+
+def handle(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    if not ctx.may_cluster(Operation.DESCRIBE):
+        return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return ctx.broker.controller.describe_quorum(request)
+
+
+API = Api(DescribeQuorumRequest, DescribeQuorumResponse, handle)

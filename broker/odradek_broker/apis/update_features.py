@@ -1,0 +1,18 @@
+"""UpdateFeatures (key 57), versions 0-2: refused politely, since the levels are those of the release emulated."""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+
+async def handle(ctx: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    if not ctx.may_cluster(Operation.ALTER):
+        return UpdateFeaturesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
+    return await ctx.broker.controller.update_features(request)
+
+
+API = Api(UpdateFeaturesRequest, UpdateFeaturesResponse, handle, notes="Levels cannot be changed.")
