@@ -10,6 +10,7 @@ from odradek_wire import notation
 from odradek_wire.compiled import compile_decoder, compile_encoder
 from odradek_wire.errors import UnsupportedVersionError
 from odradek_wire.message import FileRecords, Message
+from odradek_wire.walk import Reader
 
 M = TypeVar("M", bound=Message)
 
@@ -68,6 +69,12 @@ def encode(message: Message, version: int) -> bytes:
 def decode(cls: type[M], version: int, data: Buffer) -> M:
     """The message that the data are, from first to last byte; `DecodeError` otherwise."""
     return decoder(cls, version)(data)
+
+
+def decode_prefix(cls: type[M], version: int, data: Buffer, position: int = 0) -> tuple[M, int]:
+    """The message that begins at `position`, and where it ends; what follows is not looked at. Slower than `decode`."""
+    message, end = Reader(_checked(cls, version), cls, version, data, position).decode_prefix()
+    return message, end
 
 
 def _checked(cls: type[Message], version: int) -> notation.MessageType:

@@ -194,7 +194,10 @@ class Connection(asyncio.BufferedProtocol):
                     position = skip_tags(frame, position)
                 else:
                     position += 1
-            request = route.decode(frame, position)
+            try:
+                request = route.decode(frame, position)
+            except DecodeError:
+                request = route.decode_before_trailing_bytes(frame, position)
         except (DecodeError, IndexError, ValueError) as error:
             self._refuse("request cannot be read", ctx, error=str(error))
             return

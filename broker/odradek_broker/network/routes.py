@@ -12,7 +12,7 @@ from typing import Any
 from odradek_broker.api import Api, served_versions
 from odradek_broker.context import Context
 from odradek_wire.apis import ApiKey
-from odradek_wire.codec import Part, decoder, encoder
+from odradek_wire.codec import Part, decode_prefix, decoder, encoder
 from odradek_wire.errors import ErrorCode
 
 Handle = Callable[[Context, Any], Any | Awaitable[Any] | None]
@@ -50,6 +50,11 @@ class Route:
         # Only answers to Fetch hold slices of log files; all others are bytes.
         self.sends_files = key == ApiKey.FETCH
         self.throttled = "throttle_time_ms" in api.response.__slots__
+
+    def decode_before_trailing_bytes(self, frame: Any, position: int) -> Any:
+        """For what `decode` refuses: Kafka does not mind bytes after a request, and librdkafka sends some (its Metadata
+        v13 for all topics is followed by three). `DecodeError` if that was not the reason."""
+        return decode_prefix(self.api.request, self.version, frame, position)[0]
 
     def failure(self, ctx: Context, request: Any, error: ErrorCode) -> Any | None:
         """The answer when the whole request fails; None when this API has no place for such an error."""
