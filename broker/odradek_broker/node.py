@@ -25,7 +25,7 @@ from odradek_controller.controller import Controller
 from odradek_controller.embedded import EmbeddedStore
 from odradek_controller.levels import Emulation
 from odradek_log.directory import LogDirectory
-from odradek_log.disk import RealDisk
+from odradek_log.disk import Disk, RealDisk
 from odradek_log.errors import LogDirectoryError
 from odradek_log.meta_properties import MetaProperties
 from odradek_wire.errors import ErrorCode
@@ -65,6 +65,7 @@ class Node:
         *,
         log: Logger | None = None,
         clock: Clock | None = None,
+        disk: Disk | None = None,
         randbytes: Callable[[int], bytes] = os.urandom,
     ) -> Node:
         """A node that answers when this returns. `config` holds Kafka's names; `log.dirs` and `listeners` must be
@@ -77,6 +78,7 @@ class Node:
         emulation = Emulation(broker_config.setting(EMULATE))
         listeners = parse_listeners(broker_config, DEFAULT_HOST)
         clock = clock or Clock()
+        disk = disk or RealDisk(sync=broker_config.setting(SYNC) == "true")
         timers = Timers(clock, asyncio.get_running_loop(), log)
         background = Background(timers, clock, log)
         directories: list[LogDirectory] = []
@@ -84,7 +86,7 @@ class Node:
         store: EmbeddedStore | None = None
         try:
             for path in broker_config.log_dirs():
-                directories.append(_open_directory(path, broker_config, clock, background, log))
+                directories.append(_open_directory(path, broker_config, clock, disk, background, log))
             cluster_id = _identify(directories, broker_config, randbytes)
             store = EmbeddedStore(
                 directories[0],
@@ -178,13 +180,13 @@ def _standard_log() -> Logger:
 
 
 def _open_directory(
-    path: os.PathLike[str], config: BrokerConfig, clock: Clock, background: Background, log: Logger
+    path: os.PathLike[str], config: BrokerConfig, clock: Clock, disk: Disk, background: Background, log: Logger
 ) -> LogDirectory:
     return LogDirectory.open(
         os.fspath(path),
         wall_ms=clock.wall_ms,
         later=background.later,
-        disk=RealDisk(sync=config.setting(SYNC) == "true"),
+        disk=disk,
         reporter=log,
         producer_expiration_ms=config.integer("producer.id.expiration.ms"),
         open_files=OPEN_FILES,

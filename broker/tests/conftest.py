@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 from odradek_broker.clock import Clock
+from odradek_log.disk import Disk
 from odradek_wire.apis import APIS
 from odradek_wire.frames import decode_response, encode_request
 from odradek_wire.message import Message
@@ -138,7 +139,7 @@ async def start_node(tmp_path: Path) -> AsyncIterator[StartNode]:
 
     nodes: list[Node] = []
 
-    async def start(clock: Clock | None = None, data: str = "data", **settings: str) -> Node:
+    async def start(clock: Clock | None = None, data: str = "data", disk: Disk | None = None, **settings: str) -> Node:
         config = {
             "log.dirs": str(tmp_path / data),
             "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -146,7 +147,7 @@ async def start_node(tmp_path: Path) -> AsyncIterator[StartNode]:
             "offsets.topic.num.partitions": "3",
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
-        node = await Node.start(config, clock=clock, log=structlog.get_logger("test"))
+        node = await Node.start(config, clock=clock, disk=disk, log=structlog.get_logger("test"))
         nodes.append(node)
         return node
 
