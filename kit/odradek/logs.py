@@ -6,26 +6,27 @@ structlog is used unconfigured: a logger carries its processors with it, so noth
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
+from functools import cache
 from typing import Any, TextIO, cast
-
-import structlog
-from structlog.typing import Processor, WrappedLogger
 
 from odradek_broker.report import Logger
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _KEPT_ENTRIES_MAX = 10_000
 
+Event = MutableMapping[str, Any]
+
 
 def stream_logger(stream: TextIO, *, as_json: bool, level: str = "info") -> Logger:
     """A line per event: for a person, or one JSON document for a program."""
-    renderer: Processor = (
-        structlog.processors.JSONRenderer()
-        if as_json
-        else structlog.dev.ConsoleRenderer(colors=stream.isatty(), pad_event_to=0)
-    )
-    return _logger(structlog.PrintLogger(stream), level, renderer)
+
+    def make() -> Logger:
+        import structlog
+
+        return _logger(structlog.PrintLogger(stream), structlog.processors.JSONRenderer() if as_json else _readable)
+
+    return _Late(cache(make), LEVELS[level])
 
 
 class CapturedLog:
@@ -33,29 +34,75 @@ class CapturedLog:
 
     def __init__(self, level: str = "info") -> None:
         self._entries: deque[Mapping[str, Any]] = deque(maxlen=_KEPT_ENTRIES_MAX)
-        self.logger = _logger(structlog.PrintLogger(), level, self._keep)
+        self.logger: Logger = _Late(cache(self._make), LEVELS[level])
 
     @property
     def entries(self) -> list[Mapping[str, Any]]:
         return list(self._entries)
 
-    def _keep(self, logger: WrappedLogger, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        self._entries.append(dict(event))
-        raise structlog.DropEvent
+    def _make(self) -> Logger:
+        import structlog
+
+        def keep(logger: Any, method: str, event: Event) -> Event:
+            self._entries.append(dict(event))
+            raise structlog.DropEvent
+
+        return _logger(structlog.PrintLogger(), keep)
 
 
-def _logger(sink: WrappedLogger, level: str, renderer: Processor) -> Logger:
-    processors: list[Processor] = [
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    if not isinstance(renderer, structlog.dev.ConsoleRenderer):
-        processors.append(structlog.processors.format_exc_info)
+class _Late:
+    """Makes its logger at the first event that is not filtered out: importing structlog costs more than a broker's
+    whole start, and a broker in good health has little to say."""
+
+    def __init__(self, make: Callable[[], Logger], level: int, facts: Mapping[str, Any] | None = None) -> None:
+        self._make = make
+        self._level = level
+        self._facts = facts or {}
+
+    def bind(self, **facts: Any) -> Logger:
+        return _Late(self._make, self._level, {**self._facts, **facts})
+
+    def debug(self, event: str, /, **facts: Any) -> object:
+        return self._make().debug(event, **self._facts, **facts) if self._level <= LEVELS["debug"] else None
+
+    def info(self, event: str, /, **facts: Any) -> object:
+        return self._make().info(event, **self._facts, **facts) if self._level <= LEVELS["info"] else None
+
+    def warning(self, event: str, /, **facts: Any) -> object:
+        return self._make().warning(event, **self._facts, **facts) if self._level <= LEVELS["warning"] else None
+
+    def error(self, event: str, /, **facts: Any) -> object:
+        return self._make().error(event, **self._facts, **facts)
+
+
+def _logger(sink: object, renderer: Callable[[Any, str, Event], Any]) -> Logger:
+    import structlog
+
     logger = structlog.wrap_logger(
         sink,
-        processors=[*processors, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.BoundLogger,
         context_class=dict,
-        cache_logger_on_first_use=True,
     )
-    return cast(Logger, logger)
+    return cast(Logger, logger.bind())
+
+
+def _readable(logger: Any, method: str, event: Event) -> str:
+    """`2026-11-21T07:44:02Z warning  the event  name=value …`, a traceback on lines of its own."""
+    time, level, text = event.pop("timestamp"), event.pop("level"), event.pop("event")
+    traceback = event.pop("exception", None)
+    line = "  ".join([time, f"{level:7}", str(text), *([_facts(event)] if event else [])])
+    return line if traceback is None else f"{line}\n{traceback}"
+
+
+def _facts(event: Event) -> str:
+    return " ".join(f"{name}={value if _plain(value) else repr(value)}" for name, value in event.items())
+
+
+def _plain(value: object) -> bool:
+    return not isinstance(value, str) or (value.isprintable() and " " not in value and value != "")

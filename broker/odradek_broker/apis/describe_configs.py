@@ -47,7 +47,7 @@ def _describe(ctx: Context, request: DescribeConfigsRequest, asked: Asked) -> Re
         return result
     wanted = set(asked.configuration_keys or ())
     result.configs = [
-        _shown(definition, entry, asked, synonyms=request.include_synonyms)
+        _shown(ctx, definition, entry, asked, synonyms=request.include_synonyms)
         for definition, entry in found
         if not wanted or definition.name in wanted
     ]
@@ -136,12 +136,13 @@ def _overrides(ctx: Context, kind: Resource, name: str) -> Mapping[str, str]:
     return ctx.broker.image.configs.get(ConfigResource(kind, name), {})
 
 
-def _shown(definition: Definition, entry: Entry, asked: Asked, *, synonyms: bool) -> Config:
+def _shown(ctx: Context, definition: Definition, entry: Entry, asked: Asked, *, synonyms: bool) -> Config:
     return Config(
         name=definition.name,
         value=None if definition.sensitive else entry.value,
         read_only=asked.resource_type == Resource.BROKER and definition.mode is Mode.READ_ONLY,
-        is_default=entry.source is Source.DEFAULT,
+        # Version 0 knows only this about the source; the field went when config_source came.
+        is_default=ctx.api_version == 0 and entry.source is Source.DEFAULT,
         config_source=entry.source,
         is_sensitive=definition.sensitive,
         synonyms=[
