@@ -7,7 +7,7 @@ the next deadline. Leaves every rule to `core.group_shard`, and which groups com
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -30,8 +30,11 @@ from odradek_wire.records.attributes import Compression
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.errors import CorruptRecordError
 
-LOAD_CHUNK_BYTES = 1024 * 1024
-"""How much of the log is replayed before others get their turn."""
+LOAD_AT_ONCE_BYTES = 32 * 1024
+"""A log up to this size is loaded before `load` returns."""
+LOAD_CHUNK_BYTES = 64 * 1024
+LOAD_CHUNK_RECORDS = 500
+"""How much of a longer one is read, and replayed, before others get their turn."""
 BATCH_BYTES_MAX = 512 * 1024
 """Where many independent records are cut into batches."""
 
@@ -79,30 +82,42 @@ class GroupPartition:
     # -- loading --------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Replay the log up to its present end. A short one is done on return."""
-        self._load_from(Loading(self.shard), self.partition.log_start_offset, self.partition.log_end_offset)
+        """Replay the log up to its present end: a short one at once, a long one in turns."""
+        start, end = self.partition.log_start_offset, self.partition.log_end_offset
+        work = self._loading(Loading(self.shard), start, end)
+        if self.partition.log.size_bytes <= LOAD_AT_ONCE_BYTES:
+            while self._go_on_loading(work):
+                pass
+        else:
+            self._timers.call_soon(lambda: self._load_in_turns(work))
 
-    def _load_from(self, loading: Loading, offset: int, end: int) -> None:
+    def _load_in_turns(self, work: Iterator[None]) -> None:
+        if self._go_on_loading(work):
+            self._timers.call_soon(lambda: self._load_in_turns(work))
+
+    def _go_on_loading(self, work: Iterator[None]) -> bool:
+        """The next piece of work; False when there is none left, or none to be done any more."""
         if self.state is not LoadState.LOADING:
-            return
+            return False
         try:
-            if offset < end:
-                offset = self._load_chunk(loading, offset, end)
+            next(work)
+        except StopIteration:
+            self.state = LoadState.READY
+            self.carry_out(self.shard.loaded(self.now()))
         except (OSError, CorruptRecordError, CorruptLogError, LogOfflineError, DecodeError) as error:
             self.state = LoadState.FAILED
-            self._log.error("groups cannot be loaded", offset=offset, error=str(error))
-            return
-        if offset < end:
-            self._timers.call_soon(lambda: self._load_from(loading, offset, end))
-            return
-        self.state = LoadState.READY
-        self.carry_out(self.shard.loaded(self.now()))
+            self._log.error("groups cannot be loaded", error=str(error))
+        return self.state is LoadState.LOADING
 
-    def _load_chunk(self, loading: Loading, offset: int, end: int) -> int:
-        chunk = self.partition.log.read(offset, LOAD_CHUNK_BYTES, limit=end, min_one=True)
-        if chunk is None or not len(chunk):
-            return end
-        return max(loading.feed(memoryview(chunk.tobytes())), offset + 1)
+    def _loading(self, loading: Loading, offset: int, end: int) -> Iterator[None]:
+        while offset < end:
+            chunk = self.partition.log.read(offset, LOAD_CHUNK_BYTES, limit=end, min_one=True)
+            if chunk is None or not len(chunk):
+                break
+            offset = max(loading.feed(memoryview(chunk.tobytes())), offset + 1)
+            yield
+        while loading.apply(LOAD_CHUNK_RECORDS):
+            yield
 
     def resign(self) -> None:
         """Another broker coordinates these groups now."""

@@ -56,6 +56,8 @@ def loaded(*batches: bytes) -> GroupShard:
     loading = Loading(shard)
     for data in batches:
         loading.feed(memoryview(data))
+    while loading.apply(1):
+        pass
     shard.loaded(NOW)
     return shard
 
