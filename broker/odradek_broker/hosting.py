@@ -127,7 +127,7 @@ class Hosting:
         """The partition on the log that was found at start, or on a new one."""
         partition = Partition(topic.name, topic.id, index, self._purgatory)
         partition.strict = self._config is not None and self._config.strict_validation
-        partition.min_insync_replicas = config.min_insync_replicas
+        partition.set_min_insync_replicas(config.min_insync_replicas)
         self._partitions.add(partition)
         key = (topic.name, index)
         for directory in self.directories:
@@ -193,7 +193,7 @@ class Hosting:
     def _reconfigure(self, delta: MetadataDelta, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
             config = self._log_config(delta.image.topic_configs(partition.topic))
-            partition.min_insync_replicas = config.min_insync_replicas
+            partition.set_min_insync_replicas(config.min_insync_replicas)
             log = partition.served_log
             if log is not None and log.config != config:
                 log.update_config(config)

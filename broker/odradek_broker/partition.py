@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from odradek_broker.core.partition_leader import Effect, HighWatermarkAdvanced, PartitionLeader, ProposeIsr
 from odradek_broker.deferred import Deferred
+from odradek_broker.metadata_view import INTERNAL_TOPICS
 from odradek_broker.purgatory import Purgatory, Watchers
 from odradek_log.append import AppendInfo, AppendRejected
 from odradek_log.directory import LogDirectory
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from odradek_wire.uuid import Uuid
 
 AppendResult: TypeAlias = AppendInfo | AppendRejected
+_CLIENT = AppendOrigin.CLIENT
 DISK_TROUBLE = (OSError, CorruptLogError, LogOfflineError)
 
 
@@ -33,6 +35,7 @@ class Partition:
     __slots__ = (
         "directory",
         "error",
+        "guarded",
         "high_watermark",
         "index",
         "leader",
@@ -62,6 +65,8 @@ class Partition:
         self.leader_epoch = -1
         self.high_watermark = 0
         self.min_insync_replicas = 1
+        self.guarded = topic in INTERNAL_TOPICS
+        """Whether a produce must be looked at closely: an internal topic, or too few replicas in sync."""
         self.strict = False
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -92,11 +97,20 @@ class Partition:
             return ErrorCode.NONE
         return ErrorCode.FENCED_LEADER_EPOCH if asked < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
+    def set_min_insync_replicas(self, count: int) -> None:
+        self.min_insync_replicas = count
+        self._guard()
+
+    def _guard(self) -> None:
+        in_sync = 1 if self.leader is None else len(self.leader.isr)
+        self.guarded = self.topic in INTERNAL_TOPICS or in_sync < self.min_insync_replicas
+
     def become_leader(self, leader: PartitionLeader) -> None:
         """A new leader epoch in which this broker leads."""
         self.leader = leader
         self.leader_epoch = leader.leader_epoch
         self.high_watermark = leader.high_watermark
+        self._guard()
         if self.error != ErrorCode.KAFKA_STORAGE_ERROR:
             self.error = ErrorCode.NONE
 
@@ -108,7 +122,7 @@ class Partition:
             self.error = error
         self.wake()
 
-    def append(self, records: bytearray | memoryview, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendResult:
+    def append(self, records: bytearray | memoryview, origin: AppendOrigin = _CLIENT) -> AppendResult:
         """Append complete batches as leader. Offsets and the leader epoch are written into the given buffer.
 
         What the client did wrong, and a disk that fails, both come back as `AppendRejected`; a failing disk takes the
@@ -118,7 +132,10 @@ class Partition:
             return AppendRejected(self.error, "this broker does not lead the partition")
         partition_log = self.log
         try:
-            result = partition_log.append(records, self.leader_epoch, origin=origin, strict=self.strict)
+            if origin is _CLIENT:
+                result = partition_log.append(records, self.leader_epoch, strict=self.strict)
+            else:
+                result = partition_log.append(records, self.leader_epoch, origin=origin)
         except DISK_TROUBLE as error:
             self.take_offline(error)
             return AppendRejected(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
@@ -131,6 +148,12 @@ class Partition:
         else:
             self.carry_out(leader.appended(partition_log.log_end_offset))
         return result
+
+    def isr_decided(self, isr: frozenset[int], partition_epoch: int) -> None:
+        """The controller's word on the in-sync replicas."""
+        assert self.leader is not None
+        self.carry_out(self.leader.isr_decided(isr, partition_epoch))
+        self._guard()
 
     def carry_out(self, effects: list[Effect]) -> None:
         """Do what the leader core decided."""

@@ -171,7 +171,7 @@ async def test_a_delayed_produce_keeps_its_records(
     await other.create_topic("t")
     asked = heard(node)
     node.broker.interceptors.before_handle.append(lambda ctx, request: Delay(10) if ctx.client_id == "slow" else None)
-    delayed.send(make_produce("t", make_batch(b"delayed")), 9, "slow")
+    delayed.send(make_produce("t", make_batch(b"delayed", timestamp=clock.wall_ms())), 9, "slow")
     await until(lambda: 0 in asked)
     await other.ask(METADATA, 9)
     clock.advance_timeouts(10)

@@ -1,7 +1,7 @@
 """Produce (key 0), versions 0-13: append batches to partitions that this broker leads.
 
 The hot path: plain functions, and nothing waits unless acks=all has to (with one replica it never has to). Old message
-formats (versions 0-2) are converted to batches before they are appended. Transactions are not served yet.
+formats (versions 0-2) are converted to batches by the log. Transactions are not served yet.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from odradek_broker.partition import Partition
 from odradek_log.append import AppendInfo, AppendRejected
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
-from odradek_wire.records.conversion import up_convert
-from odradek_wire.records.errors import CorruptRecordError
+from odradek_wire.uuid import Uuid
 
 PartitionAnswer = ProduceResponse.PartitionProduceResponse
 TopicAnswer = ProduceResponse.TopicProduceResponse
 Waiting = list[tuple[Partition, int, PartitionAnswer]]
 
 ALL = -1
+FIRST_VERSION_WITH_LEADERS = 10
+FIRST_VERSION_WITH_IDS = 13
+NOWHERE = ProduceResponse.LeaderIdAndEpoch()
+"""What every answer without an error shares; never changed."""
 MAGIC_POSITION = 16
 ATTRIBUTES_LOW_BYTE = 22
 ZSTD = 4
@@ -47,42 +50,48 @@ WITHOUT_START = frozenset(
 
 def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Deferred[ProduceResponse] | None:
     acks = request.acks
-    if acks not in (0, 1, ALL):
+    if acks not in (ALL, 1, 0):
         return failed(ctx, request, ErrorCode.INVALID_REQUIRED_ACKS)
-    broker = ctx.broker
     version = ctx.api_version
-    by_id = version >= 13
+    broker = ctx.broker
     partitions = broker.partitions
+    find = partitions.get_by_id if version >= FIRST_VERSION_WITH_IDS else partitions.get
     everything_allowed = broker.authorizer.allows_everything
     topics = []
-    waiting: Waiting = []
+    waiting: Waiting | None = None
+    failures = False
     for topic in request.topic_data:
-        name = topic.name
+        key: Any = topic.topic_id if version >= FIRST_VERSION_WITH_IDS else topic.name
         answers = []
         for data in topic.partition_data:
             index = data.index
-            partition = partitions.get_by_id(topic.topic_id, index) if by_id else partitions.get(name, index)
+            partition = find(key, index)
             if partition is None:
-                error = _why_not_here(ctx, topic, data.index)
-                answers.append(_refused(ctx, topic, data.index, error))
-                continue
-            if not everything_allowed and not ctx.may_topic(Operation.WRITE, partition.topic):
-                answers.append(PartitionAnswer(data.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1))
-                continue
-            answer = _append(ctx, partition, data, version, acks)
-            if acks == ALL and not answer.error_code and partition.high_watermark < partition.log.log_end_offset:
+                answer = _refused(ctx, key, index, _why_not_here(ctx, key, index))
+            elif not everything_allowed and not ctx.may_topic(Operation.WRITE, partition.topic):
+                answer = PartitionAnswer(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
+            elif partition.error:
+                answer = _refused(ctx, key, index, partition.error)
+            else:
+                answer = _append(ctx, partition, data, version, acks)
+            if answer.error_code:
+                failures = True
+            elif acks == ALL and partition is not None and partition.high_watermark < partition.log.log_end_offset:
+                waiting = waiting or []
                 waiting.append((partition, partition.log.log_end_offset, answer))
             answers.append(answer)
-        topics.append(TopicAnswer(name, topic.topic_id, answers))
+        topics.append(TopicAnswer(topic.name, topic.topic_id, answers))
     response = ProduceResponse(topics)
-    if version >= 10:
-        _add_endpoints(ctx, response)
-    if acks == 0:
-        # Nobody listens: an error can only be told by closing the connection, as Kafka does.
-        if any(answer.error_code for topic_answer in topics for answer in topic_answer.partition_responses):
+    if failures:
+        if acks == 0:
+            # Nobody listens: an error can only be told by closing the connection, as Kafka does.
             ctx.connection.close()
+            return None
+        if version >= FIRST_VERSION_WITH_LEADERS:
+            _add_endpoints(ctx, response)
+    if acks == 0:
         return None
-    return _wait(ctx, request, response, waiting) if waiting else response
+    return response if waiting is None else _wait(ctx, request, response, waiting)
 
 
 def _append(
@@ -90,20 +99,16 @@ def _append(
 ) -> PartitionAnswer:
     """Append one partition's records; the answer for that partition."""
     index = data.index
-    if partition.error:
-        return PartitionAnswer(index, partition.error, -1, current_leader=_leader(ctx, partition))
     records: Any = data.records
-    error = _unacceptable(ctx, partition, records, version, acks)
-    if error:
-        return PartitionAnswer(index, error, -1)
-    if version < 3 and records[MAGIC_POSITION] < 2:
-        try:
-            records = up_convert(records)
-        except CorruptRecordError:
-            return PartitionAnswer(index, ErrorCode.CORRUPT_MESSAGE, -1)
+    # What every modern client sends passes this line; whatever is doubtful is looked at closely.
+    if version < 7 or records is None or len(records) < 61 or records[MAGIC_POSITION] != 2 or partition.guarded:
+        error = _unacceptable(ctx, partition, records, version, acks)
+        if error:
+            return PartitionAnswer(index, error, -1, current_leader=NOWHERE)
     result = partition.append(records)
     if result.__class__ is AppendInfo:
-        return PartitionAnswer(index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset)
+        first_offset, _, append_time, start_offset, _ = result
+        return PartitionAnswer(index, 0, first_offset, append_time, start_offset, current_leader=NOWHERE)
     assert isinstance(result, AppendRejected)
     return PartitionAnswer(
         index,
@@ -120,7 +125,7 @@ def _append(
 
 def _unacceptable(ctx: Context, partition: Partition, records: Any, version: int, acks: int) -> ErrorCode:
     """What Kafka checks before it looks at the log (ProduceRequest.validateRecords, ReplicaManager)."""
-    if records is None or len(records) <= MAGIC_POSITION + 1:
+    if records is None or len(records) <= MAGIC_POSITION:
         return ErrorCode.INVALID_RECORD if version >= 3 else ErrorCode.CORRUPT_MESSAGE
     if version >= 3:
         if records[MAGIC_POSITION] != 2:
@@ -160,36 +165,22 @@ def _wait(
     return ctx.broker.purgatory.wait(watched, attempt, expire, request.timeout_ms)
 
 
-def _why_not_here(ctx: Context, topic: ProduceRequest.TopicProduceData, index: int) -> ErrorCode:
+def _why_not_here(ctx: Context, key: str | Uuid, index: int) -> ErrorCode:
     """No replica of it is on this broker: because it does not exist, or because it is elsewhere."""
     image = ctx.broker.image
-    if ctx.api_version >= 13:
-        if topic.topic_id not in image.topics_by_id:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        registration = image.partition(topic.topic_id, index)
-    else:
-        registration = image.partition(topic.name, index)
-    if registration is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if ctx.api_version >= FIRST_VERSION_WITH_IDS and key not in image.topics_by_id:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    missing = image.partition(key, index) is None
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _refused(ctx: Context, topic: ProduceRequest.TopicProduceData, index: int, error: ErrorCode) -> PartitionAnswer:
+def _refused(ctx: Context, key: str | Uuid, index: int, error: ErrorCode) -> PartitionAnswer:
+    """The answer with where the client should go instead, if somebody else leads (KIP-951)."""
     answer = PartitionAnswer(index, error, -1)
-    if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        key = topic.topic_id if ctx.api_version >= 13 else topic.name
-        registration = ctx.broker.image.partition(key, index)
-        if registration is not None:
-            answer.current_leader = ProduceResponse.LeaderIdAndEpoch(registration.leader, registration.leader_epoch)
+    registration = ctx.broker.image.partition(key, index)
+    if error == ErrorCode.NOT_LEADER_OR_FOLLOWER and registration is not None:
+        answer.current_leader = ProduceResponse.LeaderIdAndEpoch(registration.leader, registration.leader_epoch)
     return answer
-
-
-def _leader(ctx: Context, partition: Partition) -> ProduceResponse.LeaderIdAndEpoch:
-    """Where the client should go instead (KIP-951)."""
-    registration = ctx.broker.image.partition(partition.topic_id, partition.index)
-    if partition.error != ErrorCode.NOT_LEADER_OR_FOLLOWER or registration is None:
-        return ProduceResponse.LeaderIdAndEpoch()
-    return ProduceResponse.LeaderIdAndEpoch(registration.leader, registration.leader_epoch)
 
 
 def _add_endpoints(ctx: Context, response: ProduceResponse) -> None:

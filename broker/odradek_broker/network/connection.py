@@ -42,6 +42,7 @@ class Connection(asyncio.BufferedProtocol):
     """See the module. `busy` is true while a request waits for its answer or an answer for the socket."""
 
     __slots__ = (
+        "_broker",
         "_buffer",
         "_client_id",
         "_client_id_bytes",
@@ -49,6 +50,8 @@ class Connection(asyncio.BufferedProtocol):
         "_deferred",
         "_draining",
         "_filled",
+        "_interceptors",
+        "_known_routes",
         "_paused",
         "_sender",
         "_task",
@@ -70,6 +73,9 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, server: Server, listener: str) -> None:
         self.server = server
         self.listener = listener
+        self._broker = server.broker
+        self._interceptors = server.broker.interceptors
+        self._known_routes = server.routes.known
         self.principal: Principal = ANONYMOUS
         self.client_software = UNKNOWN_SOFTWARE
         self.address = ""
@@ -171,11 +177,13 @@ class Connection(asyncio.BufferedProtocol):
             self._keep(view, start, end)
 
     def _dispatch(self, frame: memoryview, key_and_version: int, correlation_id: int, client_id_size: int) -> None:
-        server = self.server
-        route = server.routes.get(key_and_version)
+        """One request, from its bytes to the bytes of its answer unless it has to wait."""
+        route = self._known_routes.get(key_and_version)
         if route is None:
-            self._not_served(key_and_version, correlation_id)
-            return
+            route = self.server.routes.get(key_and_version)
+            if route is None:
+                return self._not_served(key_and_version, correlation_id)
+        broker = self._broker
         position = HEADER_MIN_BYTES
         if client_id_size > 0:
             position += client_id_size
@@ -187,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
             self._client_id, self._client_id_bytes = "", b""
         else:
             self._client_id, self._client_id_bytes = None, b""
-        ctx = Context(server.broker, self, route.key, route.version, correlation_id, self._client_id)
+        ctx = Context(broker, self, route.key, route.version, correlation_id, self._client_id)
         try:
             if route.flexible:
                 if frame[position]:
@@ -199,16 +207,32 @@ class Connection(asyncio.BufferedProtocol):
             except DecodeError:
                 request = route.decode_before_trailing_bytes(frame, position)
         except (DecodeError, IndexError, ValueError) as error:
-            self._refuse("request cannot be read", ctx, error=str(error))
-            return
-        if server.broker.interceptors.before_handle:
-            verdict = server.broker.interceptors.on_request(ctx, request)
+            return self._refuse("request cannot be read", ctx, error=str(error))
+        interceptors = self._interceptors
+        if interceptors.before_handle:
+            verdict = interceptors.on_request(ctx, request)
             if verdict is not None:
                 if isinstance(verdict, Delay):
                     request = route.decode(bytearray(frame), position)  # its views must outlive this callback
-                self._intercept(ctx, route, request, verdict)
-                return
-        self._handle(ctx, route, request)
+                return self._intercept(ctx, route, request, verdict)
+        # The straight line of the hot path; everything that is not usual takes the longer way below.
+        try:
+            response = route.handle(ctx, request)
+        except Exception as error:
+            return self._failed(ctx, route, request, error)
+        if response.__class__ is not route.response_class:
+            return self._not_there_yet(ctx, route, request, response)
+        if interceptors.before_write or route.sends_files or not broker.quotas.unlimited or self.closing:
+            return self.respond(ctx, route, request, response)
+        try:
+            body = b"".join(cast("list[bytes]", route.encode(response)))
+        except Exception as error:
+            return self._not_encoded(ctx, error)
+        if route.response_has_tags:
+            self.transport.write(ANSWER_WITH_TAGS.pack(len(body) + 5, correlation_id, 0) + body)
+        else:
+            self.transport.write(ANSWER.pack(len(body) + 4, correlation_id) + body)
+        return None
 
     def _not_served(self, key_and_version: int, correlation_id: int) -> None:
         """An API or a version that is not served: Kafka closes the connection, except for ApiVersions (KIP-511), which
@@ -228,6 +252,10 @@ class Connection(asyncio.BufferedProtocol):
             return self._failed(ctx, route, request, error)
         if response.__class__ is route.response_class:
             return self.respond(ctx, route, request, response)
+        return self._not_there_yet(ctx, route, request, response)
+
+    def _not_there_yet(self, ctx: Context, route: Route, request: Any, response: Any) -> None:
+        """The handler answered with something to wait for, or with nothing at all."""
         if response is None:  # acks=0: the client expects no answer
             return self._done() if self.busy else None
         self.busy = True
@@ -289,8 +317,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             parts = route.encode(response)
         except Exception as error:
-            self._log_of(ctx).error("response cannot be encoded", exc_info=error)
-            return self.close()
+            return self._not_encoded(ctx, error)
         if route.sends_files:
             size = sum(map(len, parts))
             head = ANSWER_WITH_TAGS.pack(size + 5, ctx.correlation_id, 0)
@@ -311,6 +338,10 @@ class Connection(asyncio.BufferedProtocol):
         elif self.busy:
             self._done()
         return None
+
+    def _not_encoded(self, ctx: Context, error: Exception) -> None:
+        self._log_of(ctx).error("response cannot be encoded; closing the connection", exc_info=error)
+        self.close()
 
     def _sent(self) -> None:
         """The sender got rid of an answer that did not fit into the socket at once."""

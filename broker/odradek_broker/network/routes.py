@@ -70,16 +70,16 @@ class Route:
 class Routes:
     """Answers `get(first four bytes)`; None for what is not served."""
 
-    __slots__ = ("_routes", "downgrade", "table")
+    __slots__ = ("downgrade", "known", "table")
 
     def __init__(self, table: Mapping[ApiKey, Api[Any, Any]], downgrade: bytes) -> None:
         """`downgrade` is the body of the answer to an ApiVersions request in a version that we do not know."""
         self.table = table
         self.downgrade = downgrade
-        self._routes: dict[int, Route] = {}
+        self.known: dict[int, Route] = {}
 
     def get(self, key_and_version: int) -> Route | None:
-        route = self._routes.get(key_and_version)
+        route = self.known.get(key_and_version)
         return self._make(key_and_version) if route is None else route
 
     def _make(self, key_and_version: int) -> Route | None:
@@ -94,5 +94,5 @@ class Routes:
         lowest, highest = served_versions(api)
         if not lowest <= version <= highest:
             return None
-        route = self._routes[key_and_version] = Route(key, version, api)
+        route = self.known[key_and_version] = Route(key, version, api)
         return route
