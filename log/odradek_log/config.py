@@ -7,11 +7,24 @@ from, and whether it may be set at all, is decided there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
+
+from odradek_wire.records.attributes import Compression, TimestampType
+from odradek_wire.records.validation import Rules
 
 _MAX_LONG = (1 << 63) - 1
 _WEEK_MS = 7 * 24 * 60 * 60 * 1000
+_TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
+_COMPRESSIONS: dict[str, Compression | None] = {
+    "producer": None,
+    "uncompressed": Compression.NONE,
+    "none": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +60,33 @@ class LogConfig:
 
     compact: bool = field(init=False, repr=False, compare=False)
     delete: bool = field(init=False, repr=False, compare=False)
-    log_append_time: bool = field(init=False, repr=False, compare=False)
-    header_decides: bool = field(init=False, repr=False, compare=False)
-    """Whether a batch's header is enough to accept it: no key is demanded, nothing is recompressed, and the only limit
-    of a timestamp is one that the header's maximum can prove."""
+    rules: Rules = field(init=False, repr=False, compare=False)
+    """How a client's records are judged by default; `strict_rules` look at every record, `internal_rules` are for what
+    this broker itself writes."""
+    strict_rules: Rules = field(init=False, repr=False, compare=False)
+    internal_rules: Rules = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "compact", "compact" in self.cleanup_policy)
         put(self, "delete", "delete" in self.cleanup_policy)
-        put(self, "log_append_time", self.message_timestamp_type == "LogAppendTime")
-        put(
-            self,
-            "header_decides",
-            not self.compact
-            and self.compression_type == "producer"
-            and (self.log_append_time or self.message_timestamp_before_max_ms == _MAX_LONG),
+        compression = _COMPRESSIONS[self.compression_type]
+        levels = {
+            Compression.GZIP: self.compression_gzip_level,
+            Compression.LZ4: self.compression_lz4_level,
+            Compression.ZSTD: self.compression_zstd_level,
+        }
+        rules = Rules(
+            compacted=self.compact,
+            compression=compression,
+            compression_level=levels.get(compression) if compression is not None else None,
+            timestamp_type=_TIMESTAMP_TYPES[self.message_timestamp_type],
+            timestamp_before_max_ms=self.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=self.message_timestamp_after_max_ms,
         )
+        put(self, "rules", rules)
+        put(self, "strict_rules", replace(rules, strict=True))
+        put(self, "internal_rules", replace(rules, from_client=False, compacted=False))
 
     @classmethod
     def from_configs(cls, configs: Mapping[str, str | None]) -> LogConfig:

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from odradek_log import recovery
-from odradek_log.append import AppendInfo, AppendRejected, refuse_by_header
+from odradek_log.append import NOTHING_APPENDED, AppendInfo, AppendRejected
 from odradek_log.config import LogConfig
 from odradek_log.environment import LogEnvironment
 from odradek_log.errors import CorruptLogError, LogClosedError, LogOfflineError, OffsetOutOfRangeError
@@ -26,17 +26,10 @@ from odradek_log.retention import SegmentFacts, deletable
 from odradek_log.segment import FileSlice, Segment
 from odradek_log.segments import Segments
 from odradek_wire.errors import ErrorCode
-from odradek_wire.records.attributes import CONTROL_BIT, TimestampType
-from odradek_wire.records.batch import (
-    RecordBatchHeader,
-    check_crc,
-    is_crc_valid,
-    iterate,
-    place,
-    read_header,
-    set_max_timestamp,
-)
+from odradek_wire.records.attributes import CONTROL_BIT
+from odradek_wire.records.batch import RecordBatchHeader, check_crc, iterate, place
 from odradek_wire.records.errors import CorruptRecordError
+from odradek_wire.records.validation import validate
 from odradek_wire.uuid import Uuid
 
 _CLIENT = AppendOrigin.CLIENT
@@ -58,6 +51,7 @@ class Log:
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
+        "name",
         "partition",
         "producers",
         "recovery_point",
@@ -80,6 +74,7 @@ class Log:
         self.directory = directory
         self.topic = topic
         self.partition = partition
+        self.name = f"{topic}-{partition}"
         self.topic_id = topic_id
         self.leader_epochs = loaded.epochs
         self._epochs_unsynced = False
@@ -193,69 +188,69 @@ class Log:
         By default a batch is judged by its header where the topic's settings allow that; `strict` looks at every
         record, as Kafka does. Raises `OSError` when the disk fails; the log is offline then, the records not in it.
         """
-        config = self._config
         if self.failure is not None:
             raise self._offline()
-        try:
-            header = read_header(records)
-        except CorruptRecordError as error:
-            return AppendRejected(ErrorCode.CORRUPT_MESSAGE, str(error))
-        size = header.batch_length + 12
-        if size != len(records):
-            return AppendRejected(ErrorCode.INVALID_RECORD, "exactly one record batch is allowed")
-        if not is_crc_valid(records, header):
-            return AppendRejected(ErrorCode.CORRUPT_MESSAGE, "Record is corrupt: its checksum does not match")
-        refused = refuse_by_header(header, size, config, origin)
-        if refused is not None:
-            return refused
-        env = self._env
-        append_time = -1
-        max_timestamp = header.max_timestamp
-        if config.log_append_time:
-            append_time = max_timestamp = env.wall_ms()
-            set_max_timestamp(records, header, TimestampType.LOG_APPEND_TIME, append_time)
-            header.max_timestamp = append_time
-        if header.producer_id >= 0 and origin is _CLIENT:
+        config = self._config
+        rules = config.strict_rules if strict else config.rules
+        if origin is not _CLIENT:
+            rules = config.internal_rules
+        outcome = validate(records, rules, self._env.wall_ms(), partition=self.name)
+        if isinstance(outcome, AppendRejected):
+            return outcome
+        batch, header, max_timestamp, _, append_time, _ = outcome
+        if header is None:
+            return AppendInfo(NOTHING_APPENDED, NOTHING_APPENDED, -1, self.log_start_offset)
+        size = len(batch)
+        if size > config.max_message_bytes or size > config.segment_bytes:
+            return self._too_large(size)
+        producer_id = header.producer_id
+        if producer_id >= 0 and origin is _CLIENT:
             known = self.producers.check(header)
             if known is not None:
                 if isinstance(known, KeptBatch):
-                    return AppendInfo(
-                        known.first_offset, known.last_offset, known.timestamp, self.log_start_offset, True
-                    )
+                    first, last, timestamp = known.first_offset, known.last_offset, known.timestamp
+                    return AppendInfo(first, last, timestamp, self.log_start_offset, True)
                 return AppendRejected(known.error, known.message)
         first_offset = self.log_end_offset
         last_offset = first_offset + header.last_offset_delta
         segment = self._segments.active
         try:
             if segment.is_full_for(size, max_timestamp, last_offset, config):
-                if size > config.segment_bytes:
-                    return AppendRejected(
-                        ErrorCode.RECORD_LIST_TOO_LARGE,
-                        f"The record batch size is {size} bytes, which exceeds the maximum configured segment size of "
-                        f"{config.segment_bytes}.",
-                    )
                 segment = self._roll()
-            if leader_epoch != self.leader_epochs.latest:
+            if leader_epoch != self.leader_epochs.latest or self.leader_epochs.dirty:
                 self._begin_epoch(leader_epoch, first_offset)
-            elif self.leader_epochs.dirty:
-                self._write_epochs()
-            place(records, header, first_offset, leader_epoch)
+            # Either the caller's writable buffer or a new one.
+            place(batch, header, first_offset, leader_epoch)  # type: ignore[arg-type]
             position = segment.size
-            segment.append(records, last_offset, max_timestamp)
+            segment.append(batch, last_offset, max_timestamp)
         except (OSError, CorruptLogError) as error:
             self._fail("append", error)
             raise
         self._last_base = first_offset
         self._last_position = position
         self.log_end_offset = last_offset + 1
-        if header.producer_id >= 0:
+        if producer_id >= 0:
             if header.attributes & CONTROL_BIT:
-                replay_marker(self.producers, records)
+                replay_marker(self.producers, batch)
             else:
                 self.producers.update(header, first_offset)
         if last_offset + 1 - self.recovery_point >= config.flush_messages:
             self.flush()
         return AppendInfo(first_offset, last_offset, append_time, self.log_start_offset)
+
+    def _too_large(self, size: int) -> AppendRejected:
+        config = self._config
+        if size > config.max_message_bytes:
+            return AppendRejected(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"The record batch size in the append to {self.name} is {size} bytes which exceeds the maximum "
+                f"configured value of {config.max_message_bytes}.",
+            )
+        return AppendRejected(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"The record batch size in the append to {self.name} is {size} bytes, which exceeds the maximum configured "
+            f"segment size of {config.segment_bytes}.",
+        )
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> AppendInfo | None:
         """Append what the partition's leader answered: whole batches with their offsets; a last one that was cut off is
@@ -322,7 +317,8 @@ class Log:
                     self.producers.update(header, header.base_offset)
 
     def _begin_epoch(self, epoch: int, start_offset: int) -> None:
-        if self.leader_epochs.assign(epoch, start_offset) or self.leader_epochs.dirty:
+        self.leader_epochs.assign(epoch, start_offset)
+        if self.leader_epochs.dirty:
             self._write_epochs()
 
     def _write_epochs(self) -> None:
@@ -588,7 +584,7 @@ class Log:
         except OSError as error:
             self._fail("close", error)
             raise
-        self.failure = LogClosedError(f"{self.topic}-{self.partition} is closed")
+        self.failure = LogClosedError(f"{self.name} is closed")
 
     @property
     def is_closed(self) -> bool:
@@ -599,7 +595,7 @@ class Log:
         """Give the descriptors back and write nothing."""
         for segment in self._segments:
             segment.release()
-        self.failure = LogOfflineError(f"{self.topic}-{self.partition} was abandoned")
+        self.failure = LogOfflineError(f"{self.name} was abandoned")
 
     def rename(self, directory: str) -> None:
         """Move to another name, to be deleted or set aside: nothing more is appended or read, but answers that hold a
@@ -612,14 +608,14 @@ class Log:
         self.failure = error
         self._env.reporter.error(
             "partition goes offline",
-            partition=f"{self.topic}-{self.partition}",
+            partition=self.name,
             directory=self.directory,
             could_not=what,
             error=f"{type(error).__name__}: {error}",
         )
 
     def _offline(self) -> LogOfflineError:
-        return LogOfflineError(f"{self.topic}-{self.partition} is offline: {self.failure}")
+        return LogOfflineError(f"{self.name} is offline: {self.failure}")
 
     def __repr__(self) -> str:
-        return f"Log({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
+        return f"Log({self.name}, {self.log_start_offset}..{self.log_end_offset})"

@@ -1,0 +1,138 @@
+"""A log directory: whose it is, what stands in it, its clean end, and partitions that come and go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from log.tests.log_kit import TOPIC_ID, Sentences, Time, append, open_directory, read_all, values
+
+from odradek_log.config import LogConfig
+from odradek_log.errors import LogDirectoryError
+from odradek_log.meta_properties import MetaProperties
+from odradek_wire.uuid import METADATA_TOPIC_ID
+
+_HEX = "0123456789abcdef" * 2
+
+
+def test_a_clean_end_leaves_kafkas_marker_and_the_next_start_takes_it(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    append(directory.create_log("t", 0, TOPIC_ID, LogConfig()), b"a")
+    directory.close(broker_epoch=12)
+    assert (tmp_path / ".kafka_cleanshutdown").read_bytes() == b'{"version":0,"brokerEpoch":12}'
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_bytes() == b"0\n1\nt 0 1\n"
+    directory = open_directory(tmp_path, Time())
+    directory.load(lambda _: LogConfig())
+    assert (directory.clean_shutdown, directory.previous_broker_epoch) == (True, 12)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    assert directory.logs["t", 0].topic_id == TOPIC_ID
+
+
+def test_an_unused_partition_has_the_files_that_kafka_leaves(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
+    log.leader_epochs.assign(0, 0)
+    directory.close()
+    assert {path.name: path.read_bytes() for path in (tmp_path / "t-0").iterdir()} == {
+        "00000000000000000000.log": b"",
+        "00000000000000000000.index": b"",
+        "00000000000000000000.timeindex": b"",
+        "leader-epoch-checkpoint": b"0\n1\n0 0\n",
+        "partition.metadata": b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw",
+    }
+
+
+def test_a_newer_meta_properties_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    text = b"version=2\nnode.id=1\ncluster.id=c\nflavour=new\n"
+    (tmp_path / "meta.properties").write_bytes(text)
+    with pytest.raises(LogDirectoryError, match="version 2 is not known"):
+        open_directory(tmp_path, Time())
+    assert (tmp_path / "meta.properties").read_bytes() == text
+    (tmp_path / "meta.properties").unlink()
+    directory = open_directory(tmp_path, Time())
+    assert directory.meta is None
+    directory.write_meta(MetaProperties(1, "c", 4))
+    assert b"node.id=4\nversion=1\ncluster.id=c\n" in (tmp_path / "meta.properties").read_bytes()
+
+
+def test_a_foreign_directory_is_an_error_and_a_foreign_file_is_not(tmp_path: Path) -> None:
+    (tmp_path / "bootstrap.checkpoint").touch()
+    open_directory(tmp_path, Time()).close()
+    (tmp_path / "lost+found").mkdir()
+    directory = open_directory(tmp_path, Time())
+    with pytest.raises(LogDirectoryError, match=r"lost\+found is no partition's directory"):
+        directory.load(lambda _: LogConfig())
+
+
+def test_a_deleted_partition_is_renamed_now_and_removed_later_even_across_a_restart(tmp_path: Path) -> None:
+    time = Time()
+    directory = open_directory(tmp_path, time)
+    append(directory.create_log("t", 0, TOPIC_ID, LogConfig()), b"a")
+    directory.delete_log("t", 0, _HEX)
+    renamed = tmp_path / f"t-0.{_HEX}-delete"
+    assert renamed.is_dir()
+    assert directory.logs == {}
+    assert values(read_all(directory.create_log("t", 0, TOPIC_ID, LogConfig()))) == []
+    directory.close()
+    directory = open_directory(tmp_path, time)
+    directory.load(lambda _: LogConfig())
+    assert list(directory.logs) == [("t", 0)]
+    assert renamed.is_dir()
+    time.advance(60_000)
+    assert not renamed.exists()
+
+
+def test_a_stray_partition_is_kept_under_another_name(tmp_path: Path) -> None:
+    time, sentences = Time(), Sentences()
+    directory = open_directory(tmp_path, time)
+    append(directory.create_log("t", 0, TOPIC_ID, LogConfig()), b"a")
+    directory.set_aside_as_stray("t", 0, _HEX)
+    directory.close()
+    directory = open_directory(tmp_path, time, reporter=sentences)
+    directory.load(lambda _: LogConfig())
+    time.advance(1 << 40)
+    assert directory.logs == {}
+    assert (tmp_path / f"t-0.{_HEX}-stray" / "partition.metadata").exists()
+    assert sentences.events("warning") == ["leaving a set-aside partition alone"]
+
+
+def test_the_metadata_log_is_no_partition_of_the_broker(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.open_metadata_log(LogConfig())
+    append(log, b"record")
+    log.close()
+    directory.close()
+    directory = open_directory(tmp_path, Time())
+    directory.load(lambda _: LogConfig())
+    assert directory.logs == {}
+    log = directory.open_metadata_log(LogConfig())
+    assert (log.topic_id, values(read_all(log))) == (METADATA_TOPIC_ID, [(0, b"record")])
+
+
+def test_a_damaged_checkpoint_is_only_a_lost_hint(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    append(directory.create_log("t", 0, TOPIC_ID, LogConfig()), b"a")
+    directory.close()
+    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"what is this")
+    sentences = Sentences()
+    directory = open_directory(tmp_path, Time(), reporter=sentences)
+    directory.load(lambda _: LogConfig())
+    assert values(read_all(directory.logs["t", 0])) == [(0, b"a")]
+    assert sentences.events("error") == ["ignoring a damaged checkpoint"]
+
+
+def test_settings_come_from_kafkas_names_and_unknown_ones_are_passed_over() -> None:
+    config = LogConfig.from_configs(
+        {
+            "segment.bytes": "1000",
+            "cleanup.policy": "compact, delete",
+            "preallocate": "TRUE",
+            "min.cleanable.dirty.ratio": "0.25",
+            "message.timestamp.type": "LogAppendTime",
+            "retention.ms": None,
+            "follower.replication.throttled.replicas": "1:1",
+        }
+    )
+    assert (config.segment_bytes, config.cleanup_policy, config.preallocate) == (1000, ("compact", "delete"), True)
+    assert (config.min_cleanable_dirty_ratio, config.retention_ms) == (0.25, LogConfig().retention_ms)
+    assert (config.compact, config.delete, config.rules.stamps) == (True, True, True)
