@@ -114,22 +114,26 @@ class _DecoderSource(_Source):
 
     def text(self) -> str:
         zero_copy = any(
-            field.type == "records" for struct in (self.message.root, *self.message.structs.values()) for field in struct.fields
+            field.type == "records"
+            for struct in (self.message.root, *self.message.structs.values())
+            for field in struct.fields
         )
         self.indent = "    "
         self.struct(self.message.root, "o")
         self.flush()
-        return "\n".join([
-            "def decode(m, p=0):",
-            "  start = p",
-            *(["  if type(m) is not memoryview: m = memoryview(m)"] if zero_copy else []),
-            "  try:",
-            *self.lines,
-            "    if p != len(m): raise ValueError",
-            "    return o",
-            "  except E as e: error = e",
-            "  raise explain(m, start, error)",
-        ])
+        return "\n".join(
+            [
+                "def decode(m, p=0):",
+                "  start = p",
+                *(["  if type(m) is not memoryview: m = memoryview(m)"] if zero_copy else []),
+                "  try:",
+                *self.lines,
+                "    if p != len(m): raise ValueError",
+                "    return o",
+                "  except E as e: error = e",
+                "  raise explain(m, start, error)",
+            ]
+        )
 
     def struct(self, struct: StructType, o: str) -> None:
         self.emit(f"{o} = new({self.constant('C', self.struct_class(struct))})")
@@ -399,16 +403,18 @@ class _EncoderSource(_Source):
         self.indent = "    "
         self.struct(self.message.root, "o", "return slowly({struct}, o)")
         self.flush()
-        return "\n".join([
-            "def encode(o):",
-            "  try:",
-            "    out = []",
-            "    append = out.append",
-            *self.lines,
-            "    return out",
-            "  except E as e: error = e",
-            "  raise explain(o, error)",
-        ])
+        return "\n".join(
+            [
+                "def encode(o):",
+                "  try:",
+                "    out = []",
+                "    append = out.append",
+                *self.lines,
+                "    return out",
+                "  except E as e: error = e",
+                "  raise explain(o, error)",
+            ]
+        )
 
     def struct(self, struct: StructType, o: str, instead: str) -> None:
         """`instead` is what to do with a struct that has unknown tags, empty if the caller has asked already."""
@@ -429,7 +435,9 @@ class _EncoderSource(_Source):
             return
         self.flush()
         conditions = [self.differs(f, f"{o}.{f.name}") for f in tagged]
-        self.emit(f"if {' or '.join([f'{o}.unknown_tags', *conditions])}: out += tags({self.constant('T', struct)}, {o})")
+        self.emit(
+            f"if {' or '.join([f'{o}.unknown_tags', *conditions])}: out += tags({self.constant('T', struct)}, {o})"
+        )
         self.emit("else: append(b'\\0')")
 
     def differs(self, field: Field, value: str) -> str:
@@ -437,7 +445,8 @@ class _EncoderSource(_Source):
         if field.default is ...:
             assert field.struct is not None
             inner = [self.differs(f, f"{value}.{f.name}") for f in field.struct.fields]
-            return " or ".join([*inner, f"{value}.unknown_tags"])
+            null = [f"{value} is None"] if field.null_until >= 0 else []
+            return " or ".join([*null, *inner, f"{value}.unknown_tags"])
         if field.default is None:
             return f"{value} is not None"
         if field.type == "bool" and field.default is True:

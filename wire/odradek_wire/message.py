@@ -20,6 +20,9 @@ Records: TypeAlias = bytes | memoryview | FileRecords
 EMPTY: list[Any] = []
 """Default argument of array fields, never stored: each instance gets a list of its own."""
 
+FRESH: Any = object()
+"""Default argument of struct fields, never stored: each instance gets a struct of its own, with that struct's defaults."""
+
 
 class Struct:
     """A struct of the protocol; equal to another of its class when all fields are."""

@@ -159,7 +159,8 @@ class Reader:
 
     def _value(self, field: Field, nullable: bool) -> Any:
         if field.struct is not None:
-            if nullable and self._fixed("int8") < 0:
+            # Kafka's marker of a null struct is an int8, but a varint where the field is tagged.
+            if nullable and (self._varint() == 0 if field.tag is not None else self._fixed("int8") < 0):
                 return None
             value = getattr(self.cls, field.struct.name)()
             self._struct(field.struct, value)
@@ -291,9 +292,9 @@ class Writer:
             self.parts += parts
 
     def _is_default(self, field: Field, value: Any) -> bool:
+        if value is None:
+            return field.default is None
         if field.default is ...:
-            if value is None:
-                return False
             assert field.struct is not None
             return not value.unknown_tags and all(
                 self._is_default(f, getattr(value, f.name)) for f in field.struct.fields
@@ -315,7 +316,8 @@ class Writer:
     def _value(self, field: Field, value: Any, nullable: bool) -> None:
         if field.struct is not None:
             if nullable:
-                self.parts.append(b"\xff" if value is None else b"\x01")
+                null = b"\xff" if field.tag is None else b"\x00"
+                self.parts.append(null if value is None else b"\x01")
             if value is not None:
                 self._struct(field.struct, value)
             elif not nullable:

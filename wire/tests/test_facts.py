@@ -1,65 +1,11 @@
 """The definitions say what Kafka's releases say: every message, version, field, type, default, tag and nullability."""
 
-import json
-import re
-from pathlib import Path
-from typing import Any
-
 import pytest
+from wire_facts import CASES, FACTS, KINDS, OURS, Json, default_of, definition_for, snake_case, versions, within
 
 from odradek_wire import releases
 from odradek_wire.apis import APIS
-from odradek_wire.notation import NEVER, TYPES, MessageType, StructType, definitions, load
-
-Json = dict[str, Any]
-
-KINDS = {"metadata": "record"}
-FACTS: dict[str, dict[str, Json]] = {
-    release: json.loads((Path(__file__).parent / "facts" / f"kafka-{release}.json").read_text())
-    for release in ("3.9.1", "4.3.0")
-}
-OURS: dict[str, MessageType] = {message.name: message for name in definitions() for message in load(name)}
-
-
-def snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-
-
-def versions(text: str | None) -> tuple[int, int]:
-    if text is None or text == "none":
-        return (NEVER, -1)
-    if text.endswith("+"):
-        return int(text[:-1]), NEVER
-    first, _, last = text.partition("-")
-    return int(first), int(last or first)
-
-
-def within(version: int, text: str | None) -> bool:
-    first, last = versions(text)
-    return first <= version <= last
-
-
-def default_of(field: Json) -> object:
-    """What Kafka's classes hold when nobody set the field."""
-    kind, stated = field["type"], field.get("default", "")
-    if stated is None or stated == "null" or kind == "records":
-        return None
-    if kind.startswith("[]"):
-        return []
-    if kind not in TYPES:
-        return ...
-    if kind == "bool":
-        return str(stated).lower() == "true"
-    if kind == "string":
-        return stated
-    if kind == "bytes":
-        return b""
-    if kind == "uuid":
-        return bytes(16)
-    if kind == "float64":
-        return float(stated or 0)
-    return int(str(stated) or "0", 0)
-
+from odradek_wire.notation import TYPES, MessageType, StructType
 
 Line = tuple[object, ...]
 
@@ -77,15 +23,17 @@ def their_fields(release: str, message: str, facts: Json, version: int) -> list[
             array = field["type"].startswith("[]")
             kind = field["type"].removeprefix("[]")
             name = snake_case(releases.RENAMED_FIELDS.get((new_name, field["name"]), field["name"]))
-            lines.append((
-                path + name,
-                releases.RENAMED_STRUCTS.get((new_name, kind), kind),
-                array,
-                within(version, field.get("nullable")),
-                int(field["tag"]) if field in tagged else None,
-                default_of(field),
-                "flexible" not in field,
-            ))
+            lines.append(
+                (
+                    path + name,
+                    releases.RENAMED_STRUCTS.get((new_name, kind), kind),
+                    array,
+                    within(version, field.get("nullable")),
+                    int(field["tag"]) if field in tagged else None,
+                    default_of(field),
+                    "flexible" not in field,
+                )
+            )
             if kind not in TYPES:
                 inner = field.get("fields") or facts["structs"][kind]["fields"]
                 lines += unfold(inner, f"{path}{name}.")
@@ -100,38 +48,22 @@ def our_fields(message: MessageType, version: int, leave_out: set[str]) -> list[
         for field in struct.present(version) + struct.tagged(version):
             if field.name in leave_out:
                 continue
-            lines.append((
-                path + field.name,
-                field.type,
-                field.array,
-                field.nullable(version),
-                field.tag,
-                field.default,
-                field.flexible,
-            ))
+            lines.append(
+                (
+                    path + field.name,
+                    field.type,
+                    field.array,
+                    field.nullable(version),
+                    field.tag,
+                    field.default,
+                    field.flexible,
+                )
+            )
             if field.struct is not None:
                 lines += unfold(field.struct, f"{path}{field.name}.")
         return lines
 
     return unfold(message.root, "")
-
-
-def definition_for(release: str, name: str, version: int) -> tuple[MessageType, int]:
-    """Our definition, and its version, of a message that a release calls `name` in `version`."""
-    if release == "3.9.1":
-        if (name, version) in releases.KEY_TYPES:
-            message = OURS[releases.KEY_TYPES[name, version]]
-            if FACTS[release][name]["kind"] == "data":
-                assert message.key == version or name == "TransactionLogKey"
-            return message, 0
-        if (name, version) in releases.OTHER_LAYOUT:
-            return OURS[releases.OTHER_LAYOUT[name, version]], version
-    return OURS[releases.RENAMED_MESSAGES.get(name, name)], version
-
-
-CASES = [
-    (release, name) for release, messages in FACTS.items() for name, facts in messages.items() if facts["versions"] != "none"
-]
 
 
 @pytest.mark.parametrize(("release", "name"), CASES)
@@ -195,7 +127,9 @@ def test_ignorable_fields_are_those_of_both_releases(name: str) -> None:
     for owner, field in conflicts:
         expected[owner, field] = (name, field) not in releases.IGNORABLE_IN_3_9_WITHOUT_EFFECT
     ours = OURS[name]
-    assert {(struct.name, f.name): f.ignorable for struct in (ours.root, *ours.structs.values()) for f in struct.fields} == {
+    assert {
+        (struct.name, f.name): f.ignorable for struct in (ours.root, *ours.structs.values()) for f in struct.fields
+    } == {
         (owner, snake_case(field)): value
         for (owner, field), value in expected.items()
         if (name, field) not in releases.RENAMED_FIELDS
@@ -210,7 +144,9 @@ def test_nothing_is_invented() -> None:
         stated = [
             versions(facts[name]["versions"])
             for facts in FACTS.values()
-            if name in facts and facts[name]["versions"] != "none" and (message.kind != "coordinator-key" or "key" in facts[name])
+            if name in facts
+            and facts[name]["versions"] != "none"
+            and (message.kind != "coordinator-key" or "key" in facts[name])
         ]
         if stated:
             assert (message.min_version, message.max_version) == (min(v for v, _ in stated), max(v for _, v in stated))
@@ -248,4 +184,8 @@ def test_the_table_of_apis_agrees_with_the_definitions(key: int) -> None:
         assert (message.key, message.min_version, message.max_version) == (key, *api.versions)
         assert message.flexible_from == api.flexible_from
     for cls in (api.request_class(), api.response_class()):
-        assert (cls.API_KEY, cls.MIN_VERSION, cls.MAX_VERSION, cls.FLEXIBLE_FROM) == (key, *api.versions, api.flexible_from)
+        assert (cls.API_KEY, cls.MIN_VERSION, cls.MAX_VERSION, cls.FLEXIBLE_FROM) == (
+            key,
+            *api.versions,
+            api.flexible_from,
+        )

@@ -50,12 +50,14 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 _CODES = st.sampled_from([code.value for code in ErrorCode if code <= 132])
 _TIMES = st.integers(0, YEAR_9999_MS // 1000).map(lambda seconds: seconds * 1000)
-_UNKNOWN_TAGS = st.just(()) | st.dictionaries(st.integers(900, 2**31 - 1), st.binary(max_size=200), max_size=2).map(
+_UNKNOWN_TAGS = st.just(()) | st.dictionaries(st.integers(900, 2**31 - 2), st.binary(max_size=200), max_size=2).map(
     lambda tags: tuple(sorted(tags.items()))
 )
 
 
-def messages(cls: type[Message], version: int, *, tame: bool = False, unknown_tags: bool = True) -> st.SearchStrategy[Any]:
+def messages(
+    cls: type[Message], version: int, *, tame: bool = False, unknown_tags: bool = True
+) -> st.SearchStrategy[Any]:
     """Random messages whose fields are those of this version; others keep their defaults.
 
     Tame messages have only error codes that exist and times before the year 10000."""

@@ -22,11 +22,11 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
             self,
             topic_id: Uuid = ZERO_UUID,
             partitions: list[int] = EMPTY,
-            assignment_epochs: list[int] | None = None,
+            assignment_epochs: list[int] | None = EMPTY,
         ) -> None:
             self.topic_id = topic_id
             self.partitions = [] if partitions is EMPTY else partitions
-            self.assignment_epochs = assignment_epochs
+            self.assignment_epochs = [] if assignment_epochs is EMPTY else assignment_epochs
             self.unknown_tags = ()
 
     __slots__ = (

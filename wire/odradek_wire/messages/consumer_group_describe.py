@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_wire.message import EMPTY, Message, Struct
+from odradek_wire.message import EMPTY, FRESH, Message, Struct
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 
@@ -97,8 +97,8 @@ class ConsumerGroupDescribeResponse(Message):
             client_host: str = "",
             subscribed_topic_names: list[str] = EMPTY,
             subscribed_topic_regex: str | None = None,
-            assignment: ConsumerGroupDescribeResponse.Assignment | None = None,
-            target_assignment: ConsumerGroupDescribeResponse.Assignment | None = None,
+            assignment: ConsumerGroupDescribeResponse.Assignment = FRESH,
+            target_assignment: ConsumerGroupDescribeResponse.Assignment = FRESH,
             member_type: int = -1,
         ) -> None:
             self.member_id = member_id
@@ -109,8 +109,8 @@ class ConsumerGroupDescribeResponse(Message):
             self.client_host = client_host
             self.subscribed_topic_names = [] if subscribed_topic_names is EMPTY else subscribed_topic_names
             self.subscribed_topic_regex = subscribed_topic_regex
-            self.assignment = ConsumerGroupDescribeResponse.Assignment() if assignment is None else assignment
-            self.target_assignment = ConsumerGroupDescribeResponse.Assignment() if target_assignment is None else target_assignment
+            self.assignment = ConsumerGroupDescribeResponse.Assignment() if assignment is FRESH else assignment
+            self.target_assignment = ConsumerGroupDescribeResponse.Assignment() if target_assignment is FRESH else target_assignment
             self.member_type = member_type
             self.unknown_tags = ()
 

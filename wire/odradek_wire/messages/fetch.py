@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_wire.message import EMPTY, Message, Records, Struct
+from odradek_wire.message import EMPTY, FRESH, Message, Records, Struct
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 
@@ -107,7 +107,7 @@ class FetchRequest(Message):
         self,
         cluster_id: str | None = None,
         replica_id: int = -1,
-        replica_state: FetchRequest.ReplicaState | None = None,
+        replica_state: FetchRequest.ReplicaState = FRESH,
         max_wait_ms: int = 0,
         min_bytes: int = 0,
         max_bytes: int = 2147483647,
@@ -120,7 +120,7 @@ class FetchRequest(Message):
     ) -> None:
         self.cluster_id = cluster_id
         self.replica_id = replica_id
-        self.replica_state = FetchRequest.ReplicaState() if replica_state is None else replica_state
+        self.replica_state = FetchRequest.ReplicaState() if replica_state is FRESH else replica_state
         self.max_wait_ms = max_wait_ms
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
@@ -178,9 +178,9 @@ class FetchResponse(Message):
             high_watermark: int = 0,
             last_stable_offset: int = -1,
             log_start_offset: int = -1,
-            diverging_epoch: FetchResponse.EpochEndOffset | None = None,
-            current_leader: FetchResponse.LeaderIdAndEpoch | None = None,
-            snapshot_id: FetchResponse.SnapshotId | None = None,
+            diverging_epoch: FetchResponse.EpochEndOffset = FRESH,
+            current_leader: FetchResponse.LeaderIdAndEpoch = FRESH,
+            snapshot_id: FetchResponse.SnapshotId = FRESH,
             aborted_transactions: list[FetchResponse.AbortedTransaction] | None = EMPTY,
             preferred_read_replica: int = -1,
             records: Records | None = None,
@@ -190,9 +190,9 @@ class FetchResponse(Message):
             self.high_watermark = high_watermark
             self.last_stable_offset = last_stable_offset
             self.log_start_offset = log_start_offset
-            self.diverging_epoch = FetchResponse.EpochEndOffset() if diverging_epoch is None else diverging_epoch
-            self.current_leader = FetchResponse.LeaderIdAndEpoch() if current_leader is None else current_leader
-            self.snapshot_id = FetchResponse.SnapshotId() if snapshot_id is None else snapshot_id
+            self.diverging_epoch = FetchResponse.EpochEndOffset() if diverging_epoch is FRESH else diverging_epoch
+            self.current_leader = FetchResponse.LeaderIdAndEpoch() if current_leader is FRESH else current_leader
+            self.snapshot_id = FetchResponse.SnapshotId() if snapshot_id is FRESH else snapshot_id
             self.aborted_transactions = [] if aborted_transactions is EMPTY else aborted_transactions
             self.preferred_read_replica = preferred_read_replica
             self.records = records

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_wire.message import EMPTY, Message, Records, Struct
+from odradek_wire.message import EMPTY, FRESH, Message, Records, Struct
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 
@@ -34,13 +34,13 @@ class FetchSnapshotRequest(Message):
             self,
             partition: int = 0,
             current_leader_epoch: int = 0,
-            snapshot_id: FetchSnapshotRequest.SnapshotId | None = None,
+            snapshot_id: FetchSnapshotRequest.SnapshotId = FRESH,
             position: int = 0,
             replica_directory_id: Uuid = ZERO_UUID,
         ) -> None:
             self.partition = partition
             self.current_leader_epoch = current_leader_epoch
-            self.snapshot_id = FetchSnapshotRequest.SnapshotId() if snapshot_id is None else snapshot_id
+            self.snapshot_id = FetchSnapshotRequest.SnapshotId() if snapshot_id is FRESH else snapshot_id
             self.position = position
             self.replica_directory_id = replica_directory_id
             self.unknown_tags = ()
@@ -101,16 +101,16 @@ class FetchSnapshotResponse(Message):
             self,
             index: int = 0,
             error_code: int = 0,
-            snapshot_id: FetchSnapshotResponse.SnapshotId | None = None,
-            current_leader: FetchSnapshotResponse.LeaderIdAndEpoch | None = None,
+            snapshot_id: FetchSnapshotResponse.SnapshotId = FRESH,
+            current_leader: FetchSnapshotResponse.LeaderIdAndEpoch = FRESH,
             size: int = 0,
             position: int = 0,
             unaligned_records: Records | None = None,
         ) -> None:
             self.index = index
             self.error_code = error_code
-            self.snapshot_id = FetchSnapshotResponse.SnapshotId() if snapshot_id is None else snapshot_id
-            self.current_leader = FetchSnapshotResponse.LeaderIdAndEpoch() if current_leader is None else current_leader
+            self.snapshot_id = FetchSnapshotResponse.SnapshotId() if snapshot_id is FRESH else snapshot_id
+            self.current_leader = FetchSnapshotResponse.LeaderIdAndEpoch() if current_leader is FRESH else current_leader
             self.size = size
             self.position = position
             self.unaligned_records = unaligned_records

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_wire.message import EMPTY, Message, Records, Struct
+from odradek_wire.message import EMPTY, FRESH, Message, Records, Struct
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 
@@ -101,7 +101,7 @@ class ProduceResponse(Message):
             log_start_offset: int = -1,
             record_errors: list[ProduceResponse.BatchIndexAndErrorMessage] = EMPTY,
             error_message: str | None = None,
-            current_leader: ProduceResponse.LeaderIdAndEpoch | None = None,
+            current_leader: ProduceResponse.LeaderIdAndEpoch = FRESH,
         ) -> None:
             self.index = index
             self.error_code = error_code
@@ -110,7 +110,7 @@ class ProduceResponse(Message):
             self.log_start_offset = log_start_offset
             self.record_errors = [] if record_errors is EMPTY else record_errors
             self.error_message = error_message
-            self.current_leader = ProduceResponse.LeaderIdAndEpoch() if current_leader is None else current_leader
+            self.current_leader = ProduceResponse.LeaderIdAndEpoch() if current_leader is FRESH else current_leader
             self.unknown_tags = ()
 
     class BatchIndexAndErrorMessage(Struct):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_wire.message import EMPTY, Message, Struct
+from odradek_wire.message import EMPTY, FRESH, Message, Struct
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 
@@ -100,12 +100,12 @@ class ShareAcknowledgeResponse(Message):
             partition_index: int = 0,
             error_code: int = 0,
             error_message: str | None = None,
-            current_leader: ShareAcknowledgeResponse.LeaderIdAndEpoch | None = None,
+            current_leader: ShareAcknowledgeResponse.LeaderIdAndEpoch = FRESH,
         ) -> None:
             self.partition_index = partition_index
             self.error_code = error_code
             self.error_message = error_message
-            self.current_leader = ShareAcknowledgeResponse.LeaderIdAndEpoch() if current_leader is None else current_leader
+            self.current_leader = ShareAcknowledgeResponse.LeaderIdAndEpoch() if current_leader is FRESH else current_leader
             self.unknown_tags = ()
 
     class LeaderIdAndEpoch(Struct):

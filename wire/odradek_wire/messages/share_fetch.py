@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_wire.message import EMPTY, Message, Records, Struct
+from odradek_wire.message import EMPTY, FRESH, Message, Records, Struct
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 
@@ -152,7 +152,7 @@ class ShareFetchResponse(Message):
             error_message: str | None = None,
             acknowledge_error_code: int = 0,
             acknowledge_error_message: str | None = None,
-            current_leader: ShareFetchResponse.LeaderIdAndEpoch | None = None,
+            current_leader: ShareFetchResponse.LeaderIdAndEpoch = FRESH,
             records: Records | None = None,
             acquired_records: list[ShareFetchResponse.AcquiredRecords] = EMPTY,
         ) -> None:
@@ -161,7 +161,7 @@ class ShareFetchResponse(Message):
             self.error_message = error_message
             self.acknowledge_error_code = acknowledge_error_code
             self.acknowledge_error_message = acknowledge_error_message
-            self.current_leader = ShareFetchResponse.LeaderIdAndEpoch() if current_leader is None else current_leader
+            self.current_leader = ShareFetchResponse.LeaderIdAndEpoch() if current_leader is FRESH else current_leader
             self.records = records
             self.acquired_records = [] if acquired_records is EMPTY else acquired_records
             self.unknown_tags = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_wire.message import EMPTY, Message, Struct
+from odradek_wire.message import EMPTY, FRESH, Message, Struct
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 
@@ -91,7 +91,7 @@ class ShareGroupDescribeResponse(Message):
             client_id: str = "",
             client_host: str = "",
             subscribed_topic_names: list[str] = EMPTY,
-            assignment: ShareGroupDescribeResponse.Assignment | None = None,
+            assignment: ShareGroupDescribeResponse.Assignment = FRESH,
         ) -> None:
             self.member_id = member_id
             self.rack_id = rack_id
@@ -99,7 +99,7 @@ class ShareGroupDescribeResponse(Message):
             self.client_id = client_id
             self.client_host = client_host
             self.subscribed_topic_names = [] if subscribed_topic_names is EMPTY else subscribed_topic_names
-            self.assignment = ShareGroupDescribeResponse.Assignment() if assignment is None else assignment
+            self.assignment = ShareGroupDescribeResponse.Assignment() if assignment is FRESH else assignment
             self.unknown_tags = ()
 
     class Assignment(Struct):

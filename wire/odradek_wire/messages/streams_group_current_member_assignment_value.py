@@ -21,11 +21,11 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
             self,
             subtopology_id: str = "",
             partitions: list[int] = EMPTY,
-            assignment_epochs: list[int] | None = None,
+            assignment_epochs: list[int] | None = EMPTY,
         ) -> None:
             self.subtopology_id = subtopology_id
             self.partitions = [] if partitions is EMPTY else partitions
-            self.assignment_epochs = assignment_epochs
+            self.assignment_epochs = [] if assignment_epochs is EMPTY else assignment_epochs
             self.unknown_tags = ()
 
     __slots__ = (

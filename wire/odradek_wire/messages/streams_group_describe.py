@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_wire.message import EMPTY, Message, Struct
+from odradek_wire.message import EMPTY, FRESH, Message, Struct
 
 
 class StreamsGroupDescribeRequest(Message):
@@ -156,8 +156,8 @@ class StreamsGroupDescribeResponse(Message):
             client_tags: list[StreamsGroupDescribeResponse.KeyValue] = EMPTY,
             task_offsets: list[StreamsGroupDescribeResponse.TaskOffset] = EMPTY,
             task_end_offsets: list[StreamsGroupDescribeResponse.TaskOffset] = EMPTY,
-            assignment: StreamsGroupDescribeResponse.Assignment | None = None,
-            target_assignment: StreamsGroupDescribeResponse.Assignment | None = None,
+            assignment: StreamsGroupDescribeResponse.Assignment = FRESH,
+            target_assignment: StreamsGroupDescribeResponse.Assignment = FRESH,
             is_classic: bool = False,
         ) -> None:
             self.member_id = member_id
@@ -172,8 +172,8 @@ class StreamsGroupDescribeResponse(Message):
             self.client_tags = [] if client_tags is EMPTY else client_tags
             self.task_offsets = [] if task_offsets is EMPTY else task_offsets
             self.task_end_offsets = [] if task_end_offsets is EMPTY else task_end_offsets
-            self.assignment = StreamsGroupDescribeResponse.Assignment() if assignment is None else assignment
-            self.target_assignment = StreamsGroupDescribeResponse.Assignment() if target_assignment is None else target_assignment
+            self.assignment = StreamsGroupDescribeResponse.Assignment() if assignment is FRESH else assignment
+            self.target_assignment = StreamsGroupDescribeResponse.Assignment() if target_assignment is FRESH else target_assignment
             self.is_classic = is_classic
             self.unknown_tags = ()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_wire.message import EMPTY, Message, Struct
+from odradek_wire.message import EMPTY, FRESH, Message, Struct
 
 
 class StreamsGroupHeartbeatRequest(Message):
@@ -234,11 +234,11 @@ class StreamsGroupHeartbeatResponse(Message):
 
         def __init__(
             self,
-            user_endpoint: StreamsGroupHeartbeatResponse.Endpoint | None = None,
+            user_endpoint: StreamsGroupHeartbeatResponse.Endpoint = FRESH,
             active_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition] = EMPTY,
             standby_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition] = EMPTY,
         ) -> None:
-            self.user_endpoint = StreamsGroupHeartbeatResponse.Endpoint() if user_endpoint is None else user_endpoint
+            self.user_endpoint = StreamsGroupHeartbeatResponse.Endpoint() if user_endpoint is FRESH else user_endpoint
             self.active_partitions = [] if active_partitions is EMPTY else active_partitions
             self.standby_partitions = [] if standby_partitions is EMPTY else standby_partitions
             self.unknown_tags = ()

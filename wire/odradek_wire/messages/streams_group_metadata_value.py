@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_wire.message import Message, Struct
+from odradek_wire.message import EMPTY, Message, Struct
 
 
 class StreamsGroupMetadataValue(Message):
@@ -33,10 +33,10 @@ class StreamsGroupMetadataValue(Message):
         epoch: int = 0,
         metadata_hash: int = 0,
         validated_topology_epoch: int = -1,
-        last_assignment_configs: list[StreamsGroupMetadataValue.LastAssignmentConfig] | None = None,
+        last_assignment_configs: list[StreamsGroupMetadataValue.LastAssignmentConfig] | None = EMPTY,
     ) -> None:
         self.epoch = epoch
         self.metadata_hash = metadata_hash
         self.validated_topology_epoch = validated_topology_epoch
-        self.last_assignment_configs = last_assignment_configs
+        self.last_assignment_configs = [] if last_assignment_configs is EMPTY else last_assignment_configs
         self.unknown_tags = ()

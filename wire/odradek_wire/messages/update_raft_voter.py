@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_wire.message import EMPTY, Message, Struct
+from odradek_wire.message import EMPTY, FRESH, Message, Struct
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 
@@ -57,14 +57,14 @@ class UpdateRaftVoterRequest(Message):
         voter_id: int = 0,
         voter_directory_id: Uuid = ZERO_UUID,
         listeners: list[UpdateRaftVoterRequest.Listener] = EMPTY,
-        k_raft_version_feature: UpdateRaftVoterRequest.KRaftVersionFeature | None = None,
+        k_raft_version_feature: UpdateRaftVoterRequest.KRaftVersionFeature = FRESH,
     ) -> None:
         self.cluster_id = cluster_id
         self.current_leader_epoch = current_leader_epoch
         self.voter_id = voter_id
         self.voter_directory_id = voter_directory_id
         self.listeners = [] if listeners is EMPTY else listeners
-        self.k_raft_version_feature = UpdateRaftVoterRequest.KRaftVersionFeature() if k_raft_version_feature is None else k_raft_version_feature
+        self.k_raft_version_feature = UpdateRaftVoterRequest.KRaftVersionFeature() if k_raft_version_feature is FRESH else k_raft_version_feature
         self.unknown_tags = ()
 
 
@@ -99,9 +99,9 @@ class UpdateRaftVoterResponse(Message):
         self,
         throttle_time_ms: int = 0,
         error_code: int = 0,
-        current_leader: UpdateRaftVoterResponse.CurrentLeader | None = None,
+        current_leader: UpdateRaftVoterResponse.CurrentLeader = FRESH,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
-        self.current_leader = UpdateRaftVoterResponse.CurrentLeader() if current_leader is None else current_leader
+        self.current_leader = UpdateRaftVoterResponse.CurrentLeader() if current_leader is FRESH else current_leader
         self.unknown_tags = ()

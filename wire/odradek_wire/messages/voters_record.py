@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_wire.message import EMPTY, Message, Struct
+from odradek_wire.message import EMPTY, FRESH, Message, Struct
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 
@@ -23,12 +23,12 @@ class VotersRecord(Message):
             voter_id: int = 0,
             voter_directory_id: Uuid = ZERO_UUID,
             endpoints: list[VotersRecord.Endpoint] = EMPTY,
-            k_raft_version_feature: VotersRecord.KRaftVersionFeature | None = None,
+            k_raft_version_feature: VotersRecord.KRaftVersionFeature = FRESH,
         ) -> None:
             self.voter_id = voter_id
             self.voter_directory_id = voter_directory_id
             self.endpoints = [] if endpoints is EMPTY else endpoints
-            self.k_raft_version_feature = VotersRecord.KRaftVersionFeature() if k_raft_version_feature is None else k_raft_version_feature
+            self.k_raft_version_feature = VotersRecord.KRaftVersionFeature() if k_raft_version_feature is FRESH else k_raft_version_feature
             self.unknown_tags = ()
 
     class Endpoint(Struct):
