@@ -31,6 +31,7 @@ from odradek_wire.records.batch import (
     rewrite_crc,
 )
 from odradek_wire.records.compression import compress
+from odradek_wire.records.errors import InvalidRecordError
 from odradek_wire.records.record import Header, Record
 from odradek_wire.records.records import append_record
 
@@ -98,7 +99,10 @@ class BatchBuilder:
             raise ValueError(f"offset {offset} does not come after {self.base_offset + self._last_delta}")
         if self._base_timestamp is None:
             self._base_timestamp = timestamp
-        append_record(self._data, delta, timestamp - self._base_timestamp, key, value, headers)
+        timestamp_delta = timestamp - self._base_timestamp
+        if not -(1 << 63) <= timestamp_delta < 1 << 63:
+            raise InvalidRecordError(f"timestamp {timestamp} is too far from {self._base_timestamp}")
+        append_record(self._data, delta, timestamp_delta, key, value, headers)
         self._last_delta = delta
         self._max_timestamp = max(self._max_timestamp, timestamp)
         self.count += 1

@@ -14,7 +14,7 @@ import cramjam
 from odradek_wire.records import lz4_frame, xerial
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.batch import Buffer
-from odradek_wire.records.errors import CorruptRecordError, ExpansionLimitError
+from odradek_wire.records.errors import BadCompressionError, ExpansionLimitError
 
 DEFAULT_EXPANSION_LIMIT = 128 * 1024 * 1024
 """What a single batch may decompress to, unless the reader says otherwise."""
@@ -43,7 +43,7 @@ def compress(codec: Compression, data: Buffer, level: int | None = None, *, magi
 
 
 def decompress(codec: Compression, data: memoryview, limit: int = DEFAULT_EXPANSION_LIMIT, *, magic: int = 2) -> bytes:
-    """Decompress at most `limit` bytes: `ExpansionLimitError` beyond, `CorruptRecordError` for anything broken."""
+    """Decompress at most `limit` bytes: `ExpansionLimitError` beyond, `BadCompressionError` for anything broken."""
     match codec:
         case Compression.NONE:
             if len(data) > limit:
@@ -69,7 +69,7 @@ def _bounded(decompress_into: Callable[[memoryview, bytearray], int], data: memo
             written = decompress_into(data, output)
         except cramjam.DecompressionError as error:
             if not _is_full(error):
-                raise CorruptRecordError(f"bad compressed data: {error}") from None
+                raise BadCompressionError(f"bad compressed data: {error}") from None
         else:
             with memoryview(output) as view:
                 return bytes(view[:written])

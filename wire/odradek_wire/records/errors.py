@@ -16,6 +16,10 @@ class InvalidRecordError(CorruptRecordError):
     """The frame is sound, its content contradicts itself. Kafka's answer to it is INVALID_RECORD (87)."""
 
 
+class BadCompressionError(CorruptRecordError):
+    """Compressed data that its codec cannot read. Kafka does not foresee it and answers UNKNOWN_SERVER_ERROR (-1)."""
+
+
 class ExpansionLimitError(CorruptRecordError):
     """Decompressed, the data would be larger than the reader allows."""
 

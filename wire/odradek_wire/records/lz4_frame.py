@@ -12,7 +12,7 @@ import struct
 import cramjam
 
 from odradek_wire.records.batch import Buffer
-from odradek_wire.records.errors import CorruptRecordError
+from odradek_wire.records.errors import BadCompressionError
 
 _FRAME_MAGIC = b"\x04\x22\x4d\x18"
 _FLAGS = b"\x60\x40"  # version 1, independent blocks; blocks of 64 KiB
@@ -57,25 +57,25 @@ def _header_checksum(flags: bytes, broken: bool) -> bytes:
 def checked(data: memoryview, *, ignore_checksum: bool) -> memoryview:
     """The frame, with the right header checksum in place of a wrong one if that is to be ignored.
 
-    Raises `CorruptRecordError` for what is no frame that Kafka reads.
+    Raises `BadCompressionError` for what is no frame that Kafka reads.
     """
     if len(data) < 7 or data[:4] != _FRAME_MAGIC:
-        raise CorruptRecordError("no LZ4 frame")
+        raise BadCompressionError("no LZ4 frame")
     flags, block_descriptor = data[4], data[5]
     if flags >> 6 != 1 or flags & 0x02:
-        raise CorruptRecordError(f"LZ4 frame flags {flags:#04x} are of an unknown version")
+        raise BadCompressionError(f"LZ4 frame flags {flags:#04x} are of an unknown version")
     if not flags & 0x20:
-        raise CorruptRecordError("LZ4 frame with dependent blocks")
+        raise BadCompressionError("LZ4 frame with dependent blocks")
     if block_descriptor & 0x8F or block_descriptor >> 4 < 4:
-        raise CorruptRecordError(f"LZ4 block descriptor {block_descriptor:#04x} is not valid")
+        raise BadCompressionError(f"LZ4 block descriptor {block_descriptor:#04x} is not valid")
     end = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
     if len(data) <= end:
-        raise CorruptRecordError("LZ4 frame ends inside its header")
+        raise BadCompressionError("LZ4 frame ends inside its header")
     checksum = _xxhash32(bytes(data[4:end])) >> 8 & 0xFF
     if data[end] == checksum:
         return data
     if not ignore_checksum:
-        raise CorruptRecordError("LZ4 frame header has a wrong checksum")
+        raise BadCompressionError("LZ4 frame header has a wrong checksum")
     mended = bytearray(data)
     mended[end] = checksum
     return memoryview(mended)

@@ -51,7 +51,7 @@ def decode(
     """Exactly `count` records that fill `data` exactly."""
     if count < 0:
         raise InvalidRecordError(f"batch with {count} records")
-    if base_offset > _INT64_MAX - (1 << 32):
+    if not _INT64_MIN + (1 << 32) <= base_offset <= _INT64_MAX - (1 << 32):
         raise InvalidRecordError(f"base offset {base_offset} leaves no room for a batch")
     end = len(data)
     position = 0
@@ -63,7 +63,7 @@ def decode(
             number = data[position]
             position += 1
             if number > 127:
-                number, position = _long_varint(data, position - 1)
+                number, position = read_varint(data, position - 1)
             record_end = position + ((number >> 1) ^ -(number & 1))
             if record_end > end or record_end < position:
                 raise InvalidRecordError(f"record of {record_end - position} bytes, {end - position} are left")
@@ -71,7 +71,7 @@ def decode(
             number = data[position + 1]  # the byte before it is the record's attributes
             position += 2
             if number > 127:
-                number, position = _long_varlong(data, position - 1)
+                number, position = read_varlong(data, position - 1)
             delta = (number >> 1) ^ -(number & 1)
             if delta > highest_delta or delta < lowest_delta:
                 raise InvalidRecordError(f"timestamp delta {delta} leaves 64 bits")
@@ -79,13 +79,13 @@ def decode(
             number = data[position]
             position += 1
             if number > 127:
-                number, position = _long_varint(data, position - 1)
+                number, position = read_varint(data, position - 1)
             offset = base_offset + ((number >> 1) ^ -(number & 1))
 
             number = data[position]
             position += 1
             if number > 127:
-                number, position = _long_varint(data, position - 1)
+                number, position = read_varint(data, position - 1)
             if number & 1:
                 key = None
             else:
@@ -98,7 +98,7 @@ def decode(
             number = data[position]
             position += 1
             if number > 127:
-                number, position = _long_varint(data, position - 1)
+                number, position = read_varint(data, position - 1)
             if number & 1:
                 value = None
             else:
@@ -111,7 +111,7 @@ def decode(
             number = data[position]
             position += 1
             if number:
-                headers, position = _read_headers(data, position - 1, record_end)
+                headers, position = read_headers(data, position - 1, record_end)
             else:
                 headers = _NO_HEADERS
             if position != record_end:
@@ -123,20 +123,21 @@ def decode(
         raise InvalidRecordError(f"{end - position} bytes follow the last record of the batch")
 
 
-def _read_headers(data: bytes, position: int, record_end: int) -> tuple[tuple[Header, ...], int]:
-    number, position = _long_varint(data, position)
+def read_headers(data: bytes, position: int, record_end: int) -> tuple[tuple[Header, ...], int]:
+    """The headers of the record that ends at `record_end`, from their count on, and the position after them."""
+    number, position = read_varint(data, position)
     count = (number >> 1) ^ -(number & 1)
     if count < 0 or count > record_end - position:
         raise InvalidRecordError(f"record with {count} headers")
     headers: list[Header] = []
     for _ in range(count):
-        number, position = _long_varint(data, position)
+        number, position = read_varint(data, position)
         start = position
         position += (number >> 1) ^ -(number & 1)
         if position < start or position > record_end:
             raise InvalidRecordError(f"header key of {position - start} bytes")
         name = data[start:position].decode("utf-8", "surrogateescape")
-        number, position = _long_varint(data, position)
+        number, position = read_varint(data, position)
         if number & 1:
             headers.append((name, None))
             continue
@@ -148,7 +149,7 @@ def _read_headers(data: bytes, position: int, record_end: int) -> tuple[tuple[He
     return tuple(headers), position
 
 
-def _long_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """An unsigned varint of at most five bytes, cut to 32 bits as Kafka does, and the position after it."""
     number = data[position]
     position += 1
@@ -168,7 +169,7 @@ def _long_varint(data: bytes, position: int) -> tuple[int, int]:
     return number, position
 
 
-def _long_varlong(data: bytes, position: int) -> tuple[int, int]:
+def read_varlong(data: bytes, position: int) -> tuple[int, int]:
     """An unsigned varint of at most ten bytes, cut to 64 bits, and the position after it."""
     number = shift = 0
     while True:

@@ -12,7 +12,7 @@ import struct
 import cramjam
 
 from odradek_wire.records.batch import Buffer
-from odradek_wire.records.errors import CorruptRecordError, ExpansionLimitError
+from odradek_wire.records.errors import BadCompressionError, ExpansionLimitError
 
 _MAGIC = b"\x82SNAPPY\x00"
 _HEADER = _MAGIC + struct.pack(">ii", 1, 1)
@@ -42,11 +42,11 @@ def decompress(data: memoryview, limit: int) -> bytes:
             position += len(_HEADER)
             continue
         if end - position < 4:
-            raise CorruptRecordError("snappy stream ends inside a block length")
+            raise BadCompressionError("snappy stream ends inside a block length")
         length: int = _INT32.unpack_from(data, position)[0]
         position += 4
         if length < 0 or length > end - position:
-            raise CorruptRecordError(f"snappy block of {length} bytes, {end - position} are left")
+            raise BadCompressionError(f"snappy block of {length} bytes, {end - position} are left")
         part = _block(data[position : position + length], limit)
         limit -= len(part)
         parts.append(part)
@@ -61,11 +61,11 @@ def _block(data: memoryview, limit: int) -> bytes:
             raise ExpansionLimitError(f"snappy block expands to {size} bytes, {limit} are allowed")
         # A snappy element yields at most 64 bytes and takes at least 2.
         if size > 32 * len(data) + 64:
-            raise CorruptRecordError(f"snappy block of {len(data)} bytes claims to expand to {size}")
+            raise BadCompressionError(f"snappy block of {len(data)} bytes claims to expand to {size}")
         output = bytearray(size)
         written = cramjam.snappy.decompress_raw_into(data, output)
     except cramjam.DecompressionError as error:
-        raise CorruptRecordError(f"bad snappy data: {error}") from None
+        raise BadCompressionError(f"bad snappy data: {error}") from None
     if written != size:
-        raise CorruptRecordError(f"snappy block claims {size} bytes and has {written}")
+        raise BadCompressionError(f"snappy block claims {size} bytes and has {written}")
     return bytes(output)

@@ -19,9 +19,14 @@ from odradek_wire.records.crc import crc32c
 from odradek_wire.records.errors import CorruptRecordError, UnsupportedRecordsError
 from odradek_wire.records.record import Record
 from odradek_wire.records.records import read_records
+from odradek_wire.records.validation import Rules, validate
 
 SEED = 20261121
 LIMIT = 200_000
+STRICT = Rules(strict=True, compacted=True, timestamp_before_max_ms=1000, expansion_limit=LIMIT)
+REWRITING = Rules(
+    compression=Compression.ZSTD, from_client=False, timestamp_after_max_ms=1 << 62, expansion_limit=LIMIT
+)
 
 
 def seeds() -> list[bytes]:
@@ -90,6 +95,8 @@ READERS: list[Callable[[bytearray], object]] = [
     lambda data: conversion.up_convert(data, limit=LIMIT),
     lambda data: conversion.down_convert(data, 0, limit=LIMIT),
     lambda data: conversion.down_convert(data, 1, limit=LIMIT),
+    lambda data: validate(data, STRICT, 1_700_000_000_000),
+    lambda data: validate(data, REWRITING, 1_700_000_000_000),
 ]
 
 

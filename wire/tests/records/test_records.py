@@ -146,6 +146,8 @@ def test_numbers_beyond_64_bits_are_invalid() -> None:
         list(decode(data, 1, 0, (1 << 63) - 1))
     with pytest.raises(InvalidRecordError):
         list(decode(data, 1, (1 << 63) - 1, 0))
+    with pytest.raises(InvalidRecordError):
+        list(decode(data, 1, -(1 << 63), 0))
 
 
 @pytest.mark.parametrize("compression", Compression)
@@ -175,3 +177,10 @@ def test_a_batch_without_records_keeps_its_offsets() -> None:
     header = batch.read_header(data)
     assert (header.count, header.base_offset, header.last_offset, header.last_sequence) == (0, 10, 14, 7)
     assert list(read_records(data, header)) == []
+
+
+def test_timestamps_that_no_batch_can_hold_together_are_refused() -> None:
+    builder = BatchBuilder()
+    builder.append(-(1 << 63), None, None)
+    with pytest.raises(InvalidRecordError):
+        builder.append((1 << 63) - 1, None, None)

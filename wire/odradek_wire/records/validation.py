@@ -1,0 +1,352 @@
+"""What a leader asks of the records that a producer sends, and what it makes of them (Kafka's LogValidator).
+
+    outcome = validate(data, rules, now_ms, partition="orders-0")
+    match outcome:
+        case Rejection():         # nothing is to be written; the answer's error code, message and record errors
+        case ValidatedRecords():  # one batch with base offset 0: the log gives it its place (`batch.place`)
+
+`data` is the `records` field of one partition of a Produce request. It is patched in place where it is writable and
+that is enough (`was_rewritten` False: `records` is the same memory, perhaps without a partial entry at its end);
+otherwise `records` is a new bytearray. `Rules` are the effective settings of a topic, made once for each of them.
+
+By default a batch of magic 2 is judged by its header wherever the header decides; `strict` always looks at every
+record, as Kafka does. Either way the records are looked at for compacted topics, for timestamp limits that the header
+cannot prove, for recompression and for message sets of magic 0 and 1, which become one batch.
+
+Left to the log: the size limits (before, and again if `was_rewritten`), sequences and producer epochs, offsets. Left to
+the handler of Produce: what a version of the request allows (magic 2 alone from version 3 on, zstd from 7 on; an empty
+`records` field is no error before 3), transactions. Kafka tells the client the message of a rejection only together
+with record errors; in other cases the field is null.
+
+The codes are those observed of Kafka 4.3.0 and 3.9.1, with these deliberate differences: offset deltas other than
+0, 1, 2 … are INVALID_RECORD unless the batch is written anew anyhow (Kafka writes them into its log, or answers
+UNKNOWN_SERVER_ERROR if they are compressed); compressed data that decompress beyond `expansion_limit` are
+MESSAGE_TOO_LARGE; a varint that is too long is INVALID_RECORD (Kafka: UNKNOWN_SERVER_ERROR).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from odradek_wire.errors import ErrorCode
+from odradek_wire.records import batch, legacy
+from odradek_wire.records.attributes import (
+    COMPRESSION_MASK,
+    COMPRESSIONS,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    Compression,
+    TimestampType,
+)
+from odradek_wire.records.batch import Buffer, RecordBatchHeader
+from odradek_wire.records.builder import BatchBuilder
+from odradek_wire.records.compression import DEFAULT_EXPANSION_LIMIT
+from odradek_wire.records.conversion import recompress, renumber
+from odradek_wire.records.errors import (
+    BadCompressionError,
+    CorruptRecordError,
+    ExpansionLimitError,
+    InvalidRecordError,
+)
+from odradek_wire.records.record import Record
+from odradek_wire.records.records import decode, records_data
+from odradek_wire.records.scan import scan
+
+_MAX_LONG = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a topic asks of its records; the names are those of its settings, as far as they have one."""
+
+    strict: bool = False
+    from_client: bool = True
+    """False for what a coordinator writes: control batches and gaps are its own affair."""
+    compacted: bool = False
+    compression: Compression | None = None
+    """None is `producer`: whatever codec the records came in."""
+    compression_level: int | None = None
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    timestamp_before_max_ms: int = _MAX_LONG
+    timestamp_after_max_ms: int = 3_600_000
+    expansion_limit: int = DEFAULT_EXPANSION_LIMIT
+
+    always_look: bool = field(init=False, repr=False, compare=False)
+    stamps: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        stamps = self.timestamp_type is TimestampType.LOG_APPEND_TIME
+        object.__setattr__(self, "stamps", stamps)
+        limited = not stamps and self.timestamp_before_max_ms != _MAX_LONG
+        object.__setattr__(self, "always_look", self.strict or self.compacted or limited)
+
+
+class RecordError(NamedTuple):
+    """One record's fault, by its place in the batch (KIP-467)."""
+
+    batch_index: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """The producer's fault; nothing is to be written."""
+
+    error: ErrorCode
+    message: str
+    record_errors: tuple[RecordError, ...] = ()
+
+
+class ValidatedRecords(NamedTuple):
+    """One batch, ready for its place in the log."""
+
+    records: Buffer
+    header: RecordBatchHeader | None
+    """Of `records` as they are now; None if there is nothing to write (an old set without a whole message)."""
+    max_timestamp: int
+    max_timestamp_delta: int | None
+    """The offset delta of the first record with that timestamp; None when nobody looked, and with log append time."""
+    log_append_time: int
+    """-1 with create time."""
+    was_rewritten: bool
+
+
+class _Rejected(Exception):
+    def __init__(self, rejection: Rejection) -> None:
+        self.rejection = rejection
+
+
+def validate(data: Buffer, rules: Rules, now_ms: int, *, partition: str = "") -> ValidatedRecords | Rejection:
+    """Check the `records` of one partition and bring them into the form that its topic wants."""
+    try:
+        if len(data) >= batch.HEADER_SIZE and data[16] == batch.MAGIC:
+            return _validate_batch(data, rules, now_ms, partition)
+        size = batch.entry_size_at(data)
+        if size is None or len(data) < 17:
+            return Rejection(ErrorCode.INVALID_RECORD, "there is no record batch")
+        magic = batch.magic_at(data)
+        if magic in (0, 1):
+            return _validate_message_set(data, rules, now_ms, partition)
+        if magic != batch.MAGIC:
+            return Rejection(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
+        return Rejection(ErrorCode.INVALID_RECORD, "there is no whole record batch")
+    except _Rejected as rejected:
+        return rejected.rejection
+    except ExpansionLimitError as error:
+        return Rejection(ErrorCode.MESSAGE_TOO_LARGE, str(error))
+    except BadCompressionError as error:
+        return Rejection(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+    except InvalidRecordError as error:
+        return Rejection(ErrorCode.INVALID_RECORD, str(error))
+    except CorruptRecordError as error:
+        return Rejection(ErrorCode.CORRUPT_MESSAGE, str(error))
+
+
+def _validate_batch(data: Buffer, rules: Rules, now_ms: int, partition: str) -> ValidatedRecords | Rejection:
+    header = batch.peek_header(data)
+    if header.end != len(data):
+        if header.end > len(data):
+            return Rejection(ErrorCode.INVALID_RECORD, "there is no whole record batch")
+        size = batch.entry_size_at(data, header.end)
+        if size is not None and size <= len(data) - header.end:
+            return Rejection(ErrorCode.INVALID_RECORD, "more than one record batch")
+        data = memoryview(data)[: header.end]
+    refused = _refuse_by_header(data, header, rules)
+    if refused is not None:
+        return refused
+    attributes = header.attributes
+    codec = attributes & COMPRESSION_MASK
+    latest = header.max_timestamp
+    if (
+        rules.always_look
+        or (rules.compression is not None and codec != rules.compression)
+        or attributes & TIMESTAMP_TYPE_BIT
+        or (not rules.stamps and (latest - now_ms > rules.timestamp_after_max_ms or latest < header.base_timestamp))
+    ):
+        return _look(data, header, rules, now_ms, partition)
+    if rules.stamps:
+        return _stamped(data, header, now_ms)
+    return ValidatedRecords(data, header, latest, None, NO_TIMESTAMP, False)
+
+
+def _refuse_by_header(data: Buffer, header: RecordBatchHeader, rules: Rules) -> Rejection | None:
+    """In Kafka's order: base offset, CRC, codec, count, control, sequence."""
+    if header.base_offset != 0 and rules.from_client:
+        return Rejection(
+            ErrorCode.INVALID_RECORD, f"The baseOffset of the record batch should be 0, but it is {header.base_offset}"
+        )
+    if not batch.is_crc_valid(data, header):
+        return Rejection(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc})")
+    if header.attributes & COMPRESSION_MASK >= len(COMPRESSIONS):
+        return Rejection(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {header.attributes & COMPRESSION_MASK}"
+        )
+    if not rules.from_client:
+        return None
+    span = header.last_offset_delta + 1
+    if span <= 0:
+        return Rejection(ErrorCode.INVALID_RECORD, f"Batch has an invalid offset range: [0, {span - 1}]")
+    if header.count <= 0:
+        return Rejection(ErrorCode.INVALID_RECORD, f"Invalid reported count for record batch: {header.count}")
+    if header.count != span:
+        return Rejection(
+            ErrorCode.INVALID_RECORD, f"Inconsistent batch offset range [0, {span - 1}] and count {header.count}"
+        )
+    if header.is_control:
+        return Rejection(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
+    if header.producer_id > -1 and header.base_sequence < 0:
+        return Rejection(
+            ErrorCode.INVALID_RECORD,
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}",
+        )
+    return None
+
+
+def _look(data: Buffer, header: RecordBatchHeader, rules: Rules, now_ms: int, partition: str) -> ValidatedRecords:
+    """Every record of a batch, and another codec if the topic wants one."""
+    body = records_data(data, header, rules.expansion_limit)
+    found = scan(body, header.count)
+    stamped = header.attributes & TIMESTAMP_TYPE_BIT != 0
+    latest = header.max_timestamp if stamped else header.base_timestamp + found.highest_timestamp_delta
+    earliest = header.max_timestamp if stamped else header.base_timestamp + found.lowest_timestamp_delta
+    if latest > _MAX_LONG or earliest < -_MAX_LONG:
+        raise InvalidRecordError("timestamps leave 64 bits")
+    if (
+        (rules.compacted and not found.all_have_keys)
+        or (stamped and (rules.stamps or latest == NO_TIMESTAMP))
+        or (not rules.stamps and not _all_within(earliest, latest, rules, now_ms))
+    ):
+        records = decode(
+            body, header.count, header.base_offset, header.base_timestamp, header.max_timestamp if stamped else None
+        )
+        _judge(records, header.timestamp_type, rules, now_ms, partition)
+    if rules.compression is not None and header.compression is not rules.compression:
+        if found.are_consecutive:
+            data = recompress(data, header, rules.compression, rules.compression_level, rules.expansion_limit)
+        else:
+            # As Kafka, which numbers anew whatever it has to write anew.
+            data = renumber(data, header, 0, rules.expansion_limit)
+            data = recompress(data, batch.read_header(data), rules.compression, rules.compression_level)
+        rewritten = True
+        header = batch.read_header(data)
+    else:
+        if not found.are_consecutive and rules.from_client:
+            raise InvalidRecordError("The offsets inside the record batch are not consecutive")
+        rewritten = False
+    if rules.stamps:
+        return _stamped(data, header, now_ms, rewritten=rewritten)
+    if header.attributes & TIMESTAMP_TYPE_BIT or header.max_timestamp != latest:
+        data, header, copied = _patched(data, header, TimestampType.CREATE_TIME, latest)
+        rewritten = rewritten or copied
+    return ValidatedRecords(data, header, latest, None if stamped else found.index_of_highest, NO_TIMESTAMP, rewritten)
+
+
+def _stamped(data: Buffer, header: RecordBatchHeader, now_ms: int, *, rewritten: bool = False) -> ValidatedRecords:
+    data, header, copied = _patched(data, header, TimestampType.LOG_APPEND_TIME, now_ms)
+    return ValidatedRecords(data, header, now_ms, None, now_ms, rewritten or copied)
+
+
+def _patched(
+    data: Buffer, header: RecordBatchHeader, timestamp_type: TimestampType, max_timestamp: int
+) -> tuple[Buffer, RecordBatchHeader, bool]:
+    """Set type and maximum, in a copy if need be; the header that is there then; whether it is a copy."""
+    copied = False
+    if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
+        data = bytearray(data)
+        copied = True
+    batch.set_max_timestamp(data, header, timestamp_type, max_timestamp)
+    return data, batch.read_header(data), copied
+
+
+def _all_within(earliest: int, latest: int, rules: Rules, now_ms: int) -> bool:
+    """Whether surely every timestamp is; one that is -1, "none", may have to be looked at again."""
+    return now_ms - earliest <= rules.timestamp_before_max_ms and latest - now_ms <= rules.timestamp_after_max_ms
+
+
+def _judge(records: Iterable[Record], timestamp_type: TimestampType, rules: Rules, now_ms: int, partition: str) -> None:
+    """Name every record at fault, each with its first fault; then they are all refused."""
+    errors: list[RecordError] = []
+    bad_timestamps = False
+    for index, record in enumerate(records):
+        if rules.compacted and record.key is None:
+            where = f" in topic partition {partition}" if partition else ""
+            errors.append(RecordError(index, f"Compacted topic cannot accept message without key{where}"))
+        elif not rules.stamps and record.timestamp != NO_TIMESTAMP:
+            if not _all_within(record.timestamp, record.timestamp, rules, now_ms):
+                bad_timestamps = True
+                errors.append(RecordError(index, _out_of_range(record, rules, now_ms)))
+        elif timestamp_type is TimestampType.LOG_APPEND_TIME:
+            bad_timestamps = True
+            errors.append(
+                RecordError(
+                    index,
+                    f"Invalid timestamp type in message {_described(record)}. "
+                    "Producer should not set timestamp type to LogAppendTime.",
+                )
+            )
+    if not errors:
+        return
+    if bad_timestamps:
+        code, message = ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp"
+    else:
+        code = ErrorCode.INVALID_RECORD
+        shown = ", ".join(f"RecordError(batchIndex={index}, message='{text}')" for index, text in errors[:3])
+        message = (
+            f"One or more records have been rejected due to {len(errors)} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]"
+        )
+    raise _Rejected(Rejection(code, message, tuple(errors)))
+
+
+def _described(record: Record) -> str:
+    key, value = len(record.key or b""), len(record.value or b"")
+    return f"DefaultRecord(offset={record.offset}, timestamp={record.timestamp}, key={key} bytes, value={value} bytes)"
+
+
+def _out_of_range(record: Record, rules: Rules, now_ms: int) -> str:
+    first = now_ms - rules.timestamp_before_max_ms
+    last = now_ms + rules.timestamp_after_max_ms
+    return (
+        f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
+        f"The timestamp should be within [{first}, {last}]"
+    )
+
+
+def _validate_message_set(data: Buffer, rules: Rules, now_ms: int, partition: str) -> ValidatedRecords | Rejection:
+    """An old producer's set: one wrapper or any number of messages, of one magic; it becomes one batch."""
+    messages = list(_messages(data))
+    if not messages:
+        return ValidatedRecords(b"", None, NO_TIMESTAMP, None, NO_TIMESTAMP, False)
+    codec = max(message.compression for message in messages)
+    if codec and len(messages) > 1:
+        return Rejection(ErrorCode.INVALID_RECORD, "Compressed outer record has more than one batch")
+    builder = BatchBuilder(
+        compression=codec if rules.compression is None else rules.compression,
+        compression_level=None if rules.compression is None else rules.compression_level,
+        timestamp_type=rules.timestamp_type,
+        log_append_time=now_ms,
+    )
+    for message in messages:
+        records = legacy.read_records(message, max(0, rules.expansion_limit - builder.size_so_far))
+        _judge(records, message.timestamp_type, rules, now_ms, partition)
+        for record in records:
+            builder.append(record.timestamp, record.key, record.value)
+    data = builder.build()
+    header = batch.read_header(data)
+    return ValidatedRecords(data, header, header.max_timestamp, None, now_ms if rules.stamps else NO_TIMESTAMP, True)
+
+
+def _messages(data: Buffer) -> Iterator[legacy.Message]:
+    """The whole messages; anything of another magic among them is invalid."""
+    position = 0
+    while position < len(data):
+        size = batch.entry_size_at(data, position)
+        if size is None or size > len(data) - position:
+            return
+        if batch.magic_at(data, position) != batch.magic_at(data):
+            raise InvalidRecordError("Batch magic is not the same as the first batch's magic byte")
+        message = legacy.read_message(data, position)
+        yield message
+        position += size
