@@ -140,8 +140,9 @@ class Node:
         self._stopped = True
         broker = self.broker
         broker.purgatory.expire_all()
-        await self.server.stop(grace_ms)
+        # Members that wait for a rebalance are answered too: nobody would end it any more.
         await broker.groups.stop()
+        await self.server.stop(grace_ms)
         broker.timers.close()
         await self._background.stop()
         epoch = broker.epoch

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
+from broker.tests.groups.scenario_sockets import Sockets
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
+
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek_wire.messages.join_group import JoinGroupRequest
 
 PARTITIONS = 6
 RECORDS = 1200
@@ -166,3 +172,33 @@ def test_aiokafka_members_share_the_partitions(start_node: Start) -> None:
     seen = asyncio.run(asyncio.wait_for(consume(), PATIENCE_S))
     assert seen == {(partition, offset) for partition in range(PARTITIONS) for offset in range(20)}
     assert committed(node.bootstrap, "g", "load") == [20] * PARTITIONS
+
+
+def test_a_node_stops_at_once_while_members_wait_for_a_rebalance(start_node: Start) -> None:
+    node = start_node(group_initial_rebalance_delay_ms="60000")
+    setup = Sockets(node.node.port, 10)
+    setup.ask("setup", FindCoordinatorRequest(key="g"), 3)
+    member = Sockets(node.node.port, 0.05)
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
+    assert member.ask("m", JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", [protocol]), 3) is None
+    begun = time.monotonic()
+    node.call(node.node.stop())
+    assert time.monotonic() - begun < 2
+    member.wait_s = 10
+    answer: Any = member.answer("m")
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR
+    member.close()
+    setup.close()
+
+
+def test_a_reset_sends_waiting_members_away_and_the_group_begins_anew(start_node: Start) -> None:
+    node = start_node()
+    fill(node.bootstrap, "load", 60)
+    ledger = Ledger()
+    confluent_member(node.bootstrap, ledger, 60, "range", threading.Event())
+    node.call(node.node.reset())
+    fill(node.bootstrap, "load", 60)
+    assert committed(node.bootstrap, "g", "load") == [-1001] * PARTITIONS
+    again = Ledger()
+    confluent_member(node.bootstrap, again, 60, "range", threading.Event())
+    assert committed(node.bootstrap, "g", "load") == [10] * PARTITIONS
