@@ -44,6 +44,9 @@ class LogDirectory:
         """Whether the last owner closed the directory properly."""
         self.previous_broker_epoch = -1
         self._lock = lock
+        # What the checkpoints said of the failed ones, to be kept until somebody repairs them.
+        self._failed_recovery_points: dict[TopicPartition, int] = {}
+        self._failed_start_offsets: dict[TopicPartition, int] = {}
 
     @classmethod
     def open(
@@ -138,6 +141,9 @@ class LogDirectory:
             )
         except (OSError, CorruptLogError) as error:
             self.failed[key] = error
+            self._failed_recovery_points[key] = recovery_point
+            if start_offset:
+                self._failed_start_offsets[key] = start_offset
             self.env.reporter.error(
                 "partition stays offline",
                 partition=f"{topic}-{partition}",
@@ -179,7 +185,9 @@ class LogDirectory:
     def _set_aside(self, topic: str, partition: int, unique: str, suffix: str) -> None:
         key = topic, partition
         log = self.logs.pop(key, None)
-        self.failed.pop(key, None)
+        if self.failed.pop(key, None) is not None:
+            self._failed_recovery_points.pop(key, None)
+            self._failed_start_offsets.pop(key, None)
         target = f"{self.path}/{file_names.suffixed_dir(topic, partition, unique, suffix)}"
         if log is not None:
             log.rename(target)
@@ -210,19 +218,36 @@ class LogDirectory:
         return self._offsets(file_names.REPLICATION_CHECKPOINT)
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        checkpoints.write_offsets(self.env.disk, self._file(file_names.REPLICATION_CHECKPOINT), offsets)
+        self._write_offsets(file_names.REPLICATION_CHECKPOINT, offsets)
 
-    def write_checkpoints(self) -> None:
-        """Recovery points of all logs, and start offsets where they differ from the first segment's."""
-        disk = self.env.disk
-        recovery_points = {key: log.recovery_point for key, log in self.logs.items()}
-        checkpoints.write_offsets(disk, self._file(file_names.RECOVERY_POINT_CHECKPOINT), recovery_points)
-        start_offsets = {
-            key: log.log_start_offset
-            for key, log in self.logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
-        }
-        checkpoints.write_offsets(disk, self._file(file_names.LOG_START_CHECKPOINT), start_offsets)
+    def write_checkpoints(self) -> bool:
+        """Recovery points of all logs, and start offsets where they differ from the first segment's.
+
+        Checkpoints only spare work at the next start; one that cannot be written is reported, and its old content
+        stays: a full disk must not stop the partitions that only read. False then. May run on any thread.
+        """
+        logs = list(self.logs.items())
+        recovery_points = {key: log.recovery_point for key, log in logs}
+        start_offsets = {key: log.log_start_offset for key, log in logs if log.log_start_offset > log.first_base_offset}
+        recovered = self._write_offsets(
+            file_names.RECOVERY_POINT_CHECKPOINT, self._failed_recovery_points | recovery_points
+        )
+        started = self._write_offsets(file_names.LOG_START_CHECKPOINT, self._failed_start_offsets | start_offsets)
+        return recovered and started
+
+    def flush_sealed(self) -> None:
+        """Flush every log up to its active segment. Any thread; call it now and then before `write_checkpoints`."""
+        for log in list(self.logs.values()):
+            with suppress(OSError):  # reported by the log
+                log.flush_sealed()
+
+    def _write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
+        try:
+            checkpoints.write_offsets(self.env.disk, self._file(name), offsets)
+        except OSError as error:
+            self.env.reporter.error("could not write a checkpoint", file=self._file(name), error=str(error))
+            return False
+        return True
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -259,8 +284,7 @@ class LogDirectory:
             with suppress(OSError):  # reported by the log
                 log.close()
             clean = clean and log.is_closed
-        self.write_checkpoints()
-        if clean:
+        if self.write_checkpoints() and clean:
             marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
             self.env.disk.replace_file(self._file(file_names.CLEAN_SHUTDOWN), marker.encode())
         self._lock.release()

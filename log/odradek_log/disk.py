@@ -141,6 +141,9 @@ class RealDisk:
             write_all(self, fd, data)
             if sync:
                 self.sync(fd)
+        except OSError:
+            os.remove(temporary)
+            raise
         finally:
             os.close(fd)
         os.replace(temporary, path)

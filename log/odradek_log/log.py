@@ -164,6 +164,11 @@ class Log:
         return sum(segment.size for segment in self._segments)
 
     @property
+    def first_base_offset(self) -> int:
+        """Where the oldest segment begins."""
+        return self._segments.first.base_offset
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
         return tuple(self._segments)
 
@@ -446,7 +451,7 @@ class Log:
         try:
             segments = list(self._segments)
             facts = [
-                SegmentFacts(end, segment.size, segment.retention_timestamp() if segment.size else 0)
+                SegmentFacts(end, segment.size, segment.retention_timestamp)
                 for end, segment in zip(self._segments.ends(self.log_end_offset), segments, strict=True)
             ]
             count = deletable(facts, self._config, self.log_start_offset, limit, self._env.wall_ms())
@@ -554,20 +559,31 @@ class Log:
     # --- the end
 
     def flush(self) -> None:
-        """Everything that stands in the log now is on the disk when this returns."""
-        end = self.log_end_offset
+        """Everything that stands in the log now is on the disk when this returns. Any thread."""
+        self._flush(self.log_end_offset)
+
+    def _flush(self, end: int) -> None:
         point = self.recovery_point
         try:
             if end > point:
                 for segment in self._segments.from_offset(point):
-                    segment.flush()
+                    if segment.base_offset < end:
+                        segment.flush()
             if self._epochs_unsynced:
                 self._epochs_unsynced = False
                 self._env.disk.sync_file(f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}")
             self.recovery_point = max(point, end)
+        except FileNotFoundError:
+            # Retention took a segment away meanwhile; the next flush does the rest.
+            return
         except OSError as error:
             self._fail("flush", error)
             raise
+
+    def flush_sealed(self) -> None:
+        """Flush all but the active segment, so that a start after a crash reads no more than that one. Any thread."""
+        if self.failure is None and self.recovery_point < self._segments.active.base_offset:
+            self._flush(self._segments.active.base_offset)
 
     def close(self) -> None:
         """Flush, write indexes and producers, give descriptors back: the directory is cleanly shut down."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from odradek_log.config import LogConfig
 
 
 class SegmentFacts(NamedTuple):
-    """`end_offset` is exclusive; `newest_ms` the largest timestamp, or the file's age where there is none."""
+    """`end_offset` is exclusive; `newest_ms` gives the largest timestamp, or the file's time where there is none. It is
+    asked for only where it decides, since it may have to be read."""
 
     end_offset: int
     size: int
-    newest_ms: int
+    newest_ms: Callable[[], int]
 
 
 def deletable(
@@ -30,10 +31,13 @@ def deletable(
         if segment.end_offset > limit or (last and segment.size == 0):
             break
         too_big = config.delete and excess >= segment.size > 0
-        too_old = config.delete and config.retention_ms >= 0 and now_ms - segment.newest_ms > config.retention_ms
         unreachable = not last and segment.end_offset <= log_start_offset
-        if not (too_big or too_old or unreachable):
+        if not (too_big or unreachable or _too_old(segment, config, now_ms)):
             break
         excess -= segment.size
         count += 1
     return count
+
+
+def _too_old(segment: SegmentFacts, config: LogConfig, now_ms: int) -> bool:
+    return config.delete and config.retention_ms >= 0 and now_ms - segment.newest_ms() > config.retention_ms

@@ -114,7 +114,8 @@ def test_segments_below_the_recovery_point_are_not_read_again(tmp_path: Path) ->
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     for at in range(40):
         append(log, b"%d" % at * 20)
-    log.flush()
+    directory.flush_sealed()
+    assert log.recovery_point == log.segments[-1].base_offset
     directory.write_checkpoints()
     directory.abandon()
     first = tmp_path / "t-0" / LOG
@@ -211,26 +212,41 @@ def test_leader_epochs_come_back_from_the_batches_when_their_file_is_old(tmp_pat
     assert log.end_offset_for_epoch(1) == (1, 2)
 
 
-def test_half_finished_deletions_and_replacements_are_finished_at_start(tmp_path: Path) -> None:
-    directory = open_directory(tmp_path, Time())
-    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
-    for at in range(10):
-        append(log, b"%d" % at * 20)
-    directory.close()
+def test_half_finished_deletions_are_finished_at_start(tmp_path: Path) -> None:
+    _crashed(tmp_path)
     folder = tmp_path / "t-0"
     names = {path.name for path in folder.iterdir()}
-    (folder / (LOG + ".deleted")).write_bytes(b"gone")
-    (folder / "00000000000000000003.log.cleaned").write_bytes(b"unfinished")
-    (folder / "00000000000000000777.index").write_bytes(b"")
-    replaced = (folder / LOG).read_bytes()
-    shutil.copy(folder / LOG, folder / (LOG + ".swap"))
-    (folder / (LOG + ".swap")).rename(folder / (LOG + ".swap"))
-    log = _log(tmp_path)
-    assert {path.name for path in folder.iterdir()} - {LOG + ".swap"} >= names - {LOG.replace(".log", ".index")} - {
-        LOG.replace(".log", ".timeindex")
-    }
-    assert (folder / LOG).read_bytes() == replaced
-    assert values(read_all(log)) == [(at, b"%d" % at * 20) for at in range(10)]
+    for left_over in (LOG + ".deleted", "00000000000000000003.log.cleaned", "00000000000000000777.index"):
+        (folder / left_over).write_bytes(b"")
+    assert len(read_all(_log(tmp_path))) == 6
+    assert {path.name for path in folder.iterdir()} == names
+
+
+def test_a_complete_replacement_of_segments_is_finished_at_start(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    for at in range(4):
+        append(log, b"%d" % at)
+        log.roll()
+    held = values(read_all(log))
+    directory.close()
+    folder = tmp_path / "t-0"
+    names = {f"{base:020d}" for base in range(4)}
+    merged = b"".join((folder / f"{name}.log").read_bytes() for name in sorted(names)[:3])
+    (folder / f"{LOG}.swap").write_bytes(merged)
+    sentences = Sentences()
+    log = _log(tmp_path, sentences)
+    assert values(read_all(log)) == held
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 4]
+
+
+def test_an_unfinished_replacement_of_segments_is_undone_at_start(tmp_path: Path) -> None:
+    held = _crashed(tmp_path)
+    folder = tmp_path / "t-0"
+    (folder / f"{LOG}.swap").write_bytes(b"first of two")
+    (folder / f"{LOG}.cleaned").write_bytes(b"second of two")
+    assert values(read_all(_log(tmp_path))) == held
+    assert not list(folder.glob("*.swap")) + list(folder.glob("*.cleaned"))
 
 
 def test_a_batch_header_damaged_under_a_clean_log_is_found_when_it_is_read(tmp_path: Path) -> None:

@@ -156,3 +156,34 @@ def test_a_directory_in_use_is_refused_in_the_same_process_too(tmp_path: Path) -
         open_directory(tmp_path, Time())
     directory.close()
     open_directory(tmp_path, Time()).close()
+
+
+def test_a_checkpoint_that_cannot_be_written_keeps_its_content_and_the_partitions_go_on(tmp_path: Path) -> None:
+    disk, sentences = FailingDisk(), Sentences()
+    directory = _directory(tmp_path, disk, sentences)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    append(log, b"a")
+    directory.write_high_watermarks({("t", 0): 1})
+    disk.fail(errno.ENOSPC, lambda name, _path, _: name == "replace_file")
+    directory.write_high_watermarks({("t", 0): 2})
+    assert not directory.write_checkpoints()
+    assert directory.high_watermarks() == {("t", 0): 1}
+    assert append(log, b"b").first_offset == 1
+    assert sentences.events("error") == ["could not write a checkpoint"] * 3
+    directory.close()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_checkpoints_keep_what_they_said_of_a_partition_that_could_not_be_opened(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    directory = _directory(tmp_path, disk)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    append(log, b"a", b"b")
+    log.advance_log_start_offset(1)
+    directory.close()
+    disk.fail(errno.EIO, lambda name, path, _: name == "names" and str(path).endswith("t-0"))
+    directory = _directory(tmp_path, disk)
+    assert list(directory.failed) == [("t", 0)]
+    directory.close()
+    disk.heal()
+    assert _directory(tmp_path, disk).logs["t", 0].log_start_offset == 1
