@@ -1,7 +1,7 @@
 """The controller: checks requests against the image, stores the records that follow, replays them, tells its listeners.
 
-Owns the one current image and the order of changes. Decisions are the commands', storage is the store's. All methods run
-on one event loop; a change is decided, stored and replayed before the next one is decided.
+Owns the one current image and the order of changes. Decisions are the commands', storage is the store's. All methods
+run on one event loop; a change is decided, stored and replayed before the next one is decided.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Controller:
         return await self._change(lambda image: configs.incremental_alter_configs(image, request, self.settings))
 
     async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        return await self._change(lambda image: features.update_features(image, request, self.emulation))
+        return await self._change(lambda image: features.update_features(image, request, self.settings, self.emulation))
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 

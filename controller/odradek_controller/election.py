@@ -81,6 +81,8 @@ def change(
         # An eligible leader holds all that was committed: it leads alone, and nothing need be recovered.
         rest = tuple(replica for replica in target.eligible_leader_replicas if replica != leader)
         target = target._replace(isr=(leader,), eligible_leader_replicas=rest)
+    if eligible_leaders or target.last_known_elr:
+        target = target._replace(last_known_elr=_last_known(partition, target, leader))
     if leader_recovery_state is not None and not unclean:
         target = target._replace(leader_recovery_state=leader_recovery_state)
     if leader != partition.leader:
@@ -96,11 +98,20 @@ def change(
     return None if record == PartitionChangeRecord(partition_id=index, topic_id=topic_id) else record
 
 
+def _last_known(before: PartitionRegistration, target: PartitionRegistration, leader: int) -> tuple[int, ...]:
+    """Who led last, remembered as long as nobody leads."""
+    if leader != NO_LEADER:
+        return ()
+    if before.leader != NO_LEADER and not target.isr:
+        return (before.leader,)
+    return before.last_known_elr
+
+
 def _with_eligible_leaders(
     before: PartitionRegistration, target: PartitionRegistration, min_isr: int
 ) -> PartitionRegistration:
     if len(target.isr) >= min(min_isr, len(target.replicas)):
-        return target._replace(eligible_leader_replicas=(), last_known_elr=())
+        return target._replace(eligible_leader_replicas=())
     candidates = (*before.eligible_leader_replicas, *before.isr)
     eligible = tuple(replica for replica in target.replicas if replica in candidates and replica not in target.isr)
     return target._replace(eligible_leader_replicas=eligible)

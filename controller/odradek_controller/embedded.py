@@ -1,8 +1,8 @@
 """The metadata store inside the data directory: a log in Kafka's metadata-log format, of which this node is the leader.
 
-Owns `__cluster_metadata-0` (its batches, its epoch, `quorum-state`, snapshots) and `bootstrap.checkpoint` of the directory
-around it, as combined mode of Kafka 4.3 leaves them, so that either may continue where the other stopped. There is one
-voter, this node. What the records mean is `replay`'s; the log's files are odradek_log's.
+Owns `__cluster_metadata-0` (its batches, its epoch, `quorum-state`, snapshots) and `bootstrap.checkpoint` of the
+directory around it, as combined mode of Kafka 4.3 leaves them, so that either may continue where the other stopped.
+There is one voter, this node. What the records mean is `replay`'s; the log's files are odradek_log's.
 """
 
 from __future__ import annotations
@@ -285,7 +285,7 @@ class EmbeddedStore:
 
     def quorum(self) -> QuorumState:
         end = self.next_offset
-        return QuorumState(self._node_id, self._epoch, end, end, self._voters(), self._last_append_ms)
+        return QuorumState(self._node_id, self._epoch, end, end, self._voters(), self._wall_ms())
 
     async def close(self) -> None:
         log, self._log = self._log, None

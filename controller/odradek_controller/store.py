@@ -37,7 +37,7 @@ class QuorumState(NamedTuple):
     high_watermark: int
     log_end_offset: int
     voters: tuple[Voter, ...]
-    last_append_ms: int
+    now_ms: int
 
 
 class NotControllerError(Exception):

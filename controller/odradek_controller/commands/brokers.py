@@ -27,7 +27,11 @@ _RESERVED_DIRECTORIES = frozenset((UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATI
 def register_broker(
     image: ClusterImage, request: BrokerRegistrationRequest, settings: Settings, next_offset: int
 ) -> tuple[list[Message], BrokerRegistrationResponse]:
-    """A new incarnation begins fenced; its epoch is the offset of its registration, which is the first record."""
+    """A new incarnation begins fenced; its epoch is the offset of its registration, which is the first record.
+
+    Kafka makes it wait for its predecessor's session to end. Here brokers register from the controller's own process:
+    the predecessor is known to be gone, and its leaderships end with it.
+    """
     error = _registration_error(image, request)
     if error is not ErrorCode.NONE:
         return [], BrokerRegistrationResponse(error_code=error)
@@ -57,10 +61,6 @@ def register_broker(
 def _registration_error(image: ClusterImage, request: BrokerRegistrationRequest) -> ErrorCode:
     if request.cluster_id != image.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
-    known = image.brokers.get(request.broker_id)
-    if known is not None and known.incarnation_id != request.incarnation_id and not known.fenced:
-        # A live broker's id is taken only by its own next life, which says so by leaving the old epoch behind.
-        pass
     dirs = request.log_dirs
     if len(set(dirs)) != len(dirs) or _RESERVED_DIRECTORIES & set(dirs):
         return ErrorCode.INVALID_REQUEST

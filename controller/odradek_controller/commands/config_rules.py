@@ -1,7 +1,8 @@
 """Whether a resource may have these dynamic configurations: one rule per kind of resource, in Kafka's words.
 
 Each rule sees all values that the resource would have, and which of them are being set. Sources: ConfigAdminManager,
-ControllerConfigurationValidator, DynamicBrokerConfig, GroupConfig, ClientMetricsConfigs, and the answers of a running 4.3.
+ControllerConfigurationValidator, DynamicBrokerConfig, GroupConfig, ClientMetricsConfigs, and the answers of a
+running 4.3.
 """
 
 from __future__ import annotations

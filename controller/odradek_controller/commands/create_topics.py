@@ -175,6 +175,7 @@ def _created(topic: Topic, created: Created, layers: BrokerLayers, plain: PlainT
     return Result(
         name=topic.name,
         topic_id=created.topic_id,
+        error_message=None,
         num_partitions=len(created.replicas),
         replication_factor=len(created.replicas[0]),
         configs=configs,

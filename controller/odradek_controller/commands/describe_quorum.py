@@ -20,11 +20,10 @@ def describe_quorum(image: ClusterImage, request: DescribeQuorumRequest, quorum:
         Topic(topic.topic_name, [_partition(topic.topic_name, p.partition_index, quorum) for p in topic.partitions])
         for topic in request.topics
     ]
+    if not any(partition.error_code == ErrorCode.NONE for topic in topics for partition in topic.partitions):
+        return DescribeQuorumResponse(topics=topics)
     nodes = [
-        Node(
-            controller.id,
-            [DescribeQuorumResponse.Listener(e.name, e.host, e.port) for e in controller.listeners],
-        )
+        Node(controller.id, [DescribeQuorumResponse.Listener(e.name, e.host, e.port) for e in controller.listeners])
         for controller in image.controllers.values()
     ]
     return DescribeQuorumResponse(topics=topics, nodes=nodes)
@@ -32,16 +31,18 @@ def describe_quorum(image: ClusterImage, request: DescribeQuorumRequest, quorum:
 
 def _partition(topic: str, index: int, quorum: QuorumState) -> Partition:
     if topic != METADATA_TOPIC or index != 0:
-        return Partition(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return Partition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    # The leader has caught up with itself at this very moment.
+    voters = [
+        DescribeQuorumResponse.ReplicaState(
+            voter.id, voter.directory_id, quorum.log_end_offset, quorum.now_ms, quorum.now_ms
+        )
+        for voter in quorum.voters
+    ]
     return Partition(
         partition_index=0,
         leader_id=quorum.leader_id,
         leader_epoch=quorum.leader_epoch,
         high_watermark=quorum.high_watermark,
-        current_voters=[
-            DescribeQuorumResponse.ReplicaState(
-                voter.id, voter.directory_id, quorum.log_end_offset, quorum.last_append_ms, quorum.last_append_ms
-            )
-            for voter in quorum.voters
-        ],
+        current_voters=voters,
     )

@@ -8,35 +8,51 @@ from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateF
 
 from ..image import ClusterImage
 from ..levels import Emulation
-from .settings import Refusal
+from .settings import Settings
+
+_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def update_features(
-    image: ClusterImage, request: UpdateFeaturesRequest, emulation: Emulation
+    image: ClusterImage, request: UpdateFeaturesRequest, settings: Settings, emulation: Emulation
 ) -> tuple[list[Message], UpdateFeaturesResponse]:
     """One refusal refuses the request, as in Kafka; setting a level that is already there is no change."""
     for update in request.feature_updates:
-        refusal = _refuse(image, update, emulation)
-        if refusal is not None:
-            message = f"The update failed for all features since the following feature had an error: {refusal.message}"
-            return [], UpdateFeaturesResponse(error_code=refusal.error, error_message=message)
-    results = [UpdateFeaturesResponse.UpdatableFeatureResult(update.feature) for update in request.feature_updates]
-    return [], UpdateFeaturesResponse(results=results)
+        why = _refuse(image, update, settings, emulation)
+        if why is not None:
+            message = (
+                "The update failed for all features since the following feature had an error: "
+                f"Invalid update version {update.max_version_level} for feature {update.feature}. {why}"
+            )
+            return [], UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=message)
+    # Only versions 0 and 1 carry results, whose text on success is this.
+    results = [
+        UpdateFeaturesResponse.UpdatableFeatureResult(update.feature, ErrorCode.NONE, "NONE")
+        for update in request.feature_updates
+    ]
+    return [], UpdateFeaturesResponse(error_message=None, results=results)
 
 
 def _refuse(
-    image: ClusterImage, update: UpdateFeaturesRequest.FeatureUpdateKey, emulation: Emulation
-) -> Refusal | None:
+    image: ClusterImage,
+    update: UpdateFeaturesRequest.FeatureUpdateKey,
+    settings: Settings,
+    emulation: Emulation,
+) -> str | None:
     name, level = update.feature, update.max_version_level
     supported = emulation.supported.get(name)
     if supported is None:
-        return _invalid(name, level, "Controller does not support this feature.")
+        return f"Local controller {settings.node_id} does not support this feature."
+    if update.upgrade_type not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
+        return "The controller does not support the given upgrade type."
     if not supported.low <= level <= supported.high:
-        return _invalid(name, level, f"Controller only supports versions {supported.low}-{supported.high}")
-    if level == image.levels.level(name):
+        return f"Local controller {settings.node_id} only supports versions {supported.low}-{supported.high}"
+    current = image.levels.level(name)
+    if level == current:
         return None
-    return _invalid(name, level, "Odradek keeps the levels of the release it emulates; see --emulate.")
-
-
-def _invalid(name: str, level: int, why: str) -> Refusal:
-    return Refusal(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {why}")
+    if level < current and update.upgrade_type == _UPGRADE:
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade."
+        )
+    return "The levels of this cluster are those of the release that it emulates, and stay."

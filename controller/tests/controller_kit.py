@@ -1,0 +1,121 @@
+"""What the controller's tests share: a controller on a real data directory, with seeded chance, its clock stopped."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from odradek_controller.commands.settings import Settings
+from odradek_controller.controller import Controller
+from odradek_controller.embedded import SNAPSHOT_RECORDS, EmbeddedStore
+from odradek_controller.image import ClusterImage
+from odradek_controller.levels import Emulation
+from odradek_controller.replay import replay
+from odradek_log.directory import LogDirectory
+from odradek_log.disk import RealDisk
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+from odradek_wire.messages.broker_registration import BrokerRegistrationRequest
+from odradek_wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from odradek_wire.messages.config_record import ConfigRecord
+from odradek_wire.messages.create_topics import CreateTopicsRequest
+from odradek_wire.messages.register_broker_record import RegisterBrokerRecord
+from odradek_wire.uuid import Uuid
+
+CLUSTER_ID = "MDEyMzQ1Njc4OWFiY2RlZg"
+START_MS = 1_700_000_000_000
+
+
+def uuid_of(number: int) -> Uuid:
+    return Uuid(number.to_bytes(16, "big"))
+
+
+def directory_of(broker: int) -> Uuid:
+    return uuid_of(1000 + broker)
+
+
+def settings(static: Mapping[str, str] | None = None, seed: int = 0) -> Settings:
+    rng = random.Random(seed)
+    return Settings(1, rng.randbytes, rng.randrange, static or {})
+
+
+def image_of(records: Iterable[Message], before: ClusterImage | None = None) -> ClusterImage:
+    before = before or ClusterImage(cluster_id=CLUSTER_ID)
+    found = list(records)
+    return replay(before, found, offset=before.offset + len(found), epoch=1).image
+
+
+def cluster(brokers: Mapping[int, str | None], fenced: Iterable[int] = ()) -> ClusterImage:
+    """A cluster of 4.3 whose brokers live in these racks."""
+    from odradek_controller.image_records import feature_records
+
+    records: list[Message] = list(feature_records(Emulation.KAFKA_4_3.initial))
+    records.append(ConfigRecord(4, "", "min.insync.replicas", "1"))
+    for broker, rack in brokers.items():
+        endpoint = RegisterBrokerRecord.BrokerEndpoint("PLAINTEXT", "localhost", 9000 + broker, 0)
+        records.append(
+            RegisterBrokerRecord(
+                broker, False, uuid_of(broker), 10 + broker, [endpoint], [], rack, True, False, [directory_of(broker)]
+            )
+        )
+        if broker not in fenced:
+            records.append(BrokerRegistrationChangeRecord(broker, 10 + broker, -1))
+    return image_of(records)
+
+
+def registration(broker: int, incarnation: int, emulation: Emulation = Emulation.UNION) -> BrokerRegistrationRequest:
+    return BrokerRegistrationRequest(
+        broker_id=broker,
+        cluster_id=CLUSTER_ID,
+        incarnation_id=uuid_of(incarnation),
+        listeners=[BrokerRegistrationRequest.Listener("PLAINTEXT", "localhost", 9000 + broker, 0)],
+        features=[
+            BrokerRegistrationRequest.Feature(name, levels.low, levels.high)
+            for name, levels in emulation.supported.items()
+        ],
+        rack=None,
+        log_dirs=[directory_of(broker)],
+    )
+
+
+async def join(controller: Controller, broker: int, incarnation: int) -> None:
+    response = await controller.register_broker(registration(broker, incarnation, controller.emulation))
+    assert response.error_code == ErrorCode.NONE
+    await controller.unfence_broker(broker)
+
+
+def topics(*names: str, partitions: int = 1, factor: int = 1) -> CreateTopicsRequest:
+    wanted = [CreateTopicsRequest.CreatableTopic(name, partitions, factor) for name in names]
+    return CreateTopicsRequest(topics=wanted)
+
+
+@asynccontextmanager
+async def running(
+    path: Path,
+    *,
+    emulation: Emulation = Emulation.UNION,
+    kill: bool = False,
+    snapshot_records: int = SNAPSHOT_RECORDS,
+    seed: int = 0,
+) -> AsyncIterator[Controller]:
+    """A controller on this directory; at the end it is closed, or killed."""
+    later: list[object] = []
+    directory = LogDirectory.open(
+        path, wall_ms=lambda: START_MS, later=lambda _delay, callback: later.append(callback), disk=RealDisk(sync=False)
+    )
+    store = EmbeddedStore(
+        directory, node_id=1, cluster_id=CLUSTER_ID, emulation=emulation, snapshot_records=snapshot_records
+    )
+    controller = Controller(store, node_id=1, emulation=emulation, rng=random.Random(seed))
+    try:
+        await controller.open()
+        yield controller
+    finally:
+        if kill:
+            store.abandon()
+            directory.abandon()
+        else:
+            await controller.close()
+            directory.close()

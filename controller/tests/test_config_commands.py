@@ -1,0 +1,275 @@
+"""Altering configurations: the texts and codes are those of a running Kafka 4.3.0 whose only broker is 1."""
+
+import pytest
+from controller.tests.controller_kit import cluster, image_of, settings, topics
+
+from odradek_controller.commands.alter_configs import alter_configs, incremental_alter_configs
+from odradek_controller.commands.create_topics import create_topics
+from odradek_controller.configs.effective import BrokerLayers, Source
+from odradek_controller.image import ClusterImage, ConfigResource
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.alter_configs import AlterConfigsRequest
+from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+Item = tuple[str, int, str | None]
+
+ONE = image_of(create_topics(cluster({1: None}), topics("t"), settings())[0], cluster({1: None}))
+
+
+def alter(
+    image: ClusterImage, kind: int, name: str, *items: Item, validate_only: bool = False
+) -> tuple[ClusterImage, str, str | None]:
+    """The image afterwards, the error, and its message."""
+    configs = [IncrementalAlterConfigsRequest.AlterableConfig(*item) for item in items]
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, configs)
+    request = IncrementalAlterConfigsRequest([resource], validate_only)
+    records, response = incremental_alter_configs(image, request, settings())
+    result = response.responses[0]
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return image_of(records, image), ErrorCode(result.error_code).name, result.error_message
+
+
+DYNAMIC = "Cannot update these configs dynamically: [{}]"
+PER_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix: [{}]"
+ILLEGAL = (
+    "Topic name is invalid: 'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+)
+NOT_LONG = "Invalid value {} for configuration {}: Not a number of type LONG"
+NOT_INT = "Invalid value abc for configuration {}: Not a number of type INT"
+
+REFUSED: list[tuple[int, str, Item, str, str | None]] = [
+    (TOPIC, "t", ("retention.ms", SET, "abc"), "INVALID_CONFIG", NOT_LONG.format("abc", "retention.ms")),
+    (TOPIC, "t", ("retention.ms", SET, ""), "INVALID_CONFIG", NOT_LONG.format("", "retention.ms")),
+    (TOPIC, "t", ("foo", SET, "1"), "INVALID_CONFIG", "Unknown topic config name: foo"),
+    (TOPIC, "t", ("retention.ms", SET, None), "INVALID_REQUEST", "Null value not supported for : retention.ms"),
+    (TOPIC, "nope", ("retention.ms", SET, "1"), "UNKNOWN_TOPIC_OR_PARTITION", "The topic 'nope' does not exist."),
+    (TOPIC, "", ("retention.ms", SET, "1"), "INVALID_REQUEST", "Default topic resources are not allowed."),
+    (TOPIC, "a b", ("retention.ms", SET, "1"), "INVALID_TOPIC_EXCEPTION", ILLEGAL),
+    (
+        TOPIC,
+        "t",
+        ("retention.ms", APPEND, "1"),
+        "INVALID_CONFIG",
+        "Can't APPEND to key retention.ms because its type is not LIST.",
+    ),
+    (
+        TOPIC,
+        "t",
+        ("retention.ms", SUBTRACT, "1"),
+        "INVALID_CONFIG",
+        "Can't SUBTRACT to key retention.ms because its type is not LIST.",
+    ),
+    (
+        TOPIC,
+        "t",
+        ("cleanup.policy", APPEND, "bad"),
+        "INVALID_CONFIG",
+        "Invalid value bad for configuration cleanup.policy: String must be one of: compact, delete",
+    ),
+    (BROKER, "1", ("node.id", SET, "5"), "INVALID_REQUEST", DYNAMIC.format("node.id")),
+    (BROKER, "", ("node.id", SET, "5"), "INVALID_REQUEST", DYNAMIC.format("node.id")),
+    (
+        BROKER,
+        "1",
+        ("advertised.listeners", SET, "PLAINTEXT://h:1"),
+        "INVALID_REQUEST",
+        DYNAMIC.format("advertised.listeners"),
+    ),
+    (
+        BROKER,
+        "9",
+        ("log.retention.ms", SET, "5"),
+        "INVALID_REQUEST",
+        "Unexpected broker id, expected 1, but received 9",
+    ),
+    (
+        BROKER,
+        "-1",
+        ("log.retention.ms", SET, "5"),
+        "INVALID_REQUEST",
+        "Unexpected broker id, expected 1, but received -1",
+    ),
+    (BROKER, "x", ("log.retention.ms", SET, "5"), "INVALID_REQUEST", "Node id must be an integer, but it is: x"),
+    (BROKER, "1", ("log.retention.ms", SET, "abc"), "INVALID_REQUEST", NOT_LONG.format("abc", "log.retention.ms")),
+    (BROKER, "", ("ssl.keystore.location", SET, "a"), "INVALID_REQUEST", PER_LISTENER.format("ssl.keystore.location")),
+    (BROKER, "1", ("ssl.keystore.location", SET, "a"), "INVALID_REQUEST", PER_LISTENER.format("ssl.keystore.location")),
+    (
+        BROKER,
+        "1",
+        ("num.io.threads", SET, "0"),
+        "INVALID_REQUEST",
+        "Invalid value 0 for configuration num.io.threads: Value must be at least 1",
+    ),
+    (
+        BROKER,
+        "1",
+        ("min.insync.replicas", SET, "1"),
+        "INVALID_CONFIG",
+        "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+    ),
+    (
+        BROKER,
+        "",
+        ("min.insync.replicas", DELETE, None),
+        "INVALID_CONFIG",
+        "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+    ),
+    (
+        GROUP,
+        "",
+        ("consumer.session.timeout.ms", SET, "50000"),
+        "INVALID_REQUEST",
+        "Default group resources are not allowed.",
+    ),
+    (GROUP, "g", ("foo", SET, "1"), "INVALID_CONFIG", "Unknown group config name: foo"),
+    (
+        GROUP,
+        "g",
+        ("consumer.session.timeout.ms", SET, "abc"),
+        "INVALID_CONFIG",
+        NOT_INT.format("consumer.session.timeout.ms"),
+    ),
+    (
+        GROUP,
+        "g",
+        ("consumer.session.timeout.ms", SET, "1"),
+        "INVALID_CONFIG",
+        "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+    ),
+    (
+        GROUP,
+        "g",
+        ("consumer.heartbeat.interval.ms", SET, "60000"),
+        "INVALID_CONFIG",
+        "consumer.heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms",
+    ),
+    (METRICS, "", ("interval.ms", SET, "5000"), "INVALID_REQUEST", "Subscription name can't be empty"),
+    (METRICS, "m", ("foo", SET, "1"), "INVALID_REQUEST", "Unknown client metrics configuration: foo"),
+    (METRICS, "m", ("interval.ms", SET, "abc"), "INVALID_CONFIG", NOT_INT.format("interval.ms")),
+    (
+        METRICS,
+        "m",
+        ("interval.ms", SET, "1"),
+        "INVALID_REQUEST",
+        "Invalid value 1 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+    ),
+    (METRICS, "m", ("match", SET, "a"), "INVALID_CONFIG", "Illegal client matching pattern: a"),
+    (METRICS, "m", ("match", SET, "client_id=("), "INVALID_CONFIG", "Illegal client matching pattern: client_id=("),
+    (METRICS, "m", ("match", SET, "foo=b"), "INVALID_CONFIG", "Illegal client matching pattern: foo=b"),
+    (LOGGER, "1", ("root", SET, "INFO"), "INVALID_REQUEST", "Unknown resource type 8"),
+    (99, "x", ("a", SET, "b"), "INVALID_REQUEST", "Unknown resource type 99"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "item", "error", "message"), REFUSED)
+def test_a_configuration_that_cannot_be_is_refused_in_kafkas_words(
+    kind: int, name: str, item: Item, error: str, message: str | None
+) -> None:
+    image, *answer = alter(ONE, kind, name, item)
+    assert (answer, image.configs) == ([error, message], ONE.configs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "item"),
+    [
+        (TOPIC, "t", ("retention.ms", SET, "1000")),
+        (BROKER, "1", ("log.retention.ms", SET, "1000")),
+        (BROKER, "", ("log.retention.ms", SET, "2000")),
+        (BROKER, "", ("min.insync.replicas", SET, "2")),
+        (BROKER, "1", ("foo.bar", SET, "5")),
+        (BROKER, "1", ("listener.name.plaintext.ssl.keystore.location", SET, "/nope")),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")),
+        (METRICS, "m", ("interval.ms", SET, "50000")),
+    ],
+)
+def test_a_configuration_that_may_be_is_kept(kind: int, name: str, item: Item) -> None:
+    image, error, message = alter(ONE, kind, name, item)
+    assert (error, message) == ("NONE", None)
+    assert image.configs == {
+        **ONE.configs,
+        ConfigResource(kind, name): {**ONE.configs.get(ConfigResource(kind, name), {}), item[0]: item[2]},
+    }
+
+
+def test_deleting_what_is_not_there_is_fine() -> None:
+    for kind, name, key in ((TOPIC, "t", "nope"), (BROKER, "1", "node.id"), (TOPIC, "t", "retention.ms")):
+        image, error, _ = alter(ONE, kind, name, (key, DELETE, None))
+        assert (error, image.configs) == ("NONE", ONE.configs)
+
+
+def test_lists_are_added_to_and_taken_from_beginning_with_what_applies() -> None:
+    image, _, _ = alter(ONE, TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
+    assert image.topic_configs("t") == {"cleanup.policy": "delete,compact"}
+    image, _, _ = alter(image, TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
+    assert image.topic_configs("t") == {"cleanup.policy": "delete,compact"}
+    image, _, _ = alter(image, TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete"))
+    assert image.topic_configs("t") == {"cleanup.policy": "compact"}
+    image, error, _ = alter(image, TOPIC, "t", ("cleanup.policy", SUBTRACT, "compact"))
+    assert (error, image.topic_configs("t")) == ("NONE", {"cleanup.policy": ""})
+
+
+def test_all_of_a_resource_is_changed_or_nothing() -> None:
+    image, error, _ = alter(ONE, TOPIC, "t", ("min.insync.replicas", SET, "2"), ("retention.ms", SET, "x"))
+    assert (error, image.topic_configs("t")) == ("INVALID_CONFIG", {})
+    image, error, message = alter(ONE, TOPIC, "t", ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
+    assert (error, message) == ("INVALID_REQUEST", "Error due to duplicate config keys")
+
+
+def test_values_are_checked_together_with_those_that_stay() -> None:
+    image, _, _ = alter(ONE, TOPIC, "t", ("max.compaction.lag.ms", SET, "5"))
+    _, error, message = alter(image, TOPIC, "t", ("min.compaction.lag.ms", SET, "10"))
+    assert (error, message) == (
+        "INVALID_CONFIG",
+        "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
+    )
+
+
+def test_validate_only_changes_nothing() -> None:
+    image, error, _ = alter(ONE, TOPIC, "t", ("retention.ms", SET, "9"), validate_only=True)
+    assert (error, image.configs) == ("NONE", ONE.configs)
+
+
+def test_a_resource_named_twice_is_refused_twice() -> None:
+    config = IncrementalAlterConfigsRequest.AlterableConfig("retention.ms", SET, "1")
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(TOPIC, "t", [config])
+    records, response = incremental_alter_configs(ONE, IncrementalAlterConfigsRequest([resource] * 2), settings())
+    assert records == []
+    assert [(r.error_code, r.error_message) for r in response.responses] == [
+        (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    ] * 2
+
+
+def test_the_old_request_replaces_all_overrides_of_a_resource() -> None:
+    before, _, _ = alter(ONE, TOPIC, "t", ("retention.ms", SET, "1"), ("flush.ms", SET, "2"))
+    wanted = AlterConfigsRequest.AlterableConfig("retention.ms", "3")
+    request = AlterConfigsRequest([AlterConfigsRequest.AlterConfigsResource(TOPIC, "t", [wanted])])
+    records, response = alter_configs(before, request, settings())
+    assert response.responses[0].error_code == 0
+    assert image_of(records, before).topic_configs("t") == {"retention.ms": "3"}
+
+
+# -- layers -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_topics_value_is_the_strongest_layers_and_all_layers_are_named() -> None:
+    layers = BrokerLayers({"log.retention.ms": "1"}, {"log.retention.ms": "2"}, {"log.retention.hours": "3"})
+    from odradek_controller.configs.table import Resource, definitions
+
+    entry = layers.topic(definitions(Resource.TOPIC)["retention.ms"], {"retention.ms": "0"})
+    assert (entry.value, entry.source) == ("0", Source.TOPIC)
+    assert [tuple(synonym) for synonym in entry.synonyms] == [
+        ("retention.ms", "0", Source.TOPIC),
+        ("log.retention.ms", "1", Source.DYNAMIC_BROKER),
+        ("log.retention.ms", "2", Source.DYNAMIC_DEFAULT_BROKER),
+        ("log.retention.hours", "3", Source.STATIC_BROKER),
+        ("log.retention.hours", "168", Source.DEFAULT),
+    ]
+
+
+def test_hours_and_minutes_are_told_in_milliseconds() -> None:
+    assert BrokerLayers().topic_values()["retention.ms"] == "604800000"
+    assert BrokerLayers(static={"log.retention.minutes": "2"}).topic_values()["retention.ms"] == "120000"
+    assert BrokerLayers(static={"log.retention.hours": "-1"}).topic_values()["retention.ms"] == "-1"
+    assert BrokerLayers(static={"log.roll.hours": "1"}).value("log.roll.ms") == "3600000"

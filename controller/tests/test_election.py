@@ -1,0 +1,97 @@
+"""Who leads: the first assigned replica that is active and in sync; and what a partition becomes when brokers go."""
+
+from collections.abc import Collection
+
+import pytest
+
+from odradek_controller.election import Election, change, elect, without_broker
+from odradek_controller.image import NO_LEADER, RECOVERING, PartitionRegistration
+from odradek_controller.replay import changed_partition
+from odradek_wire.uuid import ZERO_UUID
+
+
+def partition(
+    replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, elr: tuple[int, ...] = ()
+) -> PartitionRegistration:
+    return PartitionRegistration(replicas, isr, leader, 5, 8, eligible_leader_replicas=elr)
+
+
+@pytest.mark.parametrize(
+    ("isr", "leader", "active", "election", "expected"),
+    [
+        ((1, 2, 3), 1, {1, 2, 3}, Election.ONLINE, (1, False)),
+        ((1, 2, 3), 2, {1, 2, 3}, Election.ONLINE, (2, False)),
+        ((1, 2, 3), 2, {1, 2, 3}, Election.PREFERRED, (1, False)),
+        ((2, 3), 2, {1, 2, 3}, Election.PREFERRED, (2, False)),
+        ((1, 2, 3), 1, {2, 3}, Election.ONLINE, (2, False)),
+        ((3, 2), 1, {2, 3}, Election.ONLINE, (2, False)),
+        ((1,), 1, {2, 3}, Election.ONLINE, (NO_LEADER, False)),
+        ((1,), 1, {2, 3}, Election.UNCLEAN, (2, True)),
+        ((1,), 1, set(), Election.UNCLEAN, (NO_LEADER, False)),
+    ],
+)
+def test_a_leader_is_the_first_assigned_replica_that_may(
+    isr: tuple[int, ...], leader: int, active: Collection[int], election: Election, expected: tuple[int, bool]
+) -> None:
+    assert elect(partition((1, 2, 3), isr, leader), lambda broker: broker in active, election) == expected
+
+
+def after_loss(
+    before: PartitionRegistration,
+    broker: int,
+    active: set[int],
+    *,
+    unclean: bool = False,
+    elr: bool = True,
+    min_isr: int = 1,
+) -> PartitionRegistration:
+    record = without_broker(
+        ZERO_UUID,
+        0,
+        before,
+        broker,
+        active=lambda replica: replica in active,
+        unclean=unclean,
+        eligible_leaders=elr,
+        min_isr=min_isr,
+    )
+    return before if record is None else changed_partition(before, record)
+
+
+def test_a_lost_leader_is_followed_by_the_next_in_sync_and_the_leader_epoch_rises() -> None:
+    after = after_loss(partition((1, 2, 3), (1, 2, 3), 1), 1, {1, 2, 3})
+    assert after == PartitionRegistration((1, 2, 3), (2, 3), 2, 6, 9)
+
+
+def test_a_lost_follower_leaves_the_isr_and_the_leader_epoch_stays() -> None:
+    after = after_loss(partition((1, 2, 3), (1, 2, 3), 1), 3, {1, 2, 3})
+    assert after == PartitionRegistration((1, 2, 3), (1, 2), 1, 5, 9)
+
+
+def test_the_last_in_sync_stays_eligible_where_the_cluster_has_eligible_leaders() -> None:
+    after = after_loss(partition((1, 2), (1,), 1), 1, {1, 2})
+    assert after == PartitionRegistration(
+        (1, 2), (), NO_LEADER, 6, 9, eligible_leader_replicas=(1,), last_known_elr=(1,)
+    )
+    back = change(ZERO_UUID, 0, after, active=lambda broker: True, eligible_leaders=True)
+    assert back is not None
+    assert changed_partition(after, back) == PartitionRegistration((1, 2), (1,), 1, 7, 10)
+
+
+def test_the_last_in_sync_stays_in_the_isr_where_it_has_none() -> None:
+    after = after_loss(partition((1, 2), (1,), 1), 1, {1, 2}, elr=False)
+    assert after == PartitionRegistration((1, 2), (1,), NO_LEADER, 6, 9)
+
+
+def test_who_leaves_an_isr_that_becomes_too_small_remains_eligible() -> None:
+    after = after_loss(partition((1, 2, 3), (1, 2), 1), 2, {1, 2, 3}, min_isr=2)
+    assert after == PartitionRegistration((1, 2, 3), (1,), 1, 5, 9, eligible_leader_replicas=(2,))
+
+
+def test_an_unclean_leader_is_alone_in_the_isr_and_recovering() -> None:
+    after = after_loss(partition((1, 2, 3), (1,), 1), 1, {1, 2, 3}, unclean=True, elr=False)
+    assert after == PartitionRegistration((1, 2, 3), (2,), 2, 6, 9, leader_recovery_state=RECOVERING)
+
+
+def test_nothing_is_recorded_when_nothing_changes() -> None:
+    assert change(ZERO_UUID, 0, partition((1, 2), (1, 2), 1), active=lambda broker: True) is None

@@ -1,0 +1,197 @@
+"""The embedded store: what was stored is there after a restart, a kill, from snapshots; and Kafka's own directory opens."""
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+from controller.tests.controller_kit import CLUSTER_ID, directory_of, join, running, settings, topics
+
+from odradek_controller.commands.describe_quorum import describe_quorum
+from odradek_controller.controller import Controller
+from odradek_controller.embedded import EmbeddedStore
+from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta
+from odradek_controller.levels import Emulation
+from odradek_controller.replay import InvalidMetadataError
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from odradek_wire.messages.begin_transaction_record import BeginTransactionRecord
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.messages.describe_quorum import DescribeQuorumRequest
+from odradek_wire.messages.topic_record import TopicRecord
+from odradek_wire.uuid import Uuid
+
+METADATA = "__cluster_metadata-0"
+KAFKA_DIRECTORY = Path(__file__).parent / "facts" / "kafka-4.3.0-data.tar.xz"
+
+
+def store_of(controller: Controller) -> EmbeddedStore:
+    assert isinstance(controller.store, EmbeddedStore)
+    return controller.store
+
+
+async def test_a_new_cluster_has_the_levels_of_4_3_and_nothing_else(tmp_path: Path) -> None:
+    async with running(tmp_path) as controller:
+        image = controller.image
+    assert image == ClusterImage(
+        cluster_id=CLUSTER_ID,
+        offset=9,
+        epoch=1,
+        levels=Emulation.KAFKA_4_3.initial,
+        configs={ConfigResource(4, ""): {"min.insync.replicas": "1"}},
+    )
+    assert json.loads((tmp_path / METADATA / "quorum-state").read_text()) == {
+        "clusterId": "",
+        "leaderId": 1,
+        "leaderEpoch": 1,
+        "votedId": -1,
+        "appliedOffset": 0,
+        "currentVoters": [{"voterId": 1}],
+        "data_version": 0,
+    }
+
+
+@pytest.mark.parametrize("kill", [False, True])
+async def test_everything_is_there_again_after_a_restart(tmp_path: Path, kill: bool) -> None:
+    async with running(tmp_path, kill=kill) as controller:
+        await join(controller, 1, 11)
+        await controller.create_topics(topics("a", "b", partitions=3))
+        await controller.delete_topics(DeleteTopicsRequest(topic_names=["a"]))
+        ids = await controller.allocate_producer_ids(AllocateProducerIdsRequest(1, controller.image.brokers[1].epoch))
+        before = controller.image
+    assert (ids.producer_id_start, ids.producer_id_len) == (0, 1000)
+    async with running(tmp_path) as controller:
+        after = controller.image
+        assert (after.offset, after.epoch) == (before.offset, before.epoch)
+        assert after == before
+        more = await controller.allocate_producer_ids(AllocateProducerIdsRequest(1, after.brokers[1].epoch))
+        assert (more.producer_id_start, controller.image.epoch) == (1000, 2)
+
+
+@pytest.mark.parametrize("kill", [False, True])
+async def test_a_restart_reads_the_snapshot_and_what_came_after_it(tmp_path: Path, kill: bool) -> None:
+    async with running(tmp_path, kill=kill) as controller:
+        await join(controller, 1, 11)
+        await controller.create_topics(topics("early", partitions=3))
+        snapshot = store_of(controller).write_snapshot()
+        await controller.create_topics(topics("late"))
+        before = controller.image
+    assert (tmp_path / METADATA / snapshot.file_name).exists()
+    # Only the snapshot can know what the damaged beginning of the log held.
+    log = tmp_path / METADATA / "00000000000000000000.log"
+    async with running(tmp_path) as controller:
+        assert controller.image == before
+    assert log.exists()
+
+
+async def test_snapshots_are_written_when_the_log_has_become_much_longer_than_the_image(tmp_path: Path) -> None:
+    async with running(tmp_path, snapshot_records=40) as controller:
+        await join(controller, 1, 11)
+        for turn in range(60):
+            await controller.create_topics(topics(f"t{turn}"))
+            await controller.delete_topics(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
+        before = controller.image
+    names = sorted(path.name for path in (tmp_path / METADATA).glob("*.checkpoint"))
+    assert len(names) == 2
+    async with running(tmp_path) as controller:
+        assert controller.image == before
+
+
+async def test_a_metadata_transaction_that_was_never_ended_is_aborted(tmp_path: Path) -> None:
+    async with running(tmp_path, kill=True) as controller:
+        image = controller.image
+        await controller.store.append(
+            [BeginTransactionRecord("half"), TopicRecord("never", Uuid(bytes(range(16))))], image.levels
+        )
+    for _ in range(2):
+        async with running(tmp_path) as controller:
+            assert controller.image.topics == {}
+            await join(controller, 1, 12)
+            await controller.create_topics(topics("after"))
+            assert list(controller.image.topics) == ["after"]
+            await controller.delete_topics(DeleteTopicsRequest(topic_names=["after"]))
+
+
+async def test_a_new_incarnation_of_a_broker_leads_in_a_new_epoch(tmp_path: Path) -> None:
+    async with running(tmp_path, kill=True) as controller:
+        await join(controller, 1, 11)
+        await controller.create_topics(topics("t"))
+        old = controller.image.brokers[1].epoch
+    async with running(tmp_path) as controller:
+        await join(controller, 1, 12)
+        partition = controller.image.partition("t", 0)
+        assert partition is not None
+        assert (partition.leader, partition.isr, partition.leader_epoch) == (1, (1,), 2)
+        stale = await controller.allocate_producer_ids(AllocateProducerIdsRequest(1, old))
+        assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+async def test_listeners_see_one_delta_of_all_and_then_each_change_in_order(tmp_path: Path) -> None:
+    async with running(tmp_path) as controller:
+        await join(controller, 1, 11)
+        await controller.create_topics(topics("a"))
+        seen: list[MetadataDelta] = []
+        unsubscribe = controller.subscribe(seen.append)
+        await controller.create_topics(topics("b"))
+        await controller.create_topics(topics("b"))
+        unsubscribe()
+        await controller.create_topics(topics("c"))
+    first, second = seen
+    assert (first.before.topics, sorted(first.image.topics), first.brokers) == ({}, ["a"], frozenset({1}))
+    assert second.before is first.image
+    assert [topic.name for topic in second.created_topics] == ["b"]
+
+
+async def test_an_emulated_3_9_cluster_has_its_levels_also_after_a_restart(tmp_path: Path) -> None:
+    for _ in range(2):
+        async with running(tmp_path, emulation=Emulation.KAFKA_3_9) as controller:
+            assert controller.image.levels == Emulation.KAFKA_3_9.initial
+            await join(controller, 1, 11)
+
+
+async def test_the_quorum_is_this_node_alone(tmp_path: Path) -> None:
+    async with running(tmp_path) as controller:
+        request = DescribeQuorumRequest(
+            [DescribeQuorumRequest.TopicData("__cluster_metadata", [DescribeQuorumRequest.PartitionData(0)])]
+        )
+        partition = controller.describe_quorum(request).topics[0].partitions[0]
+        assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (1, 1, 10)
+        assert [voter.replica_id for voter in partition.current_voters] == [1]
+        request.topics[0].topic_name = "other"
+        unknown = describe_quorum(controller.image, request, controller.store.quorum()).topics[0].partitions[0]
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_quorum_state_newer_than_ours_is_refused_and_left_alone(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    state = tmp_path / METADATA / "quorum-state"
+    state.write_text('{"leaderId":1,"leaderEpoch":1,"data_version":2}')
+    with pytest.raises(InvalidMetadataError, match="data version 2"):
+        async with running(tmp_path):
+            pass
+    assert state.read_text() == '{"leaderId":1,"leaderEpoch":1,"data_version":2}'
+
+
+async def test_a_directory_of_kafka_4_3_opens_and_goes_on(tmp_path: Path) -> None:
+    with tarfile.open(KAFKA_DIRECTORY) as archive:
+        archive.extractall(tmp_path, filter="data")
+    async with running(tmp_path) as controller:
+        image = controller.image
+        assert sorted((topic.name, len(topic.partitions)) for topic in image.topics.values()) == [
+            ("one", 1),
+            ("two", 3),
+        ]
+        assert image.topic_configs("two") == {"retention.ms": "3600000"}
+        assert image.levels == Emulation.KAFKA_4_3.initial
+        assert list(image.controllers) == [1]
+        await join(controller, 1, 99)
+        leaders = {partition.leader for topic in controller.image.topics.values() for partition in topic.partitions}
+        assert leaders == {1}
+    shutil.rmtree(tmp_path)
+
+
+def test_the_settings_of_a_controller_are_its_own() -> None:
+    assert settings({"num.partitions": "7"}).number(ClusterImage(), "num.partitions") == 7
+    assert directory_of(1) != directory_of(2)

@@ -1,0 +1,59 @@
+"""Levels and emulation against ApiVersions of running brokers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek_controller.levels import Emulation, Levels
+
+FACTS = Path(__file__).parent / "facts"
+RELEASES = {
+    Emulation.KAFKA_3_9: "apiversions-3.9.1.jsonl",
+    Emulation.KAFKA_4_0: "apiversions-4.0.0.jsonl",
+    Emulation.KAFKA_4_3: "apiversions-4.3.0.jsonl",
+}
+
+
+def answers(emulation: Emulation) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (FACTS / RELEASES[emulation]).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("emulation", RELEASES)
+def test_an_emulated_release_advertises_exactly_its_apis_and_features(emulation: Emulation) -> None:
+    for answer in answers(emulation):
+        assert emulation.apis == {int(key): tuple(versions) for key, versions in answer["apis"].items()}
+        ours = [[name, *levels] for name, levels in emulation.supported_features(answer["version"]).items()]
+        assert ours == answer["supported"]
+        assert sorted(emulation.initial.finalized.items()) == sorted(
+            (name, low) for name, low, _ in answer["finalized"]
+        )
+
+
+def test_the_default_has_all_served_apis_and_the_features_of_4_3() -> None:
+    assert Emulation.UNION.apis is None
+    assert Emulation.UNION.supported == Emulation.KAFKA_4_3.supported
+    assert Emulation.UNION.initial == Emulation.KAFKA_4_3.initial
+
+
+def test_levels_decide_the_versions_of_records_as_in_kafka() -> None:
+    def versions(metadata_version: int) -> tuple[int, int, bool, bool]:
+        levels = Levels({"metadata.version": metadata_version})
+        return (
+            levels.register_broker_record_version,
+            levels.partition_record_version,
+            levels.metadata_transactions,
+            levels.controller_registration,
+        )
+
+    assert [versions(level) for level in (7, 8, 13, 15, 17, 23, 30)] == [
+        (1, 0, False, False),
+        (2, 0, False, False),
+        (2, 0, True, False),
+        (2, 0, True, True),
+        (3, 1, True, True),
+        (3, 2, True, True),
+        (4, 2, True, True),
+    ]
+    assert Emulation.KAFKA_3_9.initial.metadata_version_text == "3.9-IV0"

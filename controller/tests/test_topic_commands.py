@@ -1,0 +1,338 @@
+"""Creating, growing and deleting topics: the texts and codes are those of a running Kafka 4.3.0 with one broker."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from controller.tests.controller_kit import CLUSTER_ID, cluster, directory_of, image_of, settings, topics, uuid_of
+
+from odradek_controller.commands.create_partitions import create_partitions
+from odradek_controller.commands.create_topics import create_topics
+from odradek_controller.commands.delete_topics import delete_topics
+from odradek_controller.image import ClusterImage, PartitionRegistration, TopicImage
+from odradek_controller.replay import replay
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.config_record import ConfigRecord
+from odradek_wire.messages.create_partitions import CreatePartitionsRequest
+from odradek_wire.messages.create_topics import CreateTopicsRequest
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.messages.partition_record import PartitionRecord
+from odradek_wire.messages.topic_record import TopicRecord
+from odradek_wire.uuid import ZERO_UUID, random_uuid
+
+Topic = CreateTopicsRequest.CreatableTopic
+ONE = cluster({1: None})
+
+
+def topic(
+    name: str = "x",
+    partitions: int = 1,
+    factor: int = 1,
+    assignments: Sequence[tuple[int, list[int]]] = (),
+    configs: Sequence[tuple[str, str | None]] = (),
+) -> Topic:
+    return Topic(
+        name,
+        partitions,
+        factor,
+        [CreateTopicsRequest.CreatableReplicaAssignment(index, brokers) for index, brokers in assignments],
+        [CreateTopicsRequest.CreatableTopicConfig(key, value) for key, value in configs],
+    )
+
+
+def with_topics(image: ClusterImage, *wanted: Topic) -> ClusterImage:
+    records, response = create_topics(image, CreateTopicsRequest(topics=list(wanted)), settings(seed=7))
+    assert [result.error_code for result in response.topics] == [0] * len(wanted)
+    return image_of(records, image)
+
+
+SOME = with_topics(ONE, topic("ok"), topic("a.b"), topic("two", 2))
+
+UNREACHABLE = (
+    "Unable to replicate the partition {0} time(s): The target replication factor of {0} cannot be reached because "
+    "only 1 broker(s) are registered or some brokers have all their log directories cordoned."
+)
+ILLEGAL = "Topic name is invalid: '{}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+WITH_PARTITIONS = "A manual partition assignment was specified, but numPartitions was not set to -1."
+WITH_FACTOR = "A manual partition assignment was specified, but replication factor was not set to -1."
+NOT_CONSECUTIVE = "partitions should be a consecutive 0-based integer sequence"
+NOT_POSITIVE = "Number of partitions was set to an invalid non-positive value."
+BAD_FACTOR = "Replication factor must be larger than 0, or -1 to use the default value."
+TIERED = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+LONG = "a" * 250
+
+REFUSED = [
+    (topic("ok"), "TOPIC_ALREADY_EXISTS", "Topic 'ok' already exists."),
+    (topic(""), "INVALID_TOPIC_EXCEPTION", "Topic name is invalid: the empty string is not allowed"),
+    (topic("."), "INVALID_TOPIC_EXCEPTION", "Topic name is invalid: '.' is not allowed"),
+    (topic(".."), "INVALID_TOPIC_EXCEPTION", "Topic name is invalid: '..' is not allowed"),
+    (
+        topic(LONG),
+        "INVALID_TOPIC_EXCEPTION",
+        f"Topic name is invalid: the length of '{LONG}' is longer than the max allowed length 249",
+    ),
+    (topic("a b"), "INVALID_TOPIC_EXCEPTION", ILLEGAL.format("a b")),
+    (topic("ümlaut"), "INVALID_TOPIC_EXCEPTION", ILLEGAL.format("ümlaut")),
+    (topic("a_b"), "INVALID_TOPIC_EXCEPTION", "Topic 'a_b' collides with existing topic: a.b"),
+    (topic("__cluster_metadata"), "INVALID_REQUEST", "Creation of internal topic __cluster_metadata is prohibited."),
+    (topic("x", 0), "INVALID_PARTITIONS", NOT_POSITIVE),
+    (topic("x", -2), "INVALID_PARTITIONS", NOT_POSITIVE),
+    (topic("x", 1, 0), "INVALID_REPLICATION_FACTOR", BAD_FACTOR),
+    (topic("x", 1, -2), "INVALID_REPLICATION_FACTOR", BAD_FACTOR),
+    (topic("x", 1, 2), "INVALID_REPLICATION_FACTOR", UNREACHABLE.format(2)),
+    (topic("x", 1, 30000), "INVALID_REPLICATION_FACTOR", UNREACHABLE.format(30000)),
+    (topic("x", 20000), "POLICY_VIOLATION", "Excessively large number of partitions per request."),
+    (topic("x", 2, -1, [(0, [1])]), "INVALID_REQUEST", WITH_PARTITIONS),
+    (topic("x", -1, 1, [(0, [1])]), "INVALID_REQUEST", WITH_FACTOR),
+    (topic("x", 2, 1, [(0, [1])]), "INVALID_REQUEST", WITH_FACTOR),
+    (topic("x", -1, -1, [(1, [1])]), "INVALID_REPLICA_ASSIGNMENT", NOT_CONSECUTIVE),
+    (topic("x", -1, -1, [(-1, [1])]), "INVALID_REPLICA_ASSIGNMENT", NOT_CONSECUTIVE),
+    (topic("x", -1, -1, [(0, [1]), (2, [1])]), "INVALID_REPLICA_ASSIGNMENT", NOT_CONSECUTIVE),
+    (
+        topic("x", -1, -1, [(0, [])]),
+        "INVALID_REPLICA_ASSIGNMENT",
+        "The manual partition assignment includes an empty replica list.",
+    ),
+    (
+        topic("x", -1, -1, [(0, [1, 1])]),
+        "INVALID_REPLICA_ASSIGNMENT",
+        "The manual partition assignment includes the broker 1 more than once.",
+    ),
+    (
+        topic("x", -1, -1, [(0, [1]), (1, [1, 2])]),
+        "INVALID_REPLICA_ASSIGNMENT",
+        "The manual partition assignment includes broker 2, but no such broker is registered.",
+    ),
+    (
+        topic("x", -1, -1, [(0, [-1])]),
+        "INVALID_REPLICA_ASSIGNMENT",
+        "The manual partition assignment includes broker -1, but no such broker is registered.",
+    ),
+    (
+        topic("x", -1, -1, [(0, [1]), (0, [1])]),
+        "INVALID_REPLICA_ASSIGNMENT",
+        "Found multiple manual partition assignments for partition 0",
+    ),
+    (topic(configs=[("foo", "bar"), ("retention.ms", "abc")]), "INVALID_CONFIG", "Unknown topic config name: foo"),
+    (
+        topic(configs=[("retention.ms", "abc")]),
+        "INVALID_CONFIG",
+        "Invalid value abc for configuration retention.ms: Not a number of type LONG",
+    ),
+    (
+        topic(configs=[("retention.ms", "-5")]),
+        "INVALID_CONFIG",
+        "Invalid value -5 for configuration retention.ms: Value must be at least -1",
+    ),
+    (
+        topic(configs=[("retention.ms", None)]),
+        "INVALID_CONFIG",
+        "Null value not supported for topic configs: retention.ms",
+    ),
+    (
+        topic(configs=[("cleanup.policy", "what")]),
+        "INVALID_CONFIG",
+        "Invalid value what for configuration cleanup.policy: String must be one of: compact, delete",
+    ),
+    (
+        topic(configs=[("min.compaction.lag.ms", "10"), ("max.compaction.lag.ms", "5")]),
+        "INVALID_CONFIG",
+        "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
+    ),
+    (topic(configs=[("remote.storage.enable", "true")]), "INVALID_CONFIG", TIERED),
+]
+
+
+@pytest.mark.parametrize(("wanted", "error", "message"), REFUSED)
+def test_a_topic_that_cannot_be_is_refused_in_kafkas_words(wanted: Topic, error: str, message: str) -> None:
+    records, response = create_topics(SOME, CreateTopicsRequest(topics=[wanted]), settings())
+    result = response.topics[0]
+    assert (records, ErrorCode(result.error_code).name, result.error_message) == ([], error, message)
+    assert (result.name, result.topic_id, result.num_partitions, result.replication_factor, result.configs) == (
+        wanted.name,
+        ZERO_UUID,
+        -1,
+        -1,
+        [],
+    )
+
+
+def test_a_created_topic_is_recorded_with_its_configurations_before_its_partitions() -> None:
+    request = CreateTopicsRequest(topics=[topic("new", 2, 1, configs=[("retention.ms", "1000")])])
+    records, response = create_topics(ONE, request, settings(seed=3))
+    topic_id = random_uuid(random.Random(3).randbytes)
+    # The seeded placement draws nothing with one broker, so that the id is the first draw.
+    assert records == [
+        TopicRecord("new", topic_id),
+        ConfigRecord(2, "new", "retention.ms", "1000"),
+        *(
+            PartitionRecord(index, topic_id, [1], [1], [], [], 1, 0, 0, 0, [directory_of(1)], None, None)
+            for index in (0, 1)
+        ),
+    ]
+    result = response.topics[0]
+    assert (result.name, result.topic_id, result.error_code, result.num_partitions, result.replication_factor) == (
+        "new",
+        topic_id,
+        0,
+        2,
+        1,
+    )
+    assert result.configs is not None
+    found = {config.name: (config.value, config.config_source) for config in result.configs}
+    assert len(found) == 33
+    assert (found["retention.ms"], found["min.insync.replicas"], found["cleanup.policy"]) == (
+        ("1000", 1),
+        ("1", 3),
+        ("delete", 5),
+    )
+
+
+def test_counts_of_minus_one_are_the_brokers_defaults() -> None:
+    static = settings({"num.partitions": "4", "default.replication.factor": "2"})
+    image = cluster({1: None, 2: None})
+    _, response = create_topics(image, CreateTopicsRequest(topics=[topic("d", -1, -1)]), static)
+    assert (response.topics[0].num_partitions, response.topics[0].replication_factor) == (4, 2)
+
+
+def test_a_repeated_name_is_refused_once_and_the_others_are_created() -> None:
+    records, response = create_topics(ONE, topics("dup", "dup", "single"), settings())
+    assert [(result.name, ErrorCode(result.error_code).name, result.error_message) for result in response.topics] == [
+        ("single", "NONE", None),
+        ("dup", "INVALID_REQUEST", "Duplicate topic name."),
+    ]
+    assert [record.name for record in records if isinstance(record, TopicRecord)] == ["single"]
+
+
+def test_validate_only_answers_like_a_creation_and_records_nothing() -> None:
+    request = topics("vo")
+    request.validate_only = True
+    records, response = create_topics(ONE, request, settings())
+    assert records == []
+    assert (response.topics[0].error_code, response.topics[0].num_partitions) == (0, 1)
+
+
+def test_a_fenced_replica_is_not_in_the_first_isr() -> None:
+    image = cluster({1: None, 2: None, 3: None}, fenced=[2])
+    after = with_topics(image, topic("t", -1, -1, [(0, [2, 3, 1])]))
+    assert after.partition("t", 0) == PartitionRegistration(
+        (2, 3, 1), (3, 1), 3, 0, 0, tuple(directory_of(broker) for broker in (2, 3, 1))
+    )
+
+
+# -- growing ----------------------------------------------------------------------------------------------------------
+
+
+def grow(name: str, count: int, assignments: list[list[int]] | None = None) -> CreatePartitionsRequest:
+    rows = (
+        None
+        if assignments is None
+        else [CreatePartitionsRequest.CreatePartitionsAssignment(row) for row in assignments]
+    )
+    return CreatePartitionsRequest(topics=[CreatePartitionsRequest.CreatePartitionsTopic(name, count, rows)])
+
+
+FEW = "Attempted to add {} additional partition(s), but only {} assignment(s) were specified."
+GROW_REFUSED = [
+    (grow("nope", 2), "UNKNOWN_TOPIC_OR_PARTITION", None),
+    (grow("ok", 1), "INVALID_PARTITIONS", "Topic already has 1 partition(s)."),
+    (grow("ok", 0), "INVALID_PARTITIONS", "The topic ok currently has 1 partition(s); 0 would not be an increase."),
+    (grow("ok", -1), "INVALID_PARTITIONS", "The topic ok currently has 1 partition(s); -1 would not be an increase."),
+    (grow("ok", 2, []), "INVALID_REPLICA_ASSIGNMENT", FEW.format(1, 0)),
+    (grow("ok", 3, [[1]]), "INVALID_REPLICA_ASSIGNMENT", FEW.format(2, 1)),
+    (grow("ok", 2, [[1], [1]]), "INVALID_REPLICA_ASSIGNMENT", FEW.format(1, 2)),
+    (
+        grow("ok", 2, [[9]]),
+        "INVALID_REPLICA_ASSIGNMENT",
+        "The manual partition assignment includes broker 9, but no such broker is registered.",
+    ),
+    (
+        grow("ok", 2, [[1, 1]]),
+        "INVALID_REPLICA_ASSIGNMENT",
+        "The manual partition assignment includes the broker 1 more than once.",
+    ),
+    (
+        grow("ok", 2, [[]]),
+        "INVALID_REPLICA_ASSIGNMENT",
+        "The manual partition assignment includes an empty replica list.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("request_", "error", "message"), GROW_REFUSED)
+def test_a_topic_that_cannot_grow_so_is_refused_in_kafkas_words(
+    request_: CreatePartitionsRequest, error: str, message: str | None
+) -> None:
+    records, response = create_partitions(SOME, request_, settings())
+    result = response.results[0]
+    assert (records, ErrorCode(result.error_code).name, result.error_message) == ([], error, message)
+
+
+def test_new_partitions_follow_the_old_ones() -> None:
+    records, response = create_partitions(SOME, grow("two", 4, [[1], [1]]), settings())
+    delta = replay(SOME, records)
+    before, after = SOME.topics["two"], delta.image.topics["two"]
+    assert response.results[0].error_code == 0
+    assert delta.partitions == {before.id: (2, 3)}
+    assert after.partitions == before.partitions + before.partitions
+
+
+# -- deleting ---------------------------------------------------------------------------------------------------------
+
+UNKNOWN_NAME = "This server does not host this topic-partition."
+UNKNOWN_ID = "This server does not host this topic ID."
+OK = SOME.topics["ok"].id
+State = DeleteTopicsRequest.DeleteTopicState
+
+DELETE_REFUSED = [
+    ([State("nope", ZERO_UUID)], ("nope", ZERO_UUID, "UNKNOWN_TOPIC_OR_PARTITION", UNKNOWN_NAME)),
+    ([State(None, uuid_of(9))], (None, uuid_of(9), "UNKNOWN_TOPIC_ID", UNKNOWN_ID)),
+    ([State("ok", OK)], ("ok", OK, "INVALID_REQUEST", "You may not specify both topic name and topic id.")),
+    ([State(None, ZERO_UUID)], (None, ZERO_UUID, "INVALID_REQUEST", "Neither topic name nor id were specified.")),
+    ([State("ok", ZERO_UUID)] * 2, ("ok", ZERO_UUID, "INVALID_REQUEST", "Duplicate topic name.")),
+    ([State(None, OK)] * 2, (None, OK, "INVALID_REQUEST", "Duplicate topic id.")),
+    (
+        [State("ok", ZERO_UUID), State(None, OK)],
+        ("ok", OK, "INVALID_REQUEST", "The provided topic name maps to an ID that was already supplied."),
+    ),
+]
+
+
+@pytest.mark.parametrize(("wanted", "expected"), DELETE_REFUSED)
+def test_a_deletion_that_makes_no_sense_is_refused_in_kafkas_words(
+    wanted: list[State], expected: tuple[object, ...]
+) -> None:
+    records, response = delete_topics(SOME, DeleteTopicsRequest(topics=wanted), settings())
+    assert records == []
+    assert [(r.name, r.topic_id, ErrorCode(r.error_code).name, r.error_message) for r in response.responses] == [
+        expected
+    ]
+
+
+def test_a_deleted_topic_is_gone_with_its_configurations() -> None:
+    before = with_topics(ONE, topic("gone", configs=[("retention.ms", "5")]), topic("stays"))
+    records, response = delete_topics(before, DeleteTopicsRequest(topic_names=["gone", "nope"]), settings())
+    delta = replay(before, records)
+    assert [(r.name, ErrorCode(r.error_code).name) for r in response.responses] == [
+        ("gone", "NONE"),
+        ("nope", "UNKNOWN_TOPIC_OR_PARTITION"),
+    ]
+    gone = before.topics["gone"]
+    assert delta.deleted_topics == {gone.id: gone}
+    assert (list(delta.image.topics), list(delta.image.topics_by_id)) == (["stays"], [before.topics["stays"].id])
+    assert delta.image.topic_configs("gone") == {}
+
+
+def test_nothing_is_deleted_where_deletion_is_switched_off() -> None:
+    static = settings({"delete.topic.enable": "false"})
+    records, response = delete_topics(SOME, DeleteTopicsRequest(topic_names=["ok"]), static)
+    assert (records, response.responses[0].error_code) == ([], ErrorCode.TOPIC_DELETION_DISABLED)
+
+
+def test_a_topic_is_found_by_name_and_by_id() -> None:
+    found = SOME.topics["two"]
+    assert isinstance(found, TopicImage)
+    assert SOME.topics_by_id[found.id] is found
+    assert SOME.partition(found.id, 1) == SOME.partition("two", 1) == found.partitions[1]
+    assert SOME.partition("two", 2) is SOME.partition("none", 0) is None
+    assert SOME.cluster_id == CLUSTER_ID
