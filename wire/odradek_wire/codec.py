@@ -1,6 +1,7 @@
 """Messages to bytes and back: the door through which everybody goes.
 
-A codec is made for one (message class, version) at first use and kept. `encoder` and `decoder` hand it out for hot paths.
+A codec is made for one (message class, version) at first use and kept. `encoder` and `decoder` hand it out for hot
+paths.
 """
 
 from collections.abc import Callable

@@ -5,10 +5,10 @@ What makes it fast, and keeps it short enough to compile in a millisecond or two
 - neighbouring fields of fixed size are one `struct` call, and so is a string or an array of integers together with the
   fixed fields after it (decoding) or around it (encoding): a table holds one `struct` per length that was seen;
 - structs are filled without their constructor; arrays of structs are loops in place, no function is called per element;
-- reading past the end is noticed by `struct` or by indexing, and a count promises nothing: elements are made as they come;
-- whatever is rare (tagged fields, unknown tags, every error) is handed to `walk`, which also finds the field and the byte.
+- reading past the end is noticed by `struct` or by indexing; a count promises nothing, elements are made as they come;
+- whatever is rare (tagged fields, unknown tags, every error) is handed to `walk`, which finds the field and the byte.
 
-The source assumes nothing about the input that `walk` does not check again; it only must not accept what `walk` refuses.
+Both must accept and refuse the same: an error that `walk` does not find again is a mistake of ours.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from typing import Any
 
 from odradek_wire.message import Message
 from odradek_wire.notation import FIXED, Field, MessageType, StructType
-from odradek_wire.walk import MAX_STRING, Reader, Writer, fresh, minimum_size, varint
+from odradek_wire.walk import MAX_STRING, Reader, Writer, minimum_size, varint
 
 _TABLE_LIMIT = 256
 """Lengths remembered in one table; others are made anew each time."""
@@ -164,9 +164,8 @@ class _DecoderSource(_Source):
             self.single_struct(field, target)
         else:
             n = self.length(field)
-            if not field.array and field.type in ("string", "bytes"):
-                self.lead = (field, n, target)
-            elif field.array and field.type in FIXED and field.type != "uuid":
+            integers = field.array and field.type in FIXED and field.type != "uuid"
+            if integers or (not field.array and field.type in ("string", "bytes")):
                 self.lead = (field, n, target)
             else:
                 self.block(field, n, target)
@@ -306,8 +305,8 @@ def _read_string_length(m: Any, p: int) -> tuple[int, int]:
 class _Packs(dict[Any, Callable[..., bytes]]):
     """Length (or tuple of lengths) → pack function for fields around strings or arrays of those lengths.
 
-    `parts` are format strings, and for each length a pair: the code of its own field ("" where it is a varint) and of the
-    elements that follow it ("" where none do)."""
+    `parts` are format strings, and for each length a pair: the code of its own field ("" where it is a varint) and of
+    the elements that follow it ("" where none do)."""
 
     def __init__(self, parts: list[str | tuple[str, str]]) -> None:
         self.parts = parts
@@ -377,8 +376,8 @@ def _varint(value: int) -> bytes:
 
 
 class _EncoderSource(_Source):
-    """`out` is the list of parts. A group is what one call will pack: fixed fields, and either one string or any number of
-    arrays of integers."""
+    """`out` is the list of parts. A group is what one call will pack: fixed fields, and either one string or any number
+    of arrays of integers."""
 
     def __init__(self, message: MessageType, cls: type[Message], version: int) -> None:
         super().__init__(message, cls, version)

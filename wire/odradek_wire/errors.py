@@ -1,7 +1,7 @@
 """Error codes of the protocol, and what the codec raises.
 
-`ErrorCode` is what one side tells the other in an `error_code` field. `DecodeError` means that a peer sent bytes that are
-no message; `EncodeError` and `UnsupportedVersionError` that we were asked to write what the version cannot say.
+`ErrorCode` is what one side tells the other in an `error_code` field. `DecodeError` means that a peer sent bytes that
+are no message; `EncodeError` and `UnsupportedVersionError` that we were asked to write what the version cannot say.
 """
 
 from enum import IntEnum
@@ -150,8 +150,8 @@ class ErrorCode(IntEnum):
 class DecodeError(Exception):
     """Bytes that are not the message they claim to be.
 
-    `message` and `version` say what was expected, `path` names the field (``topics[3].name``), `position` is the offset in the
-    buffer of the byte where reading failed, `reason` says what is wrong there.
+    `message` and `version` say what was expected, `path` names the field (``topics[3].name``), `position` is the offset
+    in the buffer of the byte where reading failed, `reason` says what is wrong there.
     """
 
     def __init__(self, message: str, version: int, path: str, position: int, reason: str) -> None:

@@ -1,6 +1,7 @@
 """Requests and responses with their headers, without the four bytes of length before them.
 
-A server reads the header with `decode_request_header`, then the body from the position it returns. The rest is for clients and tests.
+A server reads the header with `decode_request_header`, then the body from the position it returns. The rest is for
+clients and tests.
 """
 
 from struct import Struct as Packing
@@ -22,7 +23,7 @@ _CORRELATION_ID = Packing(">i")
 def decode_request_header(data: Buffer) -> tuple[int, int, int, str | None, int]:
     """``(api_key, api_version, correlation_id, client_id, body_position)``; `DecodeError` if the header is broken.
 
-    The header of an unknown API is read as header v1. A version that we do not speak has the header of the versions around it,
+    The header of an unknown API is read as header v1. A version that we do not speak has the header of those around it,
     so that ApiVersions can be answered with UNSUPPORTED_VERSION.
     """
     try:

@@ -21,7 +21,7 @@ EMPTY: list[Any] = []
 """Default argument of array fields, never stored: each instance gets a list of its own."""
 
 FRESH: Any = object()
-"""Default argument of struct fields, never stored: each instance gets a struct of its own, with that struct's defaults."""
+"""Default argument of struct fields, never stored: each instance gets a new struct with that struct's defaults."""
 
 
 class Struct:

@@ -9,9 +9,9 @@ A definition is one API (sections `request` and `response`) or one record, heade
             name              string        0-12  ignorable
 
 A field is a name, a type, and, where they differ from the plain case: the versions it exists in (otherwise those of its
-parent), `tag N`, `= default`, `ignorable` (dropped, not refused, when a version lacks it), `inflexible` (old length format
-in flexible versions too). `?` allows null, `?10+` from version 10. An indented block is the struct that the type names;
-`struct Name` is one that several fields share. Owns the notation and what it means; knows nothing of bytes.
+parent), `tag N`, `= default`, `ignorable` (dropped, not refused, when a version lacks it), `inflexible` (old length
+format in flexible versions too). `?` allows null, `?10+` from version 10. An indented block is the struct that the type
+names; `struct Name` is one that several fields share. Owns the notation and what it means; knows nothing of bytes.
 """
 
 import os
@@ -161,7 +161,7 @@ def parse(definition: str, text: str) -> list[MessageType]:
 
 
 def _body(message: MessageType, lines: list[str], start: int) -> None:
-    """Fields from line `start` on, up to the next section. The stack: (indent of fields, their struct, its versions)."""
+    """Fields from line `start` on, up to the next section. Stack: (indent of fields, their struct, its versions)."""
     everywhere = (message.min_version, message.max_version)
     stack = [(4, message.root, *everywhere)]
     references: list[Field] = []

@@ -1,7 +1,7 @@
 """The codec, field by field, straight from the layout: slow, complete, and able to say where it stands.
 
-It decides nothing that `compiled` does not decide too. It runs where a compiled codec failed, to find the field and the byte; tests
-hold the two against each other.
+It decides nothing that `compiled` does not decide too. It runs where a compiled codec failed, to find the field and the
+byte, and for tagged fields; tests hold the two against each other.
 """
 
 from struct import Struct as Packing
@@ -36,16 +36,6 @@ def minimum_size(field: Field, version: int, flexible: bool) -> int:
     if flexible and field.flexible:
         return 1
     return 2 if field.type == "string" else 4
-
-
-def fresh(field: Field, cls: type[Message]) -> Any:
-    """The field's default value, new where it is mutable."""
-    if field.default == []:
-        return []
-    if field.default is ...:
-        assert field.struct is not None
-        return getattr(cls, field.struct.name)()
-    return field.default
 
 
 class _Malformed(Exception):
@@ -106,7 +96,7 @@ class Reader:
         self.path.pop()
 
     def decode_tags(self, struct: StructType, target: Any, first: int) -> int:
-        """A struct's tagged fields for a compiled decoder, which has read the first byte of their count; where they end."""
+        """A struct's tagged fields, after a compiled decoder read the first byte of their count; where they end."""
         self.path.append(".tags")
         try:
             if first > 0x7F:
@@ -133,9 +123,9 @@ class Reader:
                 field = known[tag]
                 self.path[-1] = "." + field.name
                 setattr(target, field.name, self._field(field))
-                self.path[-1] = ".tags"
                 if self.position != end:
                     raise _Malformed(f"tag {tag} has {size} bytes, its field ends at byte {self.position}")
+                self.path[-1] = ".tags"
             else:
                 unknown.append((tag, bytes(self.data[self.position : end])))
                 self.position = end

@@ -1,4 +1,4 @@
-"""What is encoded is decoded equal, by the compiled codec and by the one that walks the layout; what is wrong is refused."""
+"""What is encoded is decoded equal, by the compiled codec and by the one that walks the layout."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wire_samples import MESSAGES, messages, versions
 
-from odradek_wire.codec import decode, encode, encode_parts, layout
+from odradek_wire.codec import decode, encode, layout
 from odradek_wire.message import Message
 from odradek_wire.walk import Reader, Writer
 

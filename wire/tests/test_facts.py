@@ -137,7 +137,7 @@ def test_ignorable_fields_are_those_of_both_releases(name: str) -> None:
 
 
 def test_nothing_is_invented() -> None:
-    known = {name for name in FACTS["4.3.0"]} | {releases.RENAMED_MESSAGES.get(name, name) for name in FACTS["3.9.1"]}
+    known = set(FACTS["4.3.0"]) | {releases.RENAMED_MESSAGES.get(name, name) for name in FACTS["3.9.1"]}
     assert set(OURS) - known == set(releases.OTHER_LAYOUT.values())
     assert known - set(OURS) == set()
     for name, message in OURS.items():
@@ -184,8 +184,8 @@ def test_the_table_of_apis_agrees_with_the_definitions(key: int) -> None:
         assert (message.key, message.min_version, message.max_version) == (key, *api.versions)
         assert message.flexible_from == api.flexible_from
     for cls in (api.request_class(), api.response_class()):
-        assert (cls.API_KEY, cls.MIN_VERSION, cls.MAX_VERSION, cls.FLEXIBLE_FROM) == (
+        assert (
             key,
             *api.versions,
             api.flexible_from,
-        )
+        ) == (cls.API_KEY, cls.MIN_VERSION, cls.MAX_VERSION, cls.FLEXIBLE_FROM)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from conftest import EXAMPLES
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from wire_facts import CASES, FACTS, definition_for, snake_case, versions
 from wire_samples import MESSAGES, messages
 

@@ -16,7 +16,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from wire_samples import MESSAGES, messages, values
 
-from odradek_wire.codec import decode, encode, layout
+from odradek_wire.codec import decode, encode
 from odradek_wire.message import Message
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Random messages of every class and version, and their values in a form that other implementations can be compared in."""
+"""Random messages of every class and version, and their values in a form to compare with other implementations."""
 
 from importlib import import_module
 from typing import Any
@@ -20,11 +20,11 @@ MESSAGES: dict[str, type[Message]] = {
 YEAR_9999_MS = 253402300799000
 
 
-def versions(classes: Any = MESSAGES.values()) -> list[Any]:
-    """(class, version) of every version of these classes, as pytest parameters."""
+def versions() -> list[Any]:
+    """(class, version) of every version of every class, as pytest parameters."""
     return [
         pytest.param(cls, version, id=f"{cls.__name__}-v{version}")
-        for cls in classes
+        for cls in MESSAGES.values()
         for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1)
     ]
 

@@ -1,0 +1,275 @@
+"""Broken bytes: a DecodeError that names field and byte, never anything else, never much memory."""
+
+import os
+import random
+import time
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from wire_samples import MESSAGES, messages
+
+from odradek_wire.apis import APIS
+from odradek_wire.codec import decode, decoder, encode, layout
+from odradek_wire.errors import DecodeError
+from odradek_wire.frames import decode_request, encode_request
+from odradek_wire.message import Message
+from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek_wire.messages.fetch import FetchRequest
+from odradek_wire.messages.metadata import MetadataRequest
+from odradek_wire.messages.offset_fetch import OffsetFetchRequest
+from odradek_wire.messages.produce import ProduceRequest
+from odradek_wire.walk import Reader
+
+FRAMES = int(os.environ.get("ODRADEK_FUZZ_FRAMES", "200000"))
+SEED = int(os.environ.get("ODRADEK_FUZZ_SEED", "4"))
+
+INTERESTING = (
+    b"\x00",
+    b"\x01",
+    b"\x7f",
+    b"\x80",
+    b"\xff",
+    b"\xff\xff",
+    b"\x7f\xff",
+    b"\xff\xff\xff\xff",
+    b"\x7f\xff\xff\xff",
+)
+VARINTS = (b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\xff\x01", b"\x80\x80\x01", b"\x80\x00")
+
+
+def bodies() -> list[tuple[type[Message], int, bytes]]:
+    """One well-formed body for each request and response in each version."""
+    return [
+        (cls, version, encode(some_message(cls, version), version)[:2000])
+        for cls in MESSAGES.values()
+        if cls.__name__.endswith(("Request", "Response"))
+        for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1)
+    ]
+
+
+def some_message(cls: type[Message], version: int) -> Any:
+    drawn: list[Any] = []
+
+    @settings(
+        max_examples=2,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(messages(cls, version))
+    def draw(message: Any) -> None:
+        drawn.append(message)
+
+    draw()
+    return drawn[-1]
+
+
+def mutants(body: bytes, rng: random.Random) -> Iterator[bytes]:
+    """Truncated, extended, bits flipped, lengths replaced, pieces doubled, removed and exchanged."""
+    while True:
+        data = bytearray(body)
+        for _ in range(rng.choice((1, 1, 1, 2, 4))):
+            at = rng.randrange(len(data) + 1)
+            kind = rng.randrange(8)
+            if kind == 0:
+                del data[at:]
+            elif kind == 1:
+                data[at:at] = rng.choice(INTERESTING)
+            elif kind == 2:
+                piece = rng.choice(INTERESTING)
+                data[at : at + len(piece)] = piece
+            elif kind == 3:
+                data[at : at + 1] = rng.choice(VARINTS)
+            elif kind == 4 and data:
+                data[at % len(data)] ^= 1 << rng.randrange(8)
+            elif kind == 5:
+                del data[at : at + rng.randrange(1, 9)]
+            elif kind == 6:
+                data[at:at] = data[max(0, at - rng.randrange(1, 40)) : at]
+            else:
+                data += rng.randbytes(rng.randrange(1, 5))
+        yield bytes(data)
+
+
+def test_mutated_frames_are_messages_or_decode_errors_within_bounded_time_and_memory() -> None:
+    """A mutant that is still a message must be one that the walking decoder reads the same."""
+    rng = random.Random(SEED)
+    sources = bodies()
+    each = FRAMES // len(sources) + 1
+    refused = accepted = wrong = 0
+    slowest = 0.0
+    for cls, version, body in sources:
+        decode_one = decoder(cls, version)
+        source = mutants(body, rng)
+        for _ in range(each):
+            mutant = next(source)
+            began = time.perf_counter()
+            try:
+                message = decode_one(mutant)
+            except DecodeError as e:
+                refused += 1
+                wrong += (e.message, e.version) != (cls.__name__, version) or not 0 <= e.position <= len(mutant)
+            else:
+                accepted += 1
+                if accepted % 50 == 0:
+                    assert Reader(layout(cls), cls, version, mutant, 0).decode() == message
+            slowest = max(slowest, time.perf_counter() - began)
+    assert wrong == 0
+    assert refused + accepted >= FRAMES
+    assert refused > FRAMES // 4
+    assert slowest < 1
+
+
+def test_memory_for_a_malformed_frame_is_a_small_multiple_of_its_size() -> None:
+    """Worst case is an array of the smallest structs: objects of Python for a few bytes each."""
+    rng = random.Random(SEED + 1)
+    sources = bodies()
+    tracemalloc.start()
+    try:
+        for cls, version, body in sources:
+            decode_one = decoder(cls, version)
+            source = mutants(body, rng)
+            for _ in range(4):
+                mutant = next(source)
+                tracemalloc.reset_peak()
+                before, _ = tracemalloc.get_traced_memory()
+                try:
+                    message = decode_one(mutant)
+                except DecodeError:
+                    message = None
+                _, peak = tracemalloc.get_traced_memory()
+                del message
+                assert peak - before < 100_000 + 150 * len(mutant), (cls, version, mutant.hex())
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("count", [b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x01"])
+@pytest.mark.parametrize("cls", [cls for cls in MESSAGES.values() if cls.FLEXIBLE_FROM <= cls.MAX_VERSION])
+def test_an_absurd_count_anywhere_costs_nothing(cls: type[Message], count: bytes) -> None:
+    body = encode(cls(), cls.MAX_VERSION)
+    decode(cls, cls.MAX_VERSION, body)
+    tracemalloc.start()
+    try:
+        for at in range(len(body)):
+            with suppress(DecodeError):
+                decode(cls, cls.MAX_VERSION, body[:at] + count + body[at + 1 :])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 200_000
+
+
+def error(cls: type[Message], version: int, data: bytes) -> tuple[str, int, str]:
+    with pytest.raises(DecodeError) as caught:
+        decode(cls, version, data)
+    assert (caught.value.message, caught.value.version) == (cls.__name__, version)
+    return caught.value.path, caught.value.position, caught.value.reason
+
+
+def test_a_truncated_message_names_the_field_and_the_byte() -> None:
+    body = encode(MetadataRequest([MetadataRequest.MetadataRequestTopic(name="orders")]), 8)
+    assert error(MetadataRequest, 8, body[:8]) == ("topics[0].name", 6, "6 bytes needed, 2 left")
+    assert error(MetadataRequest, 8, b"") == ("topics", 0, "4 bytes needed, 0 left")
+
+
+def test_bytes_after_the_end_are_refused() -> None:
+    assert error(ApiVersionsRequest, 0, b"\x00") == ("", 0, "1 bytes left over")
+
+
+def test_null_is_refused_where_the_version_has_none() -> None:
+    assert error(MetadataRequest, 0, b"\xff\xff\xff\xff") == ("topics", 4, "null where null is not allowed")
+    assert decode(MetadataRequest, 1, b"\xff\xff\xff\xff") == MetadataRequest(topics=None)
+    assert error(MetadataRequest, 9, b"\x02\x00\x00") == ("topics[0].name", 2, "null where null is not allowed")
+
+
+def test_a_negative_length_is_refused() -> None:
+    assert error(MetadataRequest, 1, b"\xff\xff\xff\xfe") == ("topics", 4, "length -2")
+    assert error(ProduceRequest, 3, b"\xff\xfe") == ("transactional_id", 2, "length -2")
+
+
+def test_an_array_count_is_held_against_what_is_left() -> None:
+    assert error(MetadataRequest, 0, b"\x7f\xff\xff\xff") == ("topics", 4, "2147483647 elements in 0 bytes")
+    assert error(OffsetFetchRequest, 0, b"\x00\x00\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x02\x00\x00\x00\x00") == (
+        "topics[0].partition_indexes",
+        13,
+        "2 elements in 4 bytes",
+    )
+
+
+def test_a_varint_must_fit_in_31_bits_and_5_bytes() -> None:
+    assert error(MetadataRequest, 9, b"\xff\xff\xff\xff\x0f") == ("topics", 5, "varint 4294967295")
+    assert error(MetadataRequest, 9, b"\xff\xff\xff\xff\xff\x01") == ("topics", 5, "a varint of more than 5 bytes")
+
+
+def test_text_must_be_utf_8() -> None:
+    assert error(MetadataRequest, 0, b"\x00\x00\x00\x01\x00\x02a\xff") == (
+        "topics[0].name",
+        6,
+        "no UTF-8: invalid start byte",
+    )
+
+
+def test_a_string_is_at_most_32767_bytes() -> None:
+    path, position, reason = error(ProduceRequest, 9, b"\x81\x80\x02" + b"x" * 40_000)
+    assert (path, position, reason) == ("transactional_id", 3, "a string of 32768 bytes")
+
+
+def test_tags_ascend_and_end_where_they_say() -> None:
+    start = encode(ApiVersionsResponse(), 3)[:-1]
+    assert error(ApiVersionsResponse, 3, start + b"\x02\x64\x00\x63\x00") == (
+        "tags",
+        len(start) + 4,
+        "tag 99 after tag 100",
+    )
+    assert error(ApiVersionsResponse, 3, start + b"\x02\x64\x00\x64\x00") == (
+        "tags",
+        len(start) + 4,
+        "tag 100 after tag 100",
+    )
+    assert error(ApiVersionsResponse, 3, start + b"\x01\x01\x09" + bytes(9)) == (
+        "finalized_features_epoch",
+        len(start) + 11,
+        "tag 1 has 9 bytes, its field ends at byte " + str(len(start) + 11),
+    )
+    assert error(ApiVersionsResponse, 3, start + b"\x01\x64\x05ab") == (
+        "tags",
+        len(start) + 3,
+        "5 bytes needed, 2 left",
+    )
+
+
+def test_unknown_tags_are_kept_and_written_again_in_their_place() -> None:
+    start = encode(ApiVersionsResponse(), 3)[:-1]
+    body = start + b"\x03" + b"\x01\x08" + bytes(7) + b"\x05" + b"\x03\x01\x01" + b"\x64\x03abc"
+    message = decode(ApiVersionsResponse, 3, body)
+    assert message.unknown_tags == ((100, b"abc"),)
+    assert (message.finalized_features_epoch, message.zk_migration_ready) == (5, True)
+    assert encode(message, 3) == body
+
+
+def test_a_broken_request_header_is_a_decode_error() -> None:
+    whole = encode_request(FetchRequest(), 12, 7, "client")
+    assert decode_request(whole)[1] == FetchRequest()
+    for cut in range(len(whole)):
+        with pytest.raises(DecodeError):
+            decode_request(whole[:cut])
+    with pytest.raises(DecodeError) as caught:
+        decode_request(b"\x00\x03\x00\x09\x00\x00\x00\x01\xff\xfe\x00")
+    assert str(caught.value) == "RequestHeader v2, client_id, byte 10: length -2"
+
+
+def test_every_api_survives_its_own_header_alone() -> None:
+    for api in APIS.values():
+        for version in range(api.versions[0], api.versions[1] + 1):
+            body = encode(api.request_class()(), version)
+            whole = encode_request(api.request_class()(), version, 1)
+            assert whole.endswith(body)
+            if body:
+                with pytest.raises(DecodeError):
+                    decode_request(whole[: len(whole) - len(body)])
