@@ -6,6 +6,7 @@ from controller.tests.controller_kit import cluster, image_of, settings, topics
 from odradek_controller.commands.alter_configs import alter_configs, incremental_alter_configs
 from odradek_controller.commands.create_topics import create_topics
 from odradek_controller.configs.effective import BrokerLayers, Source
+from odradek_controller.configs.table import Resource, definitions
 from odradek_controller.image import ClusterImage, ConfigResource
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_configs import AlterConfigsRequest
@@ -253,19 +254,37 @@ def test_the_old_request_replaces_all_overrides_of_a_resource() -> None:
 # -- layers -----------------------------------------------------------------------------------------------------------
 
 
+def described(layers: BrokerLayers, name: str, overrides: dict[str, str] | None = None) -> tuple[object, ...]:
+    entry = layers.topic(definitions(Resource.TOPIC)[name], overrides or {})
+    return entry.value, int(entry.source), [tuple(synonym) for synonym in entry.synonyms]
+
+
 def test_a_topics_value_is_the_strongest_layers_and_all_layers_are_named() -> None:
     layers = BrokerLayers({"log.retention.ms": "1"}, {"log.retention.ms": "2"}, {"log.retention.hours": "3"})
-    from odradek_controller.configs.table import Resource, definitions
-
-    entry = layers.topic(definitions(Resource.TOPIC)["retention.ms"], {"retention.ms": "0"})
-    assert (entry.value, entry.source) == ("0", Source.TOPIC)
-    assert [tuple(synonym) for synonym in entry.synonyms] == [
-        ("retention.ms", "0", Source.TOPIC),
+    below = [
         ("log.retention.ms", "1", Source.DYNAMIC_BROKER),
         ("log.retention.ms", "2", Source.DYNAMIC_DEFAULT_BROKER),
         ("log.retention.hours", "3", Source.STATIC_BROKER),
         ("log.retention.hours", "168", Source.DEFAULT),
     ]
+    top = ("retention.ms", "0", Source.TOPIC)
+    assert described(layers, "retention.ms", {"retention.ms": "0"}) == ("0", 1, [top, *below])
+    assert described(layers, "retention.ms") == ("1", 2, below)
+
+
+def test_a_default_is_named_only_if_it_has_the_first_name_as_in_kafka() -> None:
+    plain = BrokerLayers()
+    assert described(plain, "retention.ms") == ("604800000", 5, [])
+    assert described(BrokerLayers(static={"log.retention.hours": "1"}), "retention.ms") == ("3600000", 5, [])
+    assert described(plain, "remote.storage.enable") == ("false", 5, [])
+    assert described(plain, "cleanup.policy") == ("delete", 5, [("log.cleanup.policy", "delete", 5)])
+    assert plain.broker("log.roll.ms") == ("log.roll.ms", None, 5, (), 5)
+    assert plain.broker("log.retention.hours").synonyms == (("log.retention.hours", "168", 5),)
+    group = definitions(Resource.GROUP)
+    assert plain.group(group["share.auto.offset.reset"]).synonyms == (("share.auto.offset.reset", "latest", 5),)
+    assert plain.group(group["streams.num.standby.replicas"]).synonyms == (
+        ("group.streams.num.standby.replicas", "0", 5),
+    )
 
 
 def test_hours_and_minutes_are_told_in_milliseconds() -> None:

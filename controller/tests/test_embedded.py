@@ -1,4 +1,4 @@
-"""The embedded store: what was stored is there after a restart, a kill, from snapshots; and Kafka's own directory opens."""
+"""The embedded store: what was stored is there after a restart or a kill, from snapshots too; Kafka's own opens."""
 
 import json
 import shutil
@@ -78,11 +78,23 @@ async def test_a_restart_reads_the_snapshot_and_what_came_after_it(tmp_path: Pat
         await controller.create_topics(topics("late"))
         before = controller.image
     assert (tmp_path / METADATA / snapshot.file_name).exists()
-    # Only the snapshot can know what the damaged beginning of the log held.
-    log = tmp_path / METADATA / "00000000000000000000.log"
     async with running(tmp_path) as controller:
         assert controller.image == before
-    assert log.exists()
+
+
+async def test_a_snapshot_is_enough_where_the_log_was_lost(tmp_path: Path) -> None:
+    async with running(tmp_path) as controller:
+        await join(controller, 1, 11)
+        await controller.create_topics(topics("kept", partitions=3))
+        store_of(controller).write_snapshot()
+        before = controller.image
+    for file in (tmp_path / METADATA).glob("00000000000000000000.*"):
+        file.unlink()
+    async with running(tmp_path) as controller:
+        assert controller.image == before
+        await controller.create_topics(topics("more"))
+    async with running(tmp_path) as controller:
+        assert sorted(controller.image.topics) == ["kept", "more"]
 
 
 async def test_snapshots_are_written_when_the_log_has_become_much_longer_than_the_image(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def _created(topic: Topic, created: Created, layers: BrokerLayers, plain: PlainT
     overrides = {config.name: config.value for config in topic.configs if config.value is not None}
     entries = layers.topic_entries(overrides) if overrides else plain.of(layers)
     internal = [name for name in overrides if definitions(Resource.TOPIC, layers.release)[name].internal]
-    configs = [Config(entry.name, entry.value, False, entry.source, False) for entry in entries]
+    configs = [Config(entry.name, entry.value, False, entry.resolved, False) for entry in entries]
     configs += [Config(name, overrides[name], False, 1, False) for name in internal]
     return Result(
         name=topic.name,

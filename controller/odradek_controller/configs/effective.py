@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import dropwhile
 from typing import NamedTuple
 
 from .definition import Definition
@@ -40,12 +41,18 @@ class Synonym(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A configuration as it applies: its value, its source, and all layers that name one, the winner first."""
+    """A configuration as it applies: its value, its source, and the layers that name one, the winner first.
+
+    As in DescribeConfigs, layers before the first that has the name (or, for a topic, its first broker name) are not
+    told: a `retention.ms` that follows from `log.retention.hours` is a default without synonyms.
+    """
 
     name: str
     value: str | None
     source: Source
     synonyms: tuple[Synonym, ...]
+    resolved: Source = Source.DEFAULT
+    """Where the value really comes from, as CreateTopics tells it."""
 
 
 _NOTHING: Mapping[str, str] = {}
@@ -86,34 +93,34 @@ class BrokerLayers:
         return next((value for _, value in self._candidates(synonyms)), None)
 
     def _entry(self, name: str, synonyms: Synonyms, *, translated: bool) -> Entry:
+        """`translated`: the value of all layers, in the meaning of the first name; otherwise only what has the name."""
         found = list(self._candidates(synonyms))
         if not found:
-            return Entry(name, None, Source.DEFAULT, ())
-        first, meaning = found[0]
-        value = meaning if translated else next((word.value for word, _ in found if word.name == name), None)
-        source = first.source if translated or first.name == name else Source.DEFAULT
-        return Entry(name, value, source, tuple(word for word, _ in found))
+            return Entry(name, None, Source.DEFAULT, (), Source.DEFAULT)
+        first = synonyms[0][0]
+        told = tuple(word for word, _ in dropwhile(lambda candidate: candidate[0].name != first, found))
+        value = found[0][1] if translated else (told[0].value if told else None)
+        source = told[0].source if told else Source.DEFAULT
+        return Entry(name, value, source, told, found[0][0].source)
 
     def topic(self, definition: Definition, overrides: Mapping[str, str] = _NOTHING) -> Entry:
         """The effective value of a topic configuration under these overrides of the topic itself."""
-        return self._override(definition, overrides, Source.TOPIC, TOPIC_SYNONYMS)
+        name = definition.name
+        if name in TOPIC_SYNONYMS:
+            below = self._entry(name, TOPIC_SYNONYMS[name], translated=True)
+        else:
+            below = Entry(name, definition.default, Source.DEFAULT, (), Source.DEFAULT)
+        return _overridden(below, overrides, Source.TOPIC)
 
     def group(self, definition: Definition, overrides: Mapping[str, str] = _NOTHING) -> Entry:
-        return self._override(definition, overrides, Source.GROUP, GROUP_SYNONYMS)
-
-    def _override(
-        self, definition: Definition, overrides: Mapping[str, str], source: Source, synonyms: Mapping[str, Synonyms]
-    ) -> Entry:
+        """The effective value of a group configuration under these overrides of the group itself."""
         name = definition.name
-        below = self._entry(name, synonyms.get(name, ()), translated=True)
-        if name not in synonyms:
-            below = Entry(
-                name, definition.default, Source.DEFAULT, (Synonym(name, definition.default, Source.DEFAULT),)
-            )
-        if name not in overrides:
-            return below
-        top = Synonym(name, overrides[name], source)
-        return Entry(name, top.value, source, (top, *below.synonyms))
+        if name in GROUP_SYNONYMS:
+            below = self._entry(name, GROUP_SYNONYMS[name], translated=True)
+        else:
+            default = Synonym(name, definition.default, Source.DEFAULT)
+            below = Entry(name, definition.default, Source.DEFAULT, (default,), Source.DEFAULT)
+        return _overridden(below, overrides, Source.GROUP)
 
     def topic_entries(self, overrides: Mapping[str, str] = _NOTHING) -> list[Entry]:
         """All topic configurations that are described, sorted by name."""
@@ -124,3 +131,10 @@ class BrokerLayers:
         """Name to effective value for all topic configurations, internal ones included: what a log is opened with."""
         entries = (self.topic(row, overrides) for row in definitions(Resource.TOPIC, self.release).values())
         return {entry.name: entry.value for entry in entries if entry.value is not None}
+
+
+def _overridden(below: Entry, overrides: Mapping[str, str], source: Source) -> Entry:
+    if below.name not in overrides:
+        return below
+    top = Synonym(below.name, overrides[below.name], source)
+    return Entry(below.name, top.value, source, (top, *below.synonyms), source)
