@@ -156,7 +156,15 @@ class LogDirectory:
         key = topic, partition
         assert key not in self.logs
         directory = f"{self.path}/{file_names.partition_dir(topic, partition)}"
-        log = Log.create(directory, topic=topic, partition=partition, topic_id=topic_id, config=config, env=self.env)
+        try:
+            log = Log.create(directory, topic=topic, partition=partition, topic_id=topic_id, config=config, env=self.env)
+        except FileExistsError:
+            raise
+        except OSError:
+            # What was begun must not stand in the way of the next attempt.
+            with suppress(OSError):
+                self.env.disk.remove_tree(directory)
+            raise
         self.logs[key] = log
         return log
 

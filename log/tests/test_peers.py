@@ -110,6 +110,23 @@ def _consume(kafka: ApacheKafka, topic: str, partition: int, count: int) -> list
         consumer.close()
 
 
+def _rebuilt_files_are_kafkas(partition: Path, copy: Path, config: LogConfig) -> None:
+    """What we make of Kafka's log files alone are Kafka's other files, byte for byte."""
+    files = {file.name: file.read_bytes() for file in partition.iterdir()}
+    (copy / partition.name).mkdir(parents=True)
+    for name, content in files.items():
+        if name.endswith((".log", ".metadata")):
+            (copy / partition.name / name).write_bytes(content)
+    directory = open_directory(copy, Time())
+    directory.load(lambda _: config)
+    directory.close()
+    rebuilt = {file.name: file.read_bytes() for file in (copy / partition.name).iterdir()}
+    # Of the snapshots only that of the log's end is made anew.
+    lost = {name for name in files if name.endswith(".snapshot")} - {max(n for n in files if n.endswith(".snapshot"))}
+    assert len(lost) == len(list(partition.glob("*.log"))) - 1
+    assert rebuilt == {name: content for name, content in files.items() if name not in lost}
+
+
 @pytest.mark.parametrize("version", [KAFKA_4_3, KAFKA_3_9])
 def test_a_data_directory_passes_from_kafka_to_us_and_back(version: str, tmp_path: Path) -> None:
     segment = {"segment.bytes": "1048576", "index.interval.bytes": "500"}
@@ -138,6 +155,9 @@ def test_a_data_directory_passes_from_kafka_to_us_and_back(version: str, tmp_pat
             (transactional.commit_transaction if commit else transactional.abort_transaction)()
         kafka.stop()
 
+        _rebuilt_files_are_kafkas(
+            kafka.data_directory / "many-0", tmp_path / "rebuilt", LogConfig.from_configs(segment)
+        )
         time, sentences = Time(), Sentences()
         directory = open_directory(kafka.data_directory, time, reporter=sentences)
         assert directory.meta is not None
@@ -203,5 +223,31 @@ def test_a_directory_of_a_killed_kafka_is_recovered_here(tmp_path: Path) -> None
         assert [record.value for record in read_all(log)] == sent
         assert [entry.last_offset for entry in log.producers] == [4_999]
         directory.close()
+    finally:
+        kafka.close()
+
+
+def test_kafka_recovers_what_we_leave_when_we_are_killed(tmp_path: Path) -> None:
+    kafka = ApacheKafka(KAFKA_4_3, directory=tmp_path)
+    try:
+        kafka.start()
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        segment = {"segment.bytes": "1048576"}
+        for future in admin.create_topics([NewTopic("ours", 1, 1, config=segment)]).values():
+            future.result()
+        kafka.stop()
+        time = Time()
+        directory = open_directory(kafka.data_directory, time)
+        directory.load(lambda _: LogConfig.from_configs(segment))
+        log = directory.logs["ours", 0]
+        sent = [b"%d" % number * 100 for number in range(3000)]
+        for number, value in enumerate(sent):
+            log.append(batch(value, timestamp=START_MS + number, producer=(1 << 40, 0, number)), 0)
+        assert len(log.segments) > 1
+        directory.abandon()
+        with (Path(log.directory) / f"{log.segments[-1].base_offset:020d}.log").open("ab") as torn:
+            torn.write(batch(b"torn")[:-1])
+        kafka.start()
+        assert _consume(kafka, "ours", 0, len(sent)) == list(enumerate(sent))
     finally:
         kafka.close()
