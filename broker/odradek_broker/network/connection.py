@@ -21,7 +21,7 @@ from odradek_broker.context import Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.interceptors import Delay, Disconnect, Drop, Fail, Verdict
 from odradek_broker.network.routes import Route
-from odradek_broker.network.sender import Sender
+from odradek_broker.network.sender import ANSWER, ANSWER_WITH_TAGS, Sender, answer_head
 from odradek_broker.report import Logger
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import DecodeError, ErrorCode
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 # Length, API key and version as one number, correlation id, length of the client id.
 HEAD = Struct(">iIih")
-ANSWER = Struct(">ii")
-ANSWER_WITH_TAGS = Struct(">iib")
 SIZE_BYTES = 4
 HEADER_MIN_BYTES = 10
 UNKNOWN_SOFTWARE = ("unknown", "unknown")
@@ -239,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
         is answered in version 0 with the versions of ApiVersions itself."""
         if key_and_version >> 16 == ApiKey.API_VERSIONS:
             answer = self.server.routes.downgrade
-            self.transport.write(ANSWER.pack(len(answer) + 4, correlation_id) + answer)
+            self.transport.write(answer_head(correlation_id, False, len(answer)) + answer)
         else:
             self._refuse(
                 "API or version is not served", api_key=key_and_version >> 16, version=key_and_version & 0xFFFF
@@ -318,19 +316,14 @@ class Connection(asyncio.BufferedProtocol):
             parts = route.encode(response)
         except Exception as error:
             return self._not_encoded(ctx, error)
+        tagged = route.response_has_tags
         if route.sends_files:
-            size = sum(map(len, parts))
-            head = ANSWER_WITH_TAGS.pack(size + 5, ctx.correlation_id, 0)
-            parts.insert(0, head if route.response_has_tags else ANSWER.pack(size + 4, ctx.correlation_id))
-            if not self._sender.send(parts):
+            if not self._sender.send(ctx.correlation_id, tagged, parts):
                 self.busy = True
                 return None
         else:
             body = b"".join(cast("list[bytes]", parts))
-            if route.response_has_tags:
-                self.transport.write(ANSWER_WITH_TAGS.pack(len(body) + 5, ctx.correlation_id, 0) + body)
-            else:
-                self.transport.write(ANSWER.pack(len(body) + 4, ctx.correlation_id) + body)
+            self.transport.write(answer_head(ctx.correlation_id, tagged, len(body)) + body)
         if muted_ms:
             # KIP-219: the answer goes out at once, the connection is not read for as long as it tells the client.
             self.busy = True

@@ -14,6 +14,8 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
+from struct import Struct
+from typing import cast
 
 from odradek_broker.report import Logger
 from odradek_log.segment import FileSlice
@@ -22,6 +24,17 @@ from odradek_wire.codec import Part
 SENDFILE_MIN_BYTES = 64 * 1024
 """Below this, one read and one write through the transport are cheaper than the system calls around sendfile."""
 MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
+
+
+ANSWER = Struct(">ii")
+ANSWER_WITH_TAGS = Struct(">iib")
+
+
+def answer_head(correlation_id: int, tagged: bool, size: int) -> bytes:
+    """Length and header of an answer whose body has `size` bytes; header v1 ends with (no) tagged fields."""
+    if tagged:
+        return ANSWER_WITH_TAGS.pack(size + 5, correlation_id, 0)
+    return ANSWER.pack(size + 4, correlation_id)
 
 
 class Sender:
@@ -58,15 +71,19 @@ class Sender:
         self._waiting_fd = -1
         self.sending = False
 
-    def send(self, parts: list[Part]) -> bool:
-        """Send an answer. True when it is handed over, False when `sent` will be called later."""
-        large = 0
+    def send(self, correlation_id: int, tagged: bool, parts: list[Part]) -> bool:
+        """Send an answer, its length and header first. True when it is handed over, False when `sent` will be
+        called."""
+        in_files = 0
         for part in parts:
-            if isinstance(part, FileSlice):
-                large += len(part)
-        if large < SENDFILE_MIN_BYTES or not self._direct():
-            self._transport.write(b"".join([_bytes_of(part) for part in parts]))
+            if part.__class__ is FileSlice:
+                in_files += len(part)
+        if in_files < SENDFILE_MIN_BYTES or not self._direct():
+            body = b"".join([_bytes_of(part) if part.__class__ is FileSlice else cast(bytes, part) for part in parts])
+            self._transport.write(answer_head(correlation_id, tagged, len(body)) + body)
             return True
+        size = sum([len(part) for part in parts])
+        self._parts.append(answer_head(correlation_id, tagged, size))
         self._parts.extend(parts)
         self._position = 0
         self.sending = True
