@@ -41,12 +41,16 @@ def strict_servers(broker_name: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def pair_for(kafka_servers: Callable[[str], str], strict_servers: str) -> Iterator[Callable[[str, int], Pair]]:
+def pair_for(
+    kafka_servers: Callable[[str], str], strict_servers: str, broker_name: str
+) -> Iterator[Callable[[str, int], Pair]]:
     """The pair to ask about an API in a version: Kafka of the newest release that speaks it, and our broker."""
     peers: list[Peer] = []
 
     def connect(api: str, version: int) -> Pair:
         release = schema.release_for(api, version)
+        if broker_name.startswith("kafka-") and version not in schema.versions(api, broker_name.removeprefix("kafka-")):
+            pytest.skip(f"{broker_name} does not speak {api} {version}")
         kafka, ours = Peer(f"kafka-{release}", kafka_servers(release)), Peer("ours", strict_servers)
         peers.extend((kafka, ours))
         return Pair(kafka, ours)

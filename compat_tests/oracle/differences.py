@@ -29,14 +29,15 @@ def _sign_alike(theirs: Any, ours: Any) -> bool:
     return isinstance(theirs, int) and isinstance(ours, int) and (theirs < 0) == (ours < 0)
 
 
-def _any(theirs: Any, ours: Any) -> bool:
-    return True
+def _zero_alike(theirs: Any, ours: Any) -> bool:
+    return bool(theirs) == bool(ours)
 
 
 DIFFERENCES = (
-    Difference("*", r"(.*\.)?error_message", "the wording is ours", _null_alike),
+    Difference("*", r"(.*\.)?(batch_index_)?error_message", "the wording is ours", _null_alike),
     Difference("*", r"(.*\.)?producer_id", "each broker hands out its own", _sign_alike),
     Difference("Produce", r".*\.log_append_time_ms", "the moment of appending", _sign_alike),
+    Difference("Fetch", r"session_id", "drawn at random", _zero_alike),
     Difference("DescribeLogDirs", r"results\[\d+\]\.log_dir", "a folder of this broker's own", _null_alike),
     Difference("DescribeLogDirs", r".*\.(total_bytes|usable_bytes)", "the disk's", _sign_alike),
     Difference("DescribeQuorum", r".*\.(leader_epoch|high_watermark|log_end_offset)", "its own log", _sign_alike),

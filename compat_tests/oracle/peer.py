@@ -7,7 +7,7 @@ from typing import Any
 from compat_tests.oracle import schema
 from compat_tests.oracle.schema import Body
 
-_SECONDS = 20.0
+_SECONDS = 10.0
 CLIENT_ID = "oracle"
 
 
@@ -76,6 +76,14 @@ class Peer:
         """The next frame without its length; Closed when there is none."""
         (length,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(length)
+
+    def is_closed(self) -> bool:
+        """Whether the broker ends the connection instead of sending something."""
+        try:
+            self.receive()
+        except Closed:
+            return True
+        return False
 
     def reconnect(self) -> None:
         """A new connection: after Closed, or to be another client."""

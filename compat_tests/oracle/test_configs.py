@@ -1,0 +1,228 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources, and what is refused politely."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from compat_tests.oracle.cases import versions_of
+from compat_tests.oracle.pair import Pair
+from compat_tests.oracle.schema import Body
+
+pytestmark = pytest.mark.peers
+PairFor = Callable[[str, int], Pair]
+_TOPIC, _BROKER, _LOGGER, _CLIENT_METRICS, _GROUP = 2, 4, 8, 16, 32
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+
+
+@versions_of("DescribeConfigs")
+def test_describe_configs_of_topics(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("DescribeConfigs", version)
+    pair.create_topic("configured", 1, {"cleanup.policy": "compact", "segment.bytes": "1048576"})
+
+    def ask(name: str, keys: list[str] | None, **more: Any) -> None:
+        asked = {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": keys}
+        pair.ask("DescribeConfigs", version, {"resources": [asked], **more}, _without_documentation)
+
+    ask("configured", ["cleanup.policy", "segment.bytes", "retention.ms", "no.such.config"])
+    ask("configured", None)
+    ask("configured", [])
+    ask("no-such-topic", None)
+    ask("not a name", None)
+    if version >= 1:
+        ask("configured", ["cleanup.policy", "segment.bytes", "retention.ms"], include_synonyms=True)
+
+
+def _without_documentation(answer: Body) -> Body:
+    """The texts that explain a setting are Kafka's own; ours are not copies."""
+    for result in answer["results"]:
+        for config in result["configs"] or []:
+            config.pop("documentation", None)
+    return answer
+
+
+@versions_of("DescribeConfigs")
+def test_describe_configs_of_brokers_and_others(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("DescribeConfigs", version)
+    stable = ["log.segment.bytes", "num.partitions", "message.max.bytes", "ssl.keystore.password", "node.id"]
+
+    def ask(kind: int, name: str, keys: list[str] | None) -> None:
+        asked = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+        pair.ask("DescribeConfigs", version, {"resources": [asked]}, _without_documentation)
+
+    ask(_BROKER, "1", stable)
+    ask(_BROKER, "", stable)
+    ask(_BROKER, "9", stable)
+    ask(_BROKER, "one", stable)
+    ask(_GROUP, "some-group", ["consumer.session.timeout.ms"])
+    ask(_CLIENT_METRICS, "none", None)
+    ask(77, "what", None)
+
+
+@versions_of("AlterConfigs")
+def test_alter_configs_replaces_all_overrides(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("AlterConfigs", version)
+    name = f"altered-{version}"
+    pair.create_topic(name, 1, {"segment.bytes": "1048576"})
+
+    def ask(configs: dict[str, str | None], *, kind: int = _TOPIC, resource: str = name, only: bool = False) -> None:
+        entries = [{"name": key, "value": value} for key, value in configs.items()]
+        asked = {"resource_type": kind, "resource_name": resource, "configs": entries}
+        pair.ask("AlterConfigs", version, {"resources": [asked], "validate_only": only})
+        _compare_overrides(pair, name)
+
+    ask({"retention.ms": "1000", "cleanup.policy": "compact"}, only=True)
+    ask({"retention.ms": "1000", "cleanup.policy": "compact"})
+    ask({"retention.ms": "soon"})
+    ask({"no.such.config": "1"})
+    ask({"retention.ms": None})
+    ask({}, resource="no-such-topic")
+    ask({"num.partitions": "3"}, kind=_BROKER, resource="1")
+    ask({}, kind=77)
+    ask({})
+
+
+def _compare_overrides(pair: Pair, name: str) -> None:
+    def overrides(answer: Body) -> object:
+        (result,) = answer["results"]
+        return sorted((each["name"], each["value"]) for each in result["configs"] if each["config_source"] == 1)
+
+    asked = {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": None}
+    pair.ask("DescribeConfigs", 4, {"resources": [asked]}, lambda answer: {"overrides": overrides(answer)})
+
+
+@versions_of("IncrementalAlterConfigs")
+def test_incremental_alter_configs(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("IncrementalAlterConfigs", version)
+    name = f"incremental-{version}"
+    pair.create_topic(name)
+
+    def ask(
+        *changes: tuple[str, int, str | None], kind: int = _TOPIC, resource: str = name, only: bool = False
+    ) -> None:
+        configs = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
+        asked = {"resource_type": kind, "resource_name": resource, "configs": configs}
+        pair.ask("IncrementalAlterConfigs", version, {"resources": [asked], "validate_only": only})
+        _compare_overrides(pair, name)
+
+    ask(("segment.bytes", _SET, "1048576"), only=True)
+    ask(("segment.bytes", _SET, "1048576"), ("cleanup.policy", _SET, "delete"))
+    ask(("cleanup.policy", _APPEND, "compact"))
+    ask(("cleanup.policy", _APPEND, "compact"))
+    ask(("cleanup.policy", _SUBTRACT, "delete"))
+    ask(("segment.bytes", _DELETE, None))
+    ask(("segment.bytes", _DELETE, None))
+    ask(("segment.bytes", _APPEND, "1"))
+    ask(("segment.bytes", _SET, None))
+    ask(("segment.bytes", _SET, "few"))
+    ask(("segment.bytes", 9, "1"))
+    ask(("segment.bytes", _SET, "1048576"), ("segment.bytes", _SET, "2097152"))
+    ask(("no.such.config", _SET, "1"))
+    ask(("retention.ms", _SET, "1"), resource="no-such-topic")
+    ask(("retention.ms", _SET, "1"), resource="")
+    ask(("retention.ms", _SET, "1"), kind=77)
+    ask()
+
+
+@versions_of("IncrementalAlterConfigs")
+def test_incremental_alter_configs_of_brokers(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("IncrementalAlterConfigs", version)
+
+    def ask(key: str, operation: int, value: str | None, resource: str = "1") -> None:
+        change = {"name": key, "config_operation": operation, "value": value}
+        asked = {"resource_type": _BROKER, "resource_name": resource, "configs": [change]}
+        pair.ask("IncrementalAlterConfigs", version, {"resources": [asked]})
+
+    ask("log.cleaner.threads", _SET, "2")
+    ask("log.cleaner.threads", _DELETE, None)
+    ask("log.retention.ms", _SET, "90000000", "")
+    ask("log.retention.ms", _DELETE, None, "")
+    ask("node.id", _SET, "3")
+    ask("log.cleaner.threads", _SET, "many")
+    ask("no.such.config", _SET, "1")
+    ask("log.cleaner.threads", _SET, "2", "9")
+
+
+@versions_of("ListConfigResources")
+def test_list_config_resources(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("ListConfigResources", version)
+    pair.create_topic("configured")
+
+    if version == 0:
+        pair.ask("ListConfigResources", 0, {})
+        return
+    for kinds in ([_CLIENT_METRICS], [_GROUP], [_BROKER], [99]):
+        pair.ask("ListConfigResources", version, {"resource_types": kinds}, _sorted_resources)
+    pair.ask("ListConfigResources", version, {"resource_types": [_TOPIC]}, _only_the_configured)
+
+
+def _sorted_resources(answer: Body) -> Body:
+    answer["config_resources"].sort(key=lambda each: (each["resource_type"], each["resource_name"]))
+    return answer
+
+
+def _only_the_configured(answer: Body) -> Body:
+    found = [each for each in answer["config_resources"] if each["resource_name"] == "configured"]
+    return {**answer, "config_resources": found}
+
+
+@versions_of("DescribeAcls")
+def test_describe_acls_without_an_authorizer(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("DescribeAcls", version)
+    any_acl: Body = {"resource_type_filter": 1, "operation": 1, "permission_type": 1}
+    if version:
+        any_acl["pattern_type_filter"] = 1
+
+    pair.ask("DescribeAcls", version, {**any_acl, "resource_name_filter": None})
+
+
+@versions_of("DescribeClientQuotas")
+def test_describe_client_quotas_of_nobody(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("DescribeClientQuotas", version)
+
+    pair.ask("DescribeClientQuotas", version, {"components": [], "strict": False})
+    component: Body = {"entity_type": "client-id", "match_type": 0, "match": "someone"}
+    pair.ask("DescribeClientQuotas", version, {"components": [component], "strict": True})
+    pair.ask("DescribeClientQuotas", version, {"components": [{**component, "entity_type": "planet"}], "strict": True})
+
+
+@versions_of("UpdateFeatures")
+def test_update_features(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("UpdateFeatures", version)
+
+    def ask(feature: str, level: int, **more: Any) -> None:
+        pair.ask(
+            "UpdateFeatures",
+            version,
+            {"timeout_ms": 9000, "feature_updates": [{"feature": feature, "max_version_level": level, **more}]},
+        )
+
+    ask("no.such.feature", 1)
+    ask("metadata.version", 999)
+    ask("metadata.version", 0)
+    ask("metadata.version", -1)
+    ask("", 1)
+    pair.ask("UpdateFeatures", version, {"timeout_ms": 9000, "feature_updates": []})
+
+
+@versions_of("DescribeQuorum")
+def test_describe_quorum(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("DescribeQuorum", version)
+
+    def ask(topic: str, partition: int) -> None:
+        asked = {"topic_name": topic, "partitions": [{"partition_index": partition}]}
+        pair.ask("DescribeQuorum", version, {"topics": [asked]}, _without_directory)
+
+    ask("__cluster_metadata", 0)
+    ask("__cluster_metadata", 1)
+    ask("no-such-topic", 0)
+    pair.ask("DescribeQuorum", version, {"topics": []})
+
+
+def _without_directory(answer: Body) -> Body:
+    """A replica's directory id is its own, and Kafka's static voters tell none."""
+    for topic in answer["topics"]:
+        for partition in topic["partitions"]:
+            for replica in partition["current_voters"] + partition["observers"]:
+                replica.pop("replica_directory_id", None)
+    return {key: value for key, value in answer.items() if key != "nodes"}
