@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
+from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -64,14 +66,25 @@ class Controller:
         self.image = ClusterImage()
         self._plain = PlainTopicEntries()
         self._listeners: list[Listener] = []
+        self._registered: set[int] = set()
         self._changing = asyncio.Lock()
 
     async def open(self) -> None:
         """Load what is stored and become the one writer."""
         self.image = await self.store.open()
+        await self._change(lambda image: (configs.explicit_min_isr(image, self.settings), None))
 
     async def close(self) -> None:
-        await self.store.close()
+        """Fence the brokers that registered here, so that whoever opens the store next need not wait for them.
+
+        Listeners are told nothing of it: they are going, too.
+        """
+        self._listeners.clear()
+        try:
+            for broker_id in sorted(self._registered):
+                await self.fence_broker(broker_id)
+        finally:
+            await self.store.close()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """The listener gets the whole image as one delta now, and each change after it; returns how to unsubscribe.
@@ -80,7 +93,12 @@ class Controller:
         """
         listener(MetadataDelta.between(ClusterImage(cluster_id=self.image.cluster_id), self.image))
         self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+
+        def unsubscribe() -> None:
+            with suppress(ValueError):
+                self._listeners.remove(listener)
+
+        return unsubscribe
 
     def layers(self, broker_id: int, static: Mapping[str, str]) -> BrokerLayers:
         """What a broker's configuration is made of now, given its own static one."""
@@ -118,9 +136,12 @@ class Controller:
 
     async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         """The broker is fenced until `unfence_broker`; its epoch is in the response."""
-        return await self._change(
+        response = await self._change(
             lambda image: brokers.register_broker(image, request, self.settings, self.store.next_offset)
         )
+        if response.error_code == ErrorCode.NONE:
+            self._registered.add(request.broker_id)
+        return response
 
     async def unfence_broker(self, broker_id: int) -> None:
         """The broker is ready: it may lead, and clients see it."""

@@ -17,7 +17,6 @@ from odradek_log.producer_state import AppendOrigin
 from odradek_wire.message import Message
 from odradek_wire.messages.abort_transaction_record import AbortTransactionRecord
 from odradek_wire.messages.begin_transaction_record import BeginTransactionRecord
-from odradek_wire.messages.config_record import ConfigRecord
 from odradek_wire.messages.end_transaction_record import EndTransactionRecord
 from odradek_wire.messages.k_raft_version_record import KRaftVersionRecord
 from odradek_wire.messages.leader_change_message import LeaderChangeMessage
@@ -27,7 +26,6 @@ from odradek_wire.records.control import ControlRecordType, control_batch, decod
 from odradek_wire.records.records import read_records
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
-from .configs.table import Resource
 from .framing import frame, unframe
 from .image import ClusterImage
 from .image_records import feature_records, image_records
@@ -183,9 +181,6 @@ class EmbeddedStore:
             data = encode_snapshot(records, Levels(), epoch=0, now_ms=self._wall_ms(), last_timestamp=0)
             self._disk.replace_file(path, data)
         levels = replay(image, records).image.levels
-        if levels.eligible_leaders:
-            # With KIP-966 the cluster-wide value is explicit, as the controller writes it.
-            records.append(ConfigRecord(Resource.BROKER, "", "min.insync.replicas", "1"))
         framed: list[Message] = list(records)
         if levels.metadata_transactions:
             framed = [BeginTransactionRecord("Bootstrap records"), *records, EndTransactionRecord()]

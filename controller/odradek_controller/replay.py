@@ -102,6 +102,7 @@ class _Draft:
         self.configs: dict[ConfigResource, dict[str, str]] = {}
         self.changed_brokers: set[int] = set()
         self.topics: dict[Uuid, _TopicDraft] = {}
+        self.created: set[str] = set()
         self.deleted: dict[Uuid, TopicImage] = {}
         self.levels: dict[str, int] | None = None
         self.next_producer_id = image.next_producer_id
@@ -189,9 +190,10 @@ class _Draft:
 
 
 def _topic(draft: _Draft, record: TopicRecord) -> None:
-    exists = record.name in draft.before.topics and draft.before.topics[record.name].id not in draft.deleted
-    if exists or any(topic.name == record.name for topic in draft.topics.values() if topic.id != record.topic_id):
+    before = draft.before.topics.get(record.name)
+    if (before is not None and before.id not in draft.deleted) or record.name in draft.created:
         raise InvalidMetadataError(f"topic {record.name!r} is created twice")
+    draft.created.add(record.name)
     draft.topics[record.topic_id] = _TopicDraft(record.topic_id, record.name, ())
 
 
@@ -258,6 +260,7 @@ def changed_partition(partition: PartitionRegistration, record: PartitionChangeR
 def _remove_topic(draft: _Draft, record: RemoveTopicRecord) -> None:
     topic = draft.topic(record.topic_id)
     del draft.topics[record.topic_id]
+    draft.created.discard(topic.name)
     before = draft.before.topics_by_id.get(record.topic_id)
     if before is not None:
         draft.deleted[record.topic_id] = before

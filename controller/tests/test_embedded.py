@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from controller.tests.controller_kit import CLUSTER_ID, directory_of, join, running, settings, topics
 
+from odradek_controller.commands.brokers import fence_broker
 from odradek_controller.commands.describe_quorum import describe_quorum
 from odradek_controller.controller import Controller
 from odradek_controller.embedded import EmbeddedStore
 from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta
 from odradek_controller.levels import Emulation
-from odradek_controller.replay import InvalidMetadataError
+from odradek_controller.replay import InvalidMetadataError, replay
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek_wire.messages.begin_transaction_record import BeginTransactionRecord
@@ -29,6 +30,12 @@ KAFKA_DIRECTORY = Path(__file__).parent / "facts" / "kafka-4.3.0-data.tar.xz"
 def store_of(controller: Controller) -> EmbeddedStore:
     assert isinstance(controller.store, EmbeddedStore)
     return controller.store
+
+
+def fenced(image: ClusterImage) -> ClusterImage:
+    """What a clean end adds to an image: broker 1 is fenced and leads nothing."""
+    records = fence_broker(image, 1, settings())
+    return replay(image, records, offset=image.offset + len(records)).image
 
 
 async def test_a_new_cluster_has_the_levels_of_4_3_and_nothing_else(tmp_path: Path) -> None:
@@ -63,8 +70,7 @@ async def test_everything_is_there_again_after_a_restart(tmp_path: Path, kill: b
     assert (ids.producer_id_start, ids.producer_id_len) == (0, 1000)
     async with running(tmp_path) as controller:
         after = controller.image
-        assert (after.offset, after.epoch) == (before.offset, before.epoch)
-        assert after == before
+        assert after == (before if kill else fenced(before))
         more = await controller.allocate_producer_ids(AllocateProducerIdsRequest(1, after.brokers[1].epoch))
         assert (more.producer_id_start, controller.image.epoch) == (1000, 2)
 
@@ -79,19 +85,21 @@ async def test_a_restart_reads_the_snapshot_and_what_came_after_it(tmp_path: Pat
         before = controller.image
     assert (tmp_path / METADATA / snapshot.file_name).exists()
     async with running(tmp_path) as controller:
-        assert controller.image == before
+        assert controller.image == (before if kill else fenced(before))
 
 
 async def test_a_snapshot_is_enough_where_the_log_was_lost(tmp_path: Path) -> None:
     async with running(tmp_path) as controller:
         await join(controller, 1, 11)
         await controller.create_topics(topics("kept", partitions=3))
+        await controller.fence_broker(1)
         store_of(controller).write_snapshot()
         before = controller.image
     for file in (tmp_path / METADATA).glob("00000000000000000000.*"):
         file.unlink()
     async with running(tmp_path) as controller:
         assert controller.image == before
+        await join(controller, 1, 12)
         await controller.create_topics(topics("more"))
     async with running(tmp_path) as controller:
         assert sorted(controller.image.topics) == ["kept", "more"]
@@ -107,7 +115,7 @@ async def test_snapshots_are_written_when_the_log_has_become_much_longer_than_th
     names = sorted(path.name for path in (tmp_path / METADATA).glob("*.checkpoint"))
     assert len(names) == 2
     async with running(tmp_path) as controller:
-        assert controller.image == before
+        assert controller.image == fenced(before)
 
 
 async def test_a_metadata_transaction_that_was_never_ended_is_aborted(tmp_path: Path) -> None:
@@ -207,3 +215,13 @@ async def test_a_directory_of_kafka_4_3_opens_and_goes_on(tmp_path: Path) -> Non
 def test_the_settings_of_a_controller_are_its_own() -> None:
     assert settings({"num.partitions": "7"}).number(ClusterImage(), "num.partitions") == 7
     assert directory_of(1) != directory_of(2)
+
+
+async def test_a_closed_controller_leaves_its_brokers_fenced_and_tells_nobody(tmp_path: Path) -> None:
+    seen: list[MetadataDelta] = []
+    async with running(tmp_path) as controller:
+        await join(controller, 1, 11)
+        controller.subscribe(seen.append)
+    assert len(seen) == 1
+    async with running(tmp_path) as controller:
+        assert controller.image.brokers[1].fenced

@@ -1,0 +1,220 @@
+"""Brokers, ISR changes, producer ids and features: who may change what, and what follows from it."""
+
+import pytest
+from controller.tests.controller_kit import cluster, directory_of, image_of, registration, settings, uuid_of
+
+from odradek_controller.commands.brokers import (
+    controlled_shutdown,
+    fence_broker,
+    register_broker,
+    unfence_broker,
+    unregister_broker,
+)
+from odradek_controller.commands.features import update_features
+from odradek_controller.commands.isr import alter_partition
+from odradek_controller.commands.producer_ids import allocate_producer_ids
+from odradek_controller.image import ClusterImage, PartitionRegistration
+from odradek_controller.levels import Emulation
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from odradek_wire.messages.partition_record import PartitionRecord
+from odradek_wire.messages.topic_record import TopicRecord
+from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest
+from odradek_wire.messages.update_features import UpdateFeaturesRequest
+
+T = uuid_of(500)
+
+
+def with_partition(image: ClusterImage, replicas: list[int], isr: list[int]) -> ClusterImage:
+    directories = [directory_of(broker) for broker in replicas]
+    record = PartitionRecord(0, T, replicas, isr, [], [], isr[0], 0, 3, 5, directories)
+    return image_of([TopicRecord("t", T), record], image)
+
+
+THREE = with_partition(cluster({1: None, 2: None, 3: None}), [1, 2, 3], [1, 2, 3])
+
+
+def partition(image: ClusterImage) -> PartitionRegistration:
+    found = image.partition("t", 0)
+    assert found is not None
+    return found
+
+
+# -- registration -----------------------------------------------------------------------------------------------------
+
+
+def test_a_new_incarnation_is_fenced_and_what_it_led_goes_to_others() -> None:
+    records, response = register_broker(THREE, registration(1, 99), settings(), 70)
+    image = image_of(records, THREE)
+    assert (response.error_code, response.broker_epoch) == (ErrorCode.NONE, 70)
+    broker = image.brokers[1]
+    assert (broker.epoch, broker.incarnation_id, broker.fenced, broker.directories) == (
+        70,
+        uuid_of(99),
+        True,
+        (directory_of(1),),
+    )
+    assert (partition(image).leader, partition(image).isr, partition(image).leader_epoch) == (2, (2, 3), 4)
+
+
+def test_the_same_incarnation_may_register_again_and_loses_nothing() -> None:
+    records, response = register_broker(THREE, registration(1, 1), settings(), 70)
+    assert (len(records), response.broker_epoch) == (1, 70)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"cluster_id": "another"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ({"log_dirs": [directory_of(1)] * 2}, ErrorCode.INVALID_REQUEST),
+        ({"log_dirs": [directory_of(2)]}, ErrorCode.INVALID_REQUEST),
+        ({"log_dirs": [uuid_of(0)]}, ErrorCode.INVALID_REQUEST),
+        ({"features": []}, ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_a_registration_that_does_not_fit_the_cluster_is_refused(change: dict[str, object], error: ErrorCode) -> None:
+    request = registration(1, 99)
+    for name, value in change.items():
+        setattr(request, name, value)
+    records, response = register_broker(THREE, request, settings(), 70)
+    assert (records, response.error_code) == ([], error)
+
+
+def test_a_broker_that_comes_back_leads_what_nobody_leads() -> None:
+    alone = with_partition(cluster({1: None}), [1], [1])
+    fenced = image_of(fence_broker(alone, 1, settings()), alone)
+    assert (partition(fenced).leader, partition(fenced).eligible_leader_replicas) == (-1, (1,))
+    back = image_of(unfence_broker(fenced, 1), fenced)
+    assert (partition(back).leader, partition(back).isr, partition(back).leader_epoch) == (1, (1,), 5)
+    assert unfence_broker(back, 1) == []
+
+
+def test_a_broker_that_shuts_down_hands_over_what_others_can_lead() -> None:
+    image = image_of(controlled_shutdown(THREE, 1, settings()), THREE)
+    assert (partition(image).leader, partition(image).isr) == (2, (2, 3))
+    assert (image.is_active(1), image.brokers[1].in_controlled_shutdown) == (False, True)
+    assert controlled_shutdown(image, 1, settings()) == []
+
+
+def test_an_unregistered_broker_is_forgotten() -> None:
+    records, response = unregister_broker(THREE, UnregisterBrokerRequest(3), settings())
+    image = image_of(records, THREE)
+    assert (response.error_code, sorted(image.brokers), partition(image).isr) == (0, [1, 2], (1, 2))
+    records, response = unregister_broker(THREE, UnregisterBrokerRequest(9), settings())
+    assert (records, response.error_code, response.error_message) == (
+        [],
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+        "Broker ID 9 is not currently registered",
+    )
+
+
+# -- ISR --------------------------------------------------------------------------------------------------------------
+
+
+def propose(image: ClusterImage, isr: list[int], **changes: int) -> tuple[ClusterImage, AlterPartitionResponse]:
+    wanted = {"broker_id": 1, "broker_epoch": 11, "leader_epoch": 3, "partition_epoch": 5, "index": 0, **changes}
+    states = [AlterPartitionRequest.BrokerState(broker, -1) for broker in isr]
+    data = AlterPartitionRequest.PartitionData(
+        wanted["index"], wanted["leader_epoch"], [], states, 0, wanted["partition_epoch"]
+    )
+    request = AlterPartitionRequest(
+        wanted["broker_id"], wanted["broker_epoch"], [AlterPartitionRequest.TopicData(topic_id=T, partitions=[data])]
+    )
+    records, response = alter_partition(image, request, settings())
+    return image_of(records, image), response
+
+
+def test_a_leader_shrinks_and_grows_the_isr_in_its_own_epoch() -> None:
+    image, response = propose(THREE, [1, 2])
+    assert response.topics[0].partitions == [AlterPartitionResponse.PartitionData(0, 0, 1, 3, [1, 2], 0, 6)]
+    assert (partition(image).isr, partition(image).leader_epoch) == ((1, 2), 3)
+    image, response = propose(image, [1, 2, 3], partition_epoch=6)
+    assert (partition(image).isr, partition(image).partition_epoch) == ((1, 2, 3), 7)
+
+
+@pytest.mark.parametrize(
+    ("isr", "changes", "error"),
+    [
+        ([1, 2], {"leader_epoch": 2}, ErrorCode.FENCED_LEADER_EPOCH),
+        ([1, 2], {"leader_epoch": 4}, ErrorCode.NOT_CONTROLLER),
+        ([1, 2], {"partition_epoch": 4}, ErrorCode.INVALID_UPDATE_VERSION),
+        ([1, 2], {"partition_epoch": 6}, ErrorCode.NOT_CONTROLLER),
+        ([1, 2], {"broker_id": 2, "broker_epoch": 12}, ErrorCode.INVALID_REQUEST),
+        ([2, 3], {}, ErrorCode.INVALID_REQUEST),
+        ([1, 9], {}, ErrorCode.INVALID_REQUEST),
+        ([1, 2], {"index": 7}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_a_proposal_of_another_time_or_place_is_refused(
+    isr: list[int], changes: dict[str, int], error: ErrorCode
+) -> None:
+    image, response = propose(THREE, isr, **changes)
+    assert (image.topics, response.topics[0].partitions[0].error_code) == (THREE.topics, error)
+
+
+def test_a_fenced_broker_cannot_join_an_isr() -> None:
+    image = image_of(fence_broker(THREE, 3, settings()), THREE)
+    _, response = propose(image, [1, 2, 3], partition_epoch=6)
+    assert response.topics[0].partitions[0].error_code == ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_a_broker_of_an_old_epoch_changes_nothing() -> None:
+    image, response = propose(THREE, [1, 2], broker_epoch=10)
+    assert (image.topics, response.error_code, response.topics) == (THREE.topics, ErrorCode.STALE_BROKER_EPOCH, [])
+
+
+# -- producer ids and features ----------------------------------------------------------------------------------------
+
+
+def test_producer_ids_are_given_out_in_blocks_that_never_overlap() -> None:
+    image, given = THREE, []
+    for broker in (1, 2, 1):
+        records, response = allocate_producer_ids(image, AllocateProducerIdsRequest(broker, 10 + broker))
+        image = image_of(records, image)
+        given.append((response.producer_id_start, response.producer_id_len))
+    assert given == [(0, 1000), (1000, 1000), (2000, 1000)]
+    assert (
+        allocate_producer_ids(image, AllocateProducerIdsRequest(9, 1))[1].error_code
+        == ErrorCode.BROKER_ID_NOT_REGISTERED
+    )
+    assert allocate_producer_ids(image, AllocateProducerIdsRequest(1, 1))[1].error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+DOWN = (
+    "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
+)
+
+
+@pytest.mark.parametrize(
+    ("feature", "level", "kind", "why"),
+    [
+        ("foo", 1, 1, "Local controller 1 does not support this feature."),
+        ("metadata.version", 99, 1, "Local controller 1 only supports versions 7-30"),
+        ("metadata.version", 0, 1, "Local controller 1 only supports versions 7-30"),
+        ("share.version", 5, 1, "Local controller 1 only supports versions 0-1"),
+        ("metadata.version", 29, 1, DOWN),
+        ("group.version", 0, 1, DOWN),
+        ("group.version", 1, 0, "The controller does not support the given upgrade type."),
+        ("group.version", 0, 2, "The levels of this cluster are those of the release that it emulates, and stay."),
+    ],
+)
+def test_levels_are_not_changed_and_the_refusal_says_why(feature: str, level: int, kind: int, why: str) -> None:
+    update = UpdateFeaturesRequest.FeatureUpdateKey(feature, level, False, kind)
+    records, response = update_features(
+        THREE, UpdateFeaturesRequest(feature_updates=[update]), settings(), Emulation.UNION
+    )
+    assert (records, response.error_code, response.error_message) == (
+        [],
+        ErrorCode.INVALID_UPDATE_VERSION,
+        "The update failed for all features since the following feature had an error: "
+        f"Invalid update version {level} for feature {feature}. {why}",
+    )
+
+
+def test_a_level_that_is_already_there_is_no_change() -> None:
+    update = UpdateFeaturesRequest.FeatureUpdateKey("metadata.version", 30, False, 1)
+    records, response = update_features(
+        THREE, UpdateFeaturesRequest(feature_updates=[update]), settings(), Emulation.UNION
+    )
+    assert (records, response.error_code, response.error_message) == ([], ErrorCode.NONE, None)
