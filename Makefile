@@ -3,6 +3,7 @@
 #   make test            the tests that need nothing more; real Python and Java clients among them
 #   make check           ruff, mypy --strict, import-linter
 #   make test-peers      Apache Kafka itself as the oracle, and its tools on our files
+#   make test-spark-3.5  the Spark tests with PySpark 3.5 (fetched once) in place of 4.0
 #   make test-container  the image, on a container engine (skips, saying why, when none answers)
 #   make bench           speed and size, as ratios to Apache Kafka; PEER=name=host:port adds a broker
 #   make soak            the same tests with more seeds and more examples; SOAK_MINUTES bounds it
@@ -19,7 +20,7 @@ PARALLEL := -n $(WORKERS) --dist loadscope
 SOAK_MINUTES ?= 60
 export SOAK_MINUTES
 
-.PHONY: help demo test check format bench test-peers test-container soak docs
+.PHONY: help demo test check format bench test-peers test-spark-3.5 test-container soak docs
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -35,6 +36,10 @@ test:
 test-peers:
 	@tools/setup peers
 	@$(PYTEST) $(PARALLEL) -m 'peers and not soak' $(TESTED) $(ARGS)
+
+test-spark-3.5:
+	@tools/setup venv
+	@compat_tests/spark/with-spark-3.5 $(PYTEST) $(PARALLEL) -m 'not peers' compat_tests/spark $(ARGS)
 
 test-container:
 	@tools/setup venv

@@ -3,7 +3,8 @@
 Owns the story and its screen. The broker is `Cluster` (or, with BOOTSTRAP in the environment, any that is there), the
 client is confluent-kafka, the job is `odradek_pipeline`. Ends by itself: 0 when every count is right, else 1.
 
-A visible half minute holds nine minutes of page views: their clock runs faster than ours.
+A visible half minute holds nine minutes of page views: their clock runs faster than ours. An argument sets how many
+seconds the visitors come.
 """
 
 import json
@@ -76,9 +77,10 @@ class Sent:
 class Visitors(threading.Thread):
     """Sends page views at a visible pace: some out of order, one in a hundred broken; last, one that ends the day."""
 
-    def __init__(self, config: PipelineConfig, bars: "Bars") -> None:
+    def __init__(self, config: PipelineConfig, bars: "Bars", seconds: int) -> None:
         super().__init__(name="visitors")
         self.sent = Sent()
+        self._seconds = seconds
         self.failures: list[str] = []
         self._config = config
         self._bars = bars
@@ -87,9 +89,9 @@ class Visitors(threading.Thread):
         config, chance = self._config, random.Random(1)
         producer = Producer({"bootstrap.servers": config.bootstrap_servers, "enable.idempotence": True})
         now_ms = int(time.time() * 1000)
-        start_ms = now_ms - now_ms % _WINDOW_MS - SECONDS * _EVENT_MS_PER_SECOND
+        start_ms = now_ms - now_ms % _WINDOW_MS - self._seconds * _EVENT_MS_PER_SECOND
         begun = time.monotonic()
-        for number in range(SECONDS * PER_SECOND):
+        for number in range(self._seconds * PER_SECOND):
             time.sleep(max(0.0, begun + number / PER_SECOND - time.monotonic()))
             ms = start_ms + number * _EVENT_MS_PER_SECOND // PER_SECOND
             page = chance.choices(list(_PAGES), list(_PAGES.values()))[0]
@@ -99,7 +101,7 @@ class Visitors(threading.Thread):
                 # Late, but less than the job waits for.
                 self._send(producer, self.sent.view(page, ms - chance.randrange(_LATENESS_MS // 2)), ms)
         # One view from well after the last window: it makes the counts of all windows before it final.
-        last_ms = start_ms + SECONDS * _EVENT_MS_PER_SECOND + 2 * _WINDOW_MS
+        last_ms = start_ms + self._seconds * _EVENT_MS_PER_SECOND + 2 * _WINDOW_MS
         self._send(producer, self.sent.view("/", last_ms), last_ms)
         if producer.flush(30):
             self.failures.append("the broker did not acknowledge everything")
@@ -117,7 +119,7 @@ class Visitors(threading.Thread):
 class Bars:
     """The two bars: what was sent, what was counted; lines of its micro-batches go by above them."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, seconds: int) -> None:
         self.progress = Progress(
             TextColumn("{task.description:>8}"),
             BarColumn(40),
@@ -125,7 +127,7 @@ class Bars:
             TimeElapsedColumn(),
             console=console,
         )
-        total = SECONDS * PER_SECOND + 1
+        total = seconds * PER_SECOND + 1
         self._sent = self.progress.add_task("sent", total=total)
         self._counted = self.progress.add_task("counted", total=total)
 
@@ -237,10 +239,12 @@ def _verdict(console: Console, checks: list[tuple[str, object, object]]) -> bool
     return all(found == expected for _, found, expected in checks)
 
 
-def _watch(config: PipelineConfig, spark: "SparkSession", console: Console) -> tuple[Sent, Summary, list[str]]:
+def _watch(
+    config: PipelineConfig, spark: "SparkSession", console: Console, seconds: int
+) -> tuple[Sent, Summary, list[str]]:
     """Visitors come, the job counts, until the end of the day."""
-    bars = Bars(console)
-    visitors = Visitors(config, bars)
+    bars = Bars(console, seconds)
+    visitors = Visitors(config, bars, seconds)
     end = EndOfDay(visitors)
 
     def on_progress(batch: BatchProgress) -> None:
@@ -254,7 +258,7 @@ def _watch(config: PipelineConfig, spark: "SparkSession", console: Console) -> t
     return visitors.sent, summary, visitors.failures
 
 
-def demo(console: Console) -> int:
+def demo(console: Console, seconds: int = SECONDS) -> int:
     """The whole of it; the exit code."""
     with ExitStack() as held:
         servers = held.enter_context(_broker(console))
@@ -276,7 +280,7 @@ def demo(console: Console) -> int:
             spark = open_session(SessionConfig(master="local[2]", app_name="odradek-demo"))
             held.callback(spark.stop)
         console.print(f"Spark {spark.version} is up after {time.perf_counter() - begun:.1f} s; visitors come")
-        sent, summary, failures = _watch(config, spark, console)
+        sent, summary, failures = _watch(config, spark, console, seconds)
         counts = _counts_in_topic(config)
         rejected = len(_values(config, config.rejected_topic))
         console.print(_table(counts))
@@ -293,4 +297,4 @@ def demo(console: Console) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(demo(Console()))
+    sys.exit(demo(Console(), *map(int, sys.argv[1:])))

@@ -31,7 +31,7 @@ _SECONDS = "SECONDS"
 @click.option("--output", required=True, help="directory for the counts as Parquet", metavar="DIR")
 @click.option("--checkpoint", required=True, help="directory that remembers where the job is", metavar="DIR")
 @click.option("--bootstrap", "-b", envvar="ODRADEK_BOOTSTRAP", default="127.0.0.1:9092", metavar="HOST:PORT")
-@click.option("--rejected-topic", default="", help="for records that are no views  [default: INPUT_TOPIC.rejected]")
+@click.option("--rejected-topic", default="", show_default="INPUT_TOPIC.rejected", help="for records that are no views")
 @click.option("--window", default=60.0, help="length of a window", metavar=_SECONDS)
 @click.option("--lateness", default=30.0, help="how late a view may be", metavar=_SECONDS)
 @click.option("--ahead", default=3600.0, help="how far a view may be ahead of its record", metavar=_SECONDS)

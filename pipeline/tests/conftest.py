@@ -1,4 +1,4 @@
-"""One Spark for each test process, with the settings of the job's own sessions."""
+"""One Spark for each test process, with the settings of the job's own sessions, and the brokers to run the job on."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,3 +16,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session(SessionConfig(master="local[2]", settings={"spark.sql.warehouse.dir": str(warehouse)}))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module", params=["odradek", pytest.param("kafka-4.3.0", marks=pytest.mark.peers)])
+def servers(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A broker's address. Both take the same configuration."""
+    if request.param == "odradek":
+        from odradek import Cluster
+
+        with Cluster() as odradek:
+            yield odradek.bootstrap_servers
+    else:
+        from odradek_peers import ApacheKafka
+
+        with ApacheKafka() as kafka:
+            yield kafka.bootstrap_servers

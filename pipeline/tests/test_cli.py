@@ -1,9 +1,13 @@
-"""`python -m odradek_pipeline` as a person meets it, without starting Spark."""
+"""`python -m odradek_pipeline` as a person meets it."""
 
+import json
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from odradek_pipeline.cli import main
 
@@ -39,3 +43,27 @@ def test_the_command_line_does_not_import_spark_before_it_must() -> None:
     )
 
     assert found.stdout == "False\n"
+
+
+def test_ctrl_c_ends_a_running_job_after_its_batch_with_exit_code_0(servers: str, tmp_path: Path) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(100):
+        view = {"page": f"/{number % 2}", "viewed_at": f"2026-01-01T00:00:{number % 60:02}Z"}
+        producer.produce("terminal", json.dumps(view))
+    assert producer.flush(60) == 0
+    command = [sys.executable, "-m", "odradek_pipeline", "terminal", "terminal-counts", "-b", servers]
+    command += ["--output", str(tmp_path / "counts"), "--checkpoint", str(tmp_path / "checkpoint")]
+    command += ["--master", "local[2]", "--trigger", "0.5"]
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as job:
+        assert job.stdout is not None
+        lines = []
+        for line in job.stdout:
+            lines.append(line.rstrip())
+            if line.startswith("views #"):
+                job.send_signal(signal.SIGINT)
+
+    assert job.returncode == 0
+    assert lines[0] == f"terminal -> terminal-counts, {tmp_path}/counts"
+    assert lines[-1].startswith("100 records in ")
+    assert lines[-1].endswith(" batches, 0 rejected, 0 too late")

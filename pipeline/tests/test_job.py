@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -26,21 +25,6 @@ class Counted(NamedTuple):
     page: str
     minute: int
     views: int
-
-
-@pytest.fixture(scope="module", params=["odradek", pytest.param("kafka-4.3.0", marks=pytest.mark.peers)])
-def servers(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A broker's address. Both take the same configuration."""
-    if request.param == "odradek":
-        from odradek import Cluster
-
-        with Cluster() as odradek:
-            yield odradek.bootstrap_servers
-    else:
-        from odradek_peers import ApacheKafka
-
-        with ApacheKafka() as kafka:
-            yield kafka.bootstrap_servers
 
 
 @pytest.fixture
