@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from odradek_log.config import LogConfig
+from odradek_wire.errors import ErrorCode
 from odradek_wire.records.validation import RecordError
 from odradek_wire.records.validation import Rejection as AppendRejected
 
-__all__ = ["NOTHING_APPENDED", "AppendInfo", "AppendRejected", "RecordError"]
+__all__ = ["NOTHING_APPENDED", "AppendInfo", "AppendRejected", "RecordError", "too_large"]
 
 
 class AppendInfo(NamedTuple):
@@ -27,3 +29,18 @@ class AppendInfo(NamedTuple):
 
 NOTHING_APPENDED = -1
 """First and last offset when an old producer sent an empty message set."""
+
+
+def too_large(partition: str, size: int, config: LogConfig) -> AppendRejected:
+    """Of a batch that exceeds `max.message.bytes` or `segment.bytes`."""
+    if size > config.max_message_bytes:
+        return AppendRejected(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {partition} is {size} bytes which exceeds the maximum configured "
+            f"value of {config.max_message_bytes}.",
+        )
+    return AppendRejected(
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        f"The record batch size in the append to {partition} is {size} bytes, which exceeds the maximum configured "
+        f"segment size of {config.segment_bytes}.",
+    )

@@ -24,7 +24,7 @@ def decode_lines(data: bytes, path: str) -> list[str]:
     """The entries' lines. Kafka creates its checkpoints empty, so an empty file has no entry."""
     if not data:
         return []
-    lines = data.decode().split("\n")
+    lines = data.decode(errors="replace").split("\n")
     if lines[0] != _VERSION:
         raise CorruptLogError(f"{path}: unknown version {lines[0]!r} of a checkpoint")
     try:

@@ -23,6 +23,7 @@ from odradek_log.log import Log
 from odradek_log.meta_properties import MetaProperties
 from odradek_log.open_files import OpenFiles
 from odradek_log.reporting import Reporter, StandardReporter
+from odradek_wire.records.errors import CorruptRecordError
 from odradek_wire.uuid import METADATA_TOPIC_ID, Uuid
 
 _OPEN_FILES = 512
@@ -139,7 +140,7 @@ class LogDirectory:
                 log_start_offset=start_offset,
                 clean_shutdown=self.clean_shutdown,
             )
-        except (OSError, CorruptLogError) as error:
+        except (OSError, CorruptLogError, CorruptRecordError) as error:
             self.failed[key] = error
             self._failed_recovery_points[key] = recovery_point
             if start_offset:
@@ -157,7 +158,9 @@ class LogDirectory:
         assert key not in self.logs
         directory = f"{self.path}/{file_names.partition_dir(topic, partition)}"
         try:
-            log = Log.create(directory, topic=topic, partition=partition, topic_id=topic_id, config=config, env=self.env)
+            log = Log.create(
+                directory, topic=topic, partition=partition, topic_id=topic_id, config=config, env=self.env
+            )
         except FileExistsError:
             raise
         except OSError:

@@ -8,25 +8,26 @@ written. Knows no replica and no high watermark; a reader's limit is passed in. 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from odradek_log import recovery
-from odradek_log.append import NOTHING_APPENDED, AppendInfo, AppendRejected
+from odradek_log.append import NOTHING_APPENDED, AppendInfo, AppendRejected, too_large
 from odradek_log.config import LogConfig
 from odradek_log.environment import LogEnvironment
+from odradek_log.epoch_file import EpochFile
 from odradek_log.errors import CorruptLogError, LogClosedError, LogOfflineError, OffsetOutOfRangeError
-from odradek_log.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from odradek_log.file_names import PARTITION_METADATA
 from odradek_log.leader_epochs import LeaderEpochs
 from odradek_log.partition_metadata import decode as decode_topic_id
 from odradek_log.partition_metadata import encode as encode_topic_id
-from odradek_log.producer_replay import replay, replay_marker
+from odradek_log.producer_replay import replay, tell
 from odradek_log.producer_snapshots import ProducerSnapshots
 from odradek_log.producer_state import AppendOrigin, KeptBatch, Producers
 from odradek_log.retention import SegmentFacts, deletable
 from odradek_log.segment import FileSlice, Segment
 from odradek_log.segments import Segments
-from odradek_wire.errors import ErrorCode
-from odradek_wire.records.attributes import CONTROL_BIT
 from odradek_wire.records.batch import RecordBatchHeader, check_crc, iterate, place
 from odradek_wire.records.errors import CorruptRecordError
 from odradek_wire.records.validation import validate
@@ -41,7 +42,7 @@ class Log:
     __slots__ = (
         "_config",
         "_env",
-        "_epochs_unsynced",
+        "_epoch_file",
         "_last_base",
         "_last_position",
         "_segments",
@@ -77,7 +78,7 @@ class Log:
         self.name = f"{topic}-{partition}"
         self.topic_id = topic_id
         self.leader_epochs = loaded.epochs
-        self._epochs_unsynced = False
+        self._epoch_file = EpochFile(env, directory, loaded.epochs)
         self.producers = Producers(env.producer_expiration_ms)
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.next_offset
@@ -207,7 +208,7 @@ class Log:
             return AppendInfo(NOTHING_APPENDED, NOTHING_APPENDED, -1, self.log_start_offset)
         size = len(batch)
         if size > config.max_message_bytes or size > config.segment_bytes:
-            return self._too_large(size)
+            return too_large(self.name, size, config)
         producer_id = header.producer_id
         if producer_id >= 0 and origin is _CLIENT:
             known = self.producers.check(header)
@@ -223,7 +224,7 @@ class Log:
             if segment.is_full_for(size, max_timestamp, last_offset, config):
                 segment = self._roll()
             if leader_epoch != self.leader_epochs.latest or self.leader_epochs.dirty:
-                self._begin_epoch(leader_epoch, first_offset)
+                self._epoch_file.begin(leader_epoch, first_offset)
             # Either the caller's writable buffer or a new one.
             place(batch, header, first_offset, leader_epoch)  # type: ignore[arg-type]
             position = segment.size
@@ -235,27 +236,11 @@ class Log:
         self._last_position = position
         self.log_end_offset = last_offset + 1
         if producer_id >= 0:
-            if header.attributes & CONTROL_BIT:
-                replay_marker(self.producers, batch)
-            else:
-                self.producers.update(header, first_offset)
+            header.base_offset = first_offset
+            tell(self.producers, header, batch)
         if last_offset + 1 - self.recovery_point >= config.flush_messages:
             self.flush()
         return AppendInfo(first_offset, last_offset, append_time, self.log_start_offset)
-
-    def _too_large(self, size: int) -> AppendRejected:
-        config = self._config
-        if size > config.max_message_bytes:
-            return AppendRejected(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"The record batch size in the append to {self.name} is {size} bytes which exceeds the maximum "
-                f"configured value of {config.max_message_bytes}.",
-            )
-        return AppendRejected(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"The record batch size in the append to {self.name} is {size} bytes, which exceeds the maximum configured "
-            f"segment size of {config.segment_bytes}.",
-        )
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> AppendInfo | None:
         """Append what the partition's leader answered: whole batches with their offsets; a last one that was cut off is
@@ -305,7 +290,7 @@ class Log:
         try:
             for header in run:
                 if header.partition_leader_epoch > self.leader_epochs.latest:
-                    self._begin_epoch(header.partition_leader_epoch, header.base_offset)
+                    self._epoch_file.begin(header.partition_leader_epoch, header.base_offset)
             last = run[-1]
             self._last_base = last.base_offset
             self._last_position = segment.size + last.position - run[0].position
@@ -316,21 +301,7 @@ class Log:
         self.log_end_offset = last.next_offset
         for header in run:
             if header.producer_id >= 0:
-                if header.is_control:
-                    replay_marker(self.producers, view[header.position : header.end])
-                else:
-                    self.producers.update(header, header.base_offset)
-
-    def _begin_epoch(self, epoch: int, start_offset: int) -> None:
-        self.leader_epochs.assign(epoch, start_offset)
-        if self.leader_epochs.dirty:
-            self._write_epochs()
-
-    def _write_epochs(self) -> None:
-        path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
-        self._env.disk.replace_file(path, self.leader_epochs.encode(), sync=False)
-        self.leader_epochs.dirty = False
-        self._epochs_unsynced = True
+                tell(self.producers, header, view[header.position : header.end])
 
     # --- reading
 
@@ -396,26 +367,13 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record whose timestamp is not below the wanted one."""
-        try:
-            for segment in self._segments:
-                if segment.largest_timestamp[0] >= timestamp:
-                    found = segment.find_timestamp(timestamp, self.log_start_offset)
-                    if found is not None:
-                        return found
-        except (OSError, CorruptLogError) as error:
-            self._fail("look up a timestamp", error)
-            raise
-        return None
+        with self._working("look up a timestamp"):
+            return self._segments.find_timestamp(timestamp, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record that has the log's largest timestamp."""
-        try:
-            segment = max(self._segments, key=lambda segment: segment.largest_timestamp[0])
-            timestamp = segment.largest_timestamp[0]
-            return segment.find_timestamp(timestamp, self.log_start_offset) if timestamp >= 0 else None
-        except (OSError, CorruptLogError) as error:
-            self._fail("look up the largest timestamp", error)
-            raise
+        with self._working("look up the largest timestamp"):
+            return self._segments.find_largest_timestamp(self.log_start_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers it; (-1, -1) when it cannot be told."""
@@ -425,12 +383,9 @@ class Log:
 
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty."""
-        if self._segments.active.size:
-            try:
+        with self._working("roll"):
+            if self._segments.active.size:
                 self._roll()
-            except (OSError, CorruptLogError) as error:
-                self._fail("roll", error)
-                raise
 
     def maybe_roll(self) -> None:
         """Begin a new segment if `segment.ms` says so although nothing is appended."""
@@ -448,22 +403,18 @@ class Log:
 
         The files are renamed to `.deleted` now and removed after `file.delete.delay.ms`.
         """
-        try:
+        with self._working("delete old segments"):
             segments = list(self._segments)
             facts = [
                 SegmentFacts(end, segment.size, segment.retention_timestamp)
                 for end, segment in zip(self._segments.ends(self.log_end_offset), segments, strict=True)
             ]
             count = deletable(facts, self._config, self.log_start_offset, limit, self._env.wall_ms())
-            if count == 0:
-                return 0
             if count == len(segments):
                 self._roll()
-            self._remove(segments[:count])
-            self._start_at(max(self.log_start_offset, self._segments.first.base_offset))
-        except (OSError, CorruptLogError) as error:
-            self._fail("delete old segments", error)
-            raise
+            if count:
+                self._remove(segments[:count])
+                self._start_at(max(self.log_start_offset, self._segments.first.base_offset))
         return count
 
     def advance_log_start_offset(self, offset: int) -> bool:
@@ -495,50 +446,49 @@ class Log:
         """
         if offset >= self.log_end_offset:
             return False
-        if offset < self._segments.first.base_offset:
-            self.truncate_fully_and_start_at(offset)
-            return True
-        try:
-            segment, *later = self._segments.from_offset(offset)
-            if later:
-                self._remove(later)
-                self._segments.make_active(segment, self._config)
-            self.log_start_offset = min(self.log_start_offset, offset)
-            found = segment.locate(offset)
-            if found is not None:
-                position, _, base_offset = found
-                segment.truncate(position, base_offset)
-                offset = max(base_offset, self.log_start_offset)
-                if offset > base_offset and position == 0:
-                    # Nothing is left, and the segment's name would say that less was deleted than was.
-                    self.truncate_fully_and_start_at(offset)
-                    return True
-            self._ends_at(offset)
-        except (OSError, CorruptLogError) as error:
-            self._fail("truncate", error)
-            raise
+        with self._working("truncate"):
+            if offset < self._segments.first.base_offset:
+                self._begin_anew_at(offset)
+            else:
+                self._cut_at(offset)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything and begin again, empty, at `offset`."""
-        try:
-            self._remove(list(self._segments))
-            self._snapshots.remove_all()
-            self._segments.begin(offset, self._config)
-            self.log_start_offset = offset
-            self.leader_epochs.clear()
-            self._ends_at(offset)
-        except (OSError, CorruptLogError) as error:
-            self._fail("truncate", error)
-            raise
+        with self._working("truncate"):
+            self._begin_anew_at(offset)
+
+    def _cut_at(self, offset: int) -> None:
+        segment, *later = self._segments.from_offset(offset)
+        if later:
+            self._remove(later)
+            self._segments.make_active(segment, self._config)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        found = segment.locate(offset)
+        if found is not None:
+            position, _, base_offset = found
+            segment.truncate(position, base_offset)
+            offset = max(base_offset, self.log_start_offset)
+            if offset > base_offset and position == 0:
+                # Nothing is left, and the segment's name would say that less was deleted than was.
+                self._begin_anew_at(offset)
+                return
+        self._ends_at(offset)
+
+    def _begin_anew_at(self, offset: int) -> None:
+        self._remove(list(self._segments))
+        self._snapshots.remove_all()
+        self._segments.begin(offset, self._config)
+        self.log_start_offset = offset
+        self.leader_epochs.clear()
+        self._ends_at(offset)
 
     def _ends_at(self, offset: int) -> None:
         self._last_base = -1
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.leader_epochs.truncate_from_end(offset)
-        if self.leader_epochs.dirty:
-            self._write_epochs()
+        self._epoch_file.write_if_dirty()
         self.producers.clear()
         self._load_producers(clean_shutdown=False)
 
@@ -569,9 +519,7 @@ class Log:
                 for segment in self._segments.from_offset(point):
                     if segment.base_offset < end:
                         segment.flush()
-            if self._epochs_unsynced:
-                self._epochs_unsynced = False
-                self._env.disk.sync_file(f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}")
+            self._epoch_file.sync()
             self.recovery_point = max(point, end)
         except FileNotFoundError:
             # Retention took a segment away meanwhile; the next flush does the rest.
@@ -589,17 +537,14 @@ class Log:
         """Flush, write indexes and producers, give descriptors back: the directory is cleanly shut down."""
         if self.failure is not None:
             return
-        try:
+        with self._working("close"):
             if self.leader_epochs.dirty or self.log_end_offset == 0:
-                self._write_epochs()
+                self._epoch_file.write()
             self.flush()
             self._snapshots.take(self.producers, self.log_end_offset)
             for segment in self._segments:
                 segment.seal()
                 segment.release()
-        except OSError as error:
-            self._fail("close", error)
-            raise
         self.failure = LogClosedError(f"{self.name} is closed")
 
     @property
@@ -620,7 +565,20 @@ class Log:
         self.directory = directory
         self.abandon()
 
+    @contextmanager
+    def _working(self, what: str) -> Iterator[None]:
+        """The boundary at which trouble with the disk takes the log offline. (The hot paths spell it out.)"""
+        if self.failure is not None:
+            raise self._offline()
+        try:
+            yield
+        except (OSError, CorruptLogError) as error:
+            self._fail(what, error)
+            raise
+
     def _fail(self, what: str, error: Exception) -> None:
+        if self.failure is not None:
+            return  # said already, by an inner piece of work
         self.failure = error
         self._env.reporter.error(
             "partition goes offline",

@@ -12,7 +12,7 @@ def encode(topic_id: Uuid) -> bytes:
 
 def decode(data: bytes, path: str) -> Uuid:
     """The topic id; a zero id is as wrong as none, because it would adopt any topic of the name."""
-    fields = dict(line.split(": ", 1) for line in data.decode().splitlines() if ": " in line)
+    fields = dict(line.split(": ", 1) for line in data.decode(errors="replace").splitlines() if ": " in line)
     if fields.get("version") != "0":
         raise CorruptLogError(f"{path}: unknown version {fields.get('version')!r}")
     try:

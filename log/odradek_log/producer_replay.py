@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from odradek_log.producer_state import Producers
 from odradek_log.segments import Segments
+from odradek_wire.records.attributes import CONTROL_BIT
 from odradek_wire.records.batch import RecordBatchHeader, read_header
 from odradek_wire.records.records import read_records
 
@@ -13,20 +14,21 @@ def replay(producers: Producers, segments: Segments, start: int) -> None:
     for segment in segments.from_offset(start):
         for header in segment.headers_from(start):
             if header.producer_id >= 0:
-                if header.is_control:
-                    replay_marker(producers, segment.open().read(header.size_in_bytes, header.position))
-                else:
-                    producers.update(header, header.base_offset)
+                batch = segment.open().read(header.size_in_bytes, header.position) if header.is_control else b""
+                tell(producers, header, batch)
 
 
-def replay_marker(producers: Producers, batch: bytes | bytearray | memoryview) -> None:
-    """Tell `producers` that a transaction ended, if that is what the control batch says."""
+def tell(producers: Producers, header: RecordBatchHeader, batch: bytes | bytearray | memoryview) -> None:
+    """One batch of a producer is part of the log; `header` has its offset there. `batch` is looked at only if it may
+    end a transaction."""
+    if not header.attributes & CONTROL_BIT:
+        producers.update(header, header.base_offset)
+        return
     # Only logs with transactions need the control records' messages.
     from odradek_wire.messages.end_txn_marker import EndTxnMarker
     from odradek_wire.records.control import decode_control_record
 
-    header: RecordBatchHeader = read_header(batch)
-    for record in read_records(batch, header):
+    for record in read_records(batch, read_header(batch)):
         _, marker = decode_control_record(record)
         if isinstance(marker, EndTxnMarker):
             producers.end_transaction(

@@ -17,6 +17,7 @@ from odradek_log.file_names import DELETED, INDEX, LOG, SEGMENT_SUFFIXES, TIME_I
 from odradek_log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from odradek_log.open_files import OpenFile
 from odradek_wire.records.batch import RecordBatchHeader, read_header
+from odradek_wire.records.errors import CorruptRecordError
 from odradek_wire.records.records import read_records
 
 _MAX_RELATIVE = 0x7FFF_FFFF
@@ -328,9 +329,13 @@ class Segment:
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
             batch = file.read(header.size_in_bytes, header.position)
-            for record in read_records(batch, read_header(batch)):
-                if record.timestamp >= timestamp and record.offset >= start_offset:
-                    return record.offset, record.timestamp, header.partition_leader_epoch
+            try:
+                for record in read_records(batch, read_header(batch)):
+                    if record.timestamp >= timestamp and record.offset >= start_offset:
+                        return record.offset, record.timestamp, header.partition_leader_epoch
+            except CorruptRecordError:
+                # A producer's nonsense under a right checksum, which only a strict look would have refused.
+                return max(header.base_offset, start_offset), header.max_timestamp, header.partition_leader_epoch
         return None
 
     def retention_timestamp(self) -> int:

@@ -49,6 +49,21 @@ class Segments:
     def _place(self, offset: int) -> int:
         return max(bisect_right(self._bases, offset) - 1, 0)
 
+    def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
+        """(offset, timestamp, leader epoch) of the first record from `start_offset` on that is at least so new."""
+        for segment in self._row:
+            if segment.largest_timestamp[0] >= timestamp:
+                found = segment.find_timestamp(timestamp, start_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def find_largest_timestamp(self, start_offset: int) -> tuple[int, int, int] | None:
+        """The same of the first record that has the largest timestamp."""
+        segment = max(self._row, key=lambda segment: segment.largest_timestamp[0])
+        timestamp = segment.largest_timestamp[0]
+        return segment.find_timestamp(timestamp, start_offset) if timestamp >= 0 else None
+
     def ends(self, log_end_offset: int) -> list[int]:
         """Where each segment ends, exclusive."""
         return [segment.base_offset for segment in self._row[1:]] + [log_end_offset]

@@ -30,7 +30,7 @@ class FailingDisk(RealDisk):
     """Counts its calls, and raises where `fail` says so."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(sync=False)
         self.calls: list[str] = []
         self._failures: list[tuple[Callable[[str, object, int], bool], int]] = []
         self._paths: dict[int, str] = {}

@@ -12,7 +12,7 @@ from pathlib import Path
 from odradek_log.append import AppendInfo
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
-from odradek_log.disk import Disk
+from odradek_log.disk import Disk, RealDisk
 from odradek_log.log import Log
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.batch import iterate
@@ -69,12 +69,12 @@ class Sentences:
 def open_directory(
     path: Path, time: Time, *, disk: Disk | None = None, open_files: int = 512, reporter: Sentences | None = None
 ) -> LogDirectory:
-    """A log directory on a test's clock."""
+    """A log directory on a test's clock; nothing waits for the platter."""
     return LogDirectory.open(
         path,
         wall_ms=time.wall_ms,
         later=time.later,
-        disk=disk,
+        disk=disk or RealDisk(sync=False),
         open_files=open_files,
         reporter=reporter or Sentences(),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from odradek_log.log import Log
 from odradek_log.producer_state import AppendOrigin
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import Compression, TimestampType
-from odradek_wire.records.batch import iterate, read_header, set_max_timestamp
+from odradek_wire.records.batch import iterate, read_header, rewrite_crc, set_max_timestamp
 from odradek_wire.records.control import end_txn_marker_batch
 from odradek_wire.records.errors import CorruptRecordError
 
@@ -246,3 +247,25 @@ def test_nothing_is_said_of_an_untroubled_log(tmp_path: Path) -> None:
     append(directory.create_log("t", 0, TOPIC_ID, LogConfig()), b"a")
     directory.close()
     assert sentences.said == []
+
+
+def test_records_that_only_a_strict_look_would_refuse_do_not_stop_a_lookup_by_time(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+    nonsense = batch(b"a", b"b")
+    nonsense[61:] = b"\xff" * (len(nonsense) - 61)
+    rewrite_crc(nonsense, read_header(nonsense))
+    assert _rejected(log.append(bytearray(nonsense), 0, strict=True)).error is ErrorCode.INVALID_RECORD
+    assert isinstance(log.append(nonsense, 0), AppendInfo)
+    append(log, b"c", timestamp=START_MS + 1)
+    assert log.offset_for_timestamp(START_MS) == (0, START_MS, 0)
+    assert log.offset_for_timestamp(START_MS + 1) == (2, START_MS + 1, 0)
+
+
+def test_an_old_producers_message_set_becomes_a_batch(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+    value = b"\x01\x00" + b"\xff\xff\xff\xff" + (3).to_bytes(4, "big") + b"old"  # magic 1, no codec, no key
+    message = value[:2] + START_MS.to_bytes(8, "big") + value[2:]
+    entry = bytes(8) + (4 + len(message)).to_bytes(4, "big") + zlib.crc32(message).to_bytes(4, "big") + message
+    assert log.append(bytearray(entry + entry), 0) == AppendInfo(0, 1, -1, 0)
+    assert values(read_all(log)) == [(0, b"old"), (1, b"old")]
+    assert log.append(bytearray(entry[:-1]), 0) == AppendInfo(-1, -1, -1, 0)

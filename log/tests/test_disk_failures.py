@@ -38,6 +38,14 @@ def test_a_full_disk_takes_one_partition_offline_and_loses_nothing(tmp_path: Pat
         full.append(batch(b"refused"), 0)
     with pytest.raises(LogOfflineError, match="No space left"):
         full.read(0, 1000)
+    for call in (
+        full.roll,
+        full.offset_of_max_timestamp,
+        lambda: full.truncate_to(0),
+        lambda: full.delete_old_segments(1),
+    ):
+        with pytest.raises(LogOfflineError, match="No space left"):
+            call()
     assert append(other, b"served").first_offset == 0
     assert values(read_all(other)) == [(0, b"served")]
     assert sentences.said == [

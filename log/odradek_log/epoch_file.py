@@ -1,0 +1,44 @@
+"""`leader-epoch-checkpoint` on disk: when it is written, and when it is forced there."""
+
+from __future__ import annotations
+
+from odradek_log.environment import LogEnvironment
+from odradek_log.file_names import LEADER_EPOCH_CHECKPOINT
+from odradek_log.leader_epochs import LeaderEpochs
+
+
+class EpochFile:
+    """One partition's epochs and their file. Written without a sync, for the batches tell the epochs as well; `sync`
+    follows with the log's own."""
+
+    __slots__ = ("_env", "_unsynced", "directory", "epochs")
+
+    def __init__(self, env: LogEnvironment, directory: str, epochs: LeaderEpochs) -> None:
+        self._env = env
+        self.directory = directory
+        self.epochs = epochs
+        self._unsynced = False
+
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """The first batch of an epoch is about to be appended; or one that finds the file behind."""
+        self.epochs.assign(epoch, start_offset)
+        self.write_if_dirty()
+
+    def write_if_dirty(self) -> None:
+        if self.epochs.dirty:
+            self.write()
+
+    def write(self) -> None:
+        self._env.disk.replace_file(self._path, self.epochs.encode(), sync=False)
+        self.epochs.dirty = False
+        self._unsynced = True
+
+    def sync(self) -> None:
+        """Force the file to the disk. Any thread."""
+        if self._unsynced:
+            self._unsynced = False
+            self._env.disk.sync_file(self._path)
+
+    @property
+    def _path(self) -> str:
+        return f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
