@@ -32,7 +32,9 @@ def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResp
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if mismatch else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message="The request was sent to an endpoint of type BROKER, "
-            f"but we wanted an endpoint of type {'CONTROLLER' if mismatch else request.endpoint_type}",
+            "but we wanted an endpoint of type CONTROLLER"
+            if mismatch
+            else f"Unsupported endpoint type {request.endpoint_type}",
             cluster_authorized_operations=OPERATIONS_NOT_ASKED,
         )
     response.controller_id = controller_shown(image)

@@ -26,6 +26,12 @@ def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducers
 def _describe(ctx: Context, topic: str, index: int) -> Answer:
     if not ctx.may_topic(Operation.READ, topic):
         return Answer(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if topic not in ctx.broker.image.topics:
+        return Answer(
+            index,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "This server does not host this topic-partition.",
+        )
     partition = ctx.broker.partitions.get(topic, index)
     if partition is None:
         exists = ctx.broker.image.partition(topic, index) is not None

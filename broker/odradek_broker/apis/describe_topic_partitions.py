@@ -37,9 +37,6 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
             return _all(request, ErrorCode.INVALID_REQUEST)
         names = [name for name in names if name >= cursor.topic_name]
         start_of[cursor.topic_name] = cursor.partition_index
-        if everything and cursor.topic_name not in image.topics:
-            # The topic was deleted between two pages: its neighbours are complete, it is told as unknown.
-            names.insert(0, cursor.topic_name)
     refused = [name for name in names if not ctx.may_topic(Operation.DESCRIBE, name)]
     response = DescribeTopicPartitionsResponse()
     room = max(min(request.response_partition_limit, ctx.broker.config.integer("max.request.partition.size.limit")), 1)
@@ -51,8 +48,7 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
             break
         found = image.topics.get(name)
         if found is None:
-            if not (everything and name != (cursor.topic_name if cursor else None)):
-                response.topics.append(_unknown(name))
+            response.topics.append(_unknown(ctx, name))
             continue
         start = start_of.get(name, 0)
         end = min(start + room, len(found.partitions))
@@ -94,12 +90,13 @@ def _topic(ctx: Context, topic: TopicImage, start: int, end: int) -> Topic:
     )
 
 
-def _unknown(name: str) -> Topic:
+def _unknown(ctx: Context, name: str) -> Topic:
     invalid = invalid_topic_name(name) is not None
     return Topic(
         error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         name=name,
         is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=authorized_operations(ctx, ResourceType.TOPIC, name),
     )
 
 

@@ -32,6 +32,15 @@ PartitionData: TypeAlias = FetchResponse.PartitionData
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_ZSTD = 10
 READ_COMMITTED = 1
+BEFORE_READING = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+"""Errors found before the log is read: Kafka answers them with an empty list of aborted transactions, others with
+null."""
 
 
 def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
@@ -246,7 +255,7 @@ class Fetch:
             partition_index=wanted.index,
             error_code=error,
             high_watermark=-1,
-            aborted_transactions=None,
+            aborted_transactions=[] if error in BEFORE_READING else None,
             records=b"",
         )
         if self._version >= 16 and error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
@@ -271,7 +280,7 @@ class Fetch:
                     told.append((wanted, data))
                     if has_records:
                         session.served(wanted)
-        elif self._request.session_epoch == INITIAL_EPOCH and found:
+        elif self._request.session_epoch == INITIAL_EPOCH:
             created = self._ctx.broker.fetch_sessions.create(
                 self._wanted, len(self._wanted), self._by_id, self._replica_id >= 0, self._ctx.now_ms
             )

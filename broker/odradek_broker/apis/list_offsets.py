@@ -46,7 +46,9 @@ def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
             if not allowed:
                 answers.append(_error(ctx, wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             elif asked[topic.name, wanted.partition_index] > 1:
-                answers.append(_error(ctx, wanted, ErrorCode.INVALID_REQUEST))
+                repeated = _error(ctx, wanted, ErrorCode.INVALID_REQUEST)
+                if repeated not in answers:
+                    answers.append(repeated)
             else:
                 answers.append(_answer(ctx, request, topic.name, wanted))
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(topic.name, answers))

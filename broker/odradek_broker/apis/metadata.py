@@ -160,7 +160,11 @@ def failed(ctx: Context, request: MetadataRequest, error: ErrorCode) -> Metadata
     return MetadataResponse(
         topics=[
             # Before version 12 a topic without a name cannot be expressed.
-            Topic(error_code=error, name=topic.name if ctx.api_version >= 12 else topic.name or "")
+            Topic(
+                error_code=error,
+                name=topic.name if ctx.api_version >= 12 else topic.name or "",
+                topic_id=topic.topic_id,
+            )
             for topic in request.topics or ()
         ],
         error_code=error,

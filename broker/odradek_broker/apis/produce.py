@@ -110,17 +110,23 @@ def _append(
         first_offset, _, append_time, start_offset, _ = result
         return PartitionAnswer(index, 0, first_offset, append_time, start_offset, current_leader=NOWHERE)
     assert isinstance(result, AppendRejected)
+    told = result.error not in WITHOUT_START and _is_one_batch(records)
     return PartitionAnswer(
         index,
         result.error,
         -1,
-        log_start_offset=-1 if result.error in WITHOUT_START else partition.log_start_offset,
+        log_start_offset=partition.log_start_offset if told else -1,
         record_errors=[
             ProduceResponse.BatchIndexAndErrorMessage(fault.batch_index, fault.message)
             for fault in result.record_errors
         ],
         error_message=result.message if result.record_errors else None,
     )
+
+
+def _is_one_batch(records: bytes | memoryview) -> bool:
+    """Whether the records are exactly one whole batch: Kafka refuses anything else before it looks for the log."""
+    return int.from_bytes(records[8:12], "big") + 12 == len(records)
 
 
 def _unacceptable(ctx: Context, partition: Partition, records: Any, version: int, acks: int) -> ErrorCode:
