@@ -25,14 +25,15 @@ PartitionAnswer = OffsetCommitResponse.OffsetCommitResponsePartition
 def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred[OffsetCommitResponse]:
     if not ctx.may_group(Operation.READ, request.group_id):
         return failed(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if ctx.api_version == 0:
-        return failed(ctx, request, ErrorCode.UNSUPPORTED_VERSION)
+    unsupported = failed(ctx, request, ErrorCode.UNSUPPORTED_VERSION) if ctx.api_version == 0 else None
     refused: list[TopicAnswer] = []
     accepted: list[Topic] = []
     for topic in request.topics:
         _sort_out(ctx, topic, accepted, refused)
     if not accepted:
         return OffsetCommitResponse(topics=refused)
+    if unsupported is not None:
+        return unsupported
     request.topics = accepted
     answer = ctx.broker.groups.commit(request, ctx.api_version)
     if not isinstance(answer, Deferred):

@@ -66,11 +66,13 @@ def commit(
             if _java_length(metadata) > metadata_max_bytes:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
+                # Version 1 let the client say when.
+                given_ms = partition.commit_timestamp
                 value = OffsetCommitValue(
                     offset=partition.committed_offset,
                     leader_epoch=partition.committed_leader_epoch,
                     metadata=metadata,
-                    commit_timestamp=wall_ms,
+                    commit_timestamp=wall_ms if given_ms == -1 else given_ms,
                     expire_timestamp=expire_ms,
                     topic_id=topic.topic_id,
                 )

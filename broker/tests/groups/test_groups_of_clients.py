@@ -66,7 +66,9 @@ def confluent_member(bootstrap: str, ledger: Ledger, quota: int, assignor: str, 
     )
     consumer.subscribe(["load"])
     done = 0
+    deadline = time.monotonic() + PATIENCE_S
     while done < quota and not stop.is_set():
+        assert time.monotonic() < deadline, f"{done} records of {quota} after {PATIENCE_S} s"
         message = consumer.poll(0.05)
         if message is not None and message.error() is None:
             ledger.note(message.partition(), message.offset())
@@ -124,7 +126,8 @@ def test_kafka_python_members_share_the_partitions(start_node: Start) -> None:
             heartbeat_interval_ms=100,
             enable_auto_commit=False,
         )
-        while not stop.is_set():
+        deadline = time.monotonic() + PATIENCE_S
+        while not stop.is_set() and time.monotonic() < deadline:
             for records in consumer.poll(50).values():
                 for record in records:
                     ledger.note(record.partition, record.offset)
