@@ -56,6 +56,8 @@ def command(
     overrides: dict[str, object] = dict(parse_settings(options))
     if emulate is not None:
         overrides["odradek.emulate"] = emulate
+    if port is not None and "listeners" in overrides:
+        raise click.UsageError("--port and -o listeners=… exclude each other")
     wanted = dict(_topic(topic) for topic in topics)
     logger = stream_logger(sys.stderr, as_json=log_json, level=log_level)
     try:

@@ -1,0 +1,178 @@
+"""`Cluster`: the same promises on a thread and in a child process, kept to an unmodified client."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from odradek import Cluster, KafkaError, SettingsError
+
+WAIT_S = 20
+
+
+@pytest.fixture(params=[False, True], ids=["thread", "process"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with Cluster(topics={"orders": 2}, process=request.param) as made:
+        yield made
+
+
+def produce(cluster: Cluster, topic: str, *values: str, **config: object) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **config})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(WAIT_S) == 0
+
+
+def read(cluster: Cluster, topic: str, count: int) -> list[str]:
+    """The first `count` records of partition 0, and the promise that there is no other."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"})
+    try:
+        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), WAIT_S) == (0, count)
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found = consumer.consume(count, WAIT_S) if count else []
+        return [message.value().decode() for message in found]
+    finally:
+        consumer.close()
+
+
+def topic_names(cluster: Cluster) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=WAIT_S).topics)
+
+
+def test_what_is_produced_is_read(cluster: Cluster) -> None:
+    produce(cluster, "orders", "a", "b")
+    assert read(cluster, "orders", 2) == ["a", "b"]
+
+
+def test_stop_and_start_keep_the_data_and_the_address(cluster: Cluster) -> None:
+    address = cluster.bootstrap_servers
+    produce(cluster, "orders", "a")
+    cluster.stop()
+    cluster.start()
+    assert cluster.bootstrap_servers == address
+    assert read(cluster, "orders", 1) == ["a"]
+
+
+def test_a_killed_broker_comes_back_with_every_acknowledged_record(cluster: Cluster) -> None:
+    produce(cluster, "orders", "a", "b", "c")
+    cluster.kill()
+    cluster.start()
+    produce(cluster, "orders", "d")
+    assert read(cluster, "orders", 4) == ["a", "b", "c", "d"]
+
+
+def test_reset_leaves_the_constructors_topics_and_nothing_else(cluster: Cluster) -> None:
+    produce(cluster, "orders", "a")
+    cluster.create_topic("more", 3)
+    cluster.reset()
+    assert topic_names(cluster) == {"orders"}
+    assert read(cluster, "orders", 0) == []
+
+
+def test_a_connected_client_goes_on_after_a_reset(cluster: Cluster) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.produce("orders", "before", partition=0)
+    assert producer.flush(WAIT_S) == 0
+    cluster.reset()
+    producer.produce("orders", "after", partition=0)
+    assert producer.flush(WAIT_S) == 0
+    assert read(cluster, "orders", 1) == ["after"]
+
+
+def test_an_idempotent_producer_goes_on_after_a_reset(cluster: Cluster) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
+    for value in ("before", "more"):
+        producer.produce("orders", value, partition=0)
+        assert producer.flush(WAIT_S) == 0
+    cluster.reset()
+    producer.produce("orders", "after", partition=0)
+    assert producer.flush(WAIT_S) == 0
+    assert read(cluster, "orders", 1) == ["after"]
+
+
+def test_a_lost_acknowledgement_is_a_duplicate_unless_the_producer_is_idempotent(cluster: Cluster) -> None:
+    quick = {"socket.timeout.ms": 1000, "request.timeout.ms": 1000, "retry.backoff.ms": 10}
+    cluster.faults.disconnect("Produce", when="response", times=1)
+    produce(cluster, "orders", "twice", **quick)
+    cluster.faults.disconnect("Produce", when="response", times=1)
+    produce(cluster, "orders", "once", **quick, **{"enable.idempotence": True})
+    assert read(cluster, "orders", 3) == ["twice", "twice", "once"]
+
+
+def test_an_error_by_order_reaches_the_client_until_the_faults_are_cleared(cluster: Cluster) -> None:
+    cluster.faults.error("Produce", "TOPIC_AUTHORIZATION_FAILED")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    errors: list[str] = []
+    producer.produce("orders", "x", partition=0, on_delivery=lambda error, message: errors.append(error.name()))
+    assert producer.flush(WAIT_S) == 0
+    assert errors == ["TOPIC_AUTHORIZATION_FAILED"]
+    cluster.faults.clear()
+    produce(cluster, "orders", "y")
+    assert read(cluster, "orders", 1) == ["y"]
+
+
+def test_the_clock_of_timeouts_is_moved_by_order(cluster: Cluster) -> None:
+    """A member that never speaks again leaves its group when its session is over: a minute in no time."""
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "session.timeout.ms": 60_000}
+    consumer = Consumer({**config, "heartbeat.interval.ms": 50_000, "max.poll.interval.ms": 60_000})
+    consumer.subscribe(["orders"])
+    assert consumer.poll(1) is None
+    cluster.wait_for_group("g", members=1, timeout_s=WAIT_S)
+    cluster.advance(timeouts_ms=60_001)
+    cluster.wait_for_group("g", members=0, state="Empty", timeout_s=WAIT_S)
+    consumer.close()
+
+
+def test_what_the_broker_refuses_is_an_error_with_kafkas_code(cluster: Cluster) -> None:
+    with pytest.raises(KafkaError, match="Topic 'orders' already exists") as refused:
+        cluster.create_topic("orders")
+    assert refused.value.code.name == "TOPIC_ALREADY_EXISTS"
+
+
+def test_data_survives_the_cluster(tmp_path: Path) -> None:
+    with Cluster(topics={"orders": 1}, data=tmp_path / "data") as first:
+        produce(first, "orders", "a")
+    with Cluster(topics={"orders": 1, "more": 2}, data=tmp_path / "data") as second:
+        assert topic_names(second) == {"orders", "more"}
+        assert read(second, "orders", 1) == ["a"]
+
+
+def test_several_clusters_live_side_by_side() -> None:
+    with Cluster(topics=["a"]) as first, Cluster(topics=["b"]) as second:
+        produce(first, "a", "1")
+        produce(second, "b", "2")
+        assert (topic_names(first), topic_names(second)) == ({"a"}, {"b"})
+
+
+def test_an_unknown_setting_is_refused_before_anything_starts() -> None:
+    with pytest.raises(SettingsError, match=r"did you mean num\.partitions"):
+        Cluster(config={"num.partition": 2})
+
+
+def test_asyncio_code_uses_it_without_blocking_its_loop() -> None:
+    async def use() -> set[str]:
+        async with Cluster(topics=["a"]) as cluster:
+            return await asyncio.to_thread(topic_names, cluster)
+
+    assert asyncio.run(use()) == {"a"}
+
+
+def test_a_child_that_dies_is_an_error_and_no_hang() -> None:
+    with Cluster(process=True) as cluster:
+        os.kill(cluster._host.pid, signal.SIGKILL)  # type: ignore[attr-defined]  # kill -9 from outside
+        with pytest.raises(RuntimeError, match="the broker's process ended with exit code -9"):
+            cluster.reset()
+
+
+def test_a_broker_that_was_stopped_does_not_answer() -> None:
+    with Cluster(topics=["a"]) as cluster:
+        cluster.stop()
+        with pytest.raises(KafkaException):
+            AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=0.5)

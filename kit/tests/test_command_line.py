@@ -1,0 +1,197 @@
+"""The `odradek` command: what it prints, and with which exit code it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek import Cluster
+
+WAIT_S = 30
+
+
+def odradek(*arguments: str, stdin: str = "", bootstrap: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from odradek.cli import main; main()", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        env={**os.environ, **({"ODRADEK_BOOTSTRAP": bootstrap} if bootstrap else {})},
+    )
+
+
+def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
+    """`odradek up`, and the address that it prints."""
+    broker = subprocess.Popen(
+        [sys.executable, "-c", "from odradek.cli import main; main()", "up", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert broker.stdout is not None
+    return broker, broker.stdout.readline().strip()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as made:
+        yield made
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_up_answers_at_the_address_it_prints_and_ends_with_0(number: signal.Signals) -> None:
+    broker, address = start("--port", "0", "--topic", "orders:3", "--topic", "plain")
+    try:
+        listed = odradek("topics", "list", "--json", "-b", address)
+        assert [(row["topic"], row["partitions"]) for row in json.loads(listed.stdout)] == [("orders", 3), ("plain", 1)]
+    finally:
+        broker.send_signal(number)
+        assert broker.wait(WAIT_S) == 0
+
+
+def test_up_keeps_its_state_under_data(tmp_path: Path) -> None:
+    for expected in (0, 1):
+        broker, address = start("--port", "0", "--data", str(tmp_path / "data"), "--topic", "orders")
+        try:
+            read = odradek("consume", "orders", bootstrap=address)
+            assert len(read.stdout.splitlines()) == expected
+            assert odradek("produce", "orders", "x", bootstrap=address).returncode == 0
+        finally:
+            broker.terminate()
+            assert broker.wait(WAIT_S) == 0
+
+
+def test_up_without_data_leaves_nothing_behind(tmp_path: Path) -> None:
+    broker = subprocess.Popen(
+        [sys.executable, "-c", "from odradek.cli import main; main()", "up", "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert broker.stdout is not None
+    broker.stdout.readline()
+    assert len(list(tmp_path.iterdir())) == 1
+    broker.terminate()
+    assert broker.wait(WAIT_S) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_in_use_is_one_clear_line_and_exit_code_2() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = odradek("up", "--port", str(port), "--host", "127.0.0.1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert f"'127.0.0.1', {port}" in done.stderr
+    assert "in use" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["up", "-o", "num.partitons=3"], "unknown setting num.partitons; did you mean num.partitions?"),
+        (["up", "-o", "num.partitions"], "Invalid value: 'num.partitions' is not of the form name=value"),
+        (["up", "-o", "a=1", "-o", "a=2"], "Invalid value: a is given twice"),
+        (["up", "--config", "/no/such/file"], "cannot read /no/such/file: No such file or directory"),
+        (["up", "--topic", "a:none"], "Invalid value for --topic: 'a:none' is not of the form name or name:partitions"),
+        (["up", "--port", "70000"], "Invalid value for '--port': 70000 is not in the range 0<=x<=65535."),
+        (["up", "--emulate", "2.8"], "Invalid value for '--emulate': '2.8' is not one of '3.9', '4.0', '4.3'."),
+        (
+            ["up", "-o", "listeners=nonsense"],
+            "listeners: cannot read 'nonsense', expected NAME://host:port",
+        ),
+        (["up", "--port", "0", "-o", "listeners=A://:1"], "--port and -o listeners=… exclude each other"),
+        (["nonsense"], "No such command 'nonsense'."),
+        (["topics", "list", "-b", "localhost:1"], "no broker answers at localhost:1: Connection refused"),
+        (["topics", "list", "-b", "local host:x"], "'local host:x' is not an address like localhost:9092"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_exit_code_2(arguments: list[str], line: str) -> None:
+    done = odradek(*arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"odradek: {line}\n")
+
+
+def test_a_data_folder_in_use_is_refused(tmp_path: Path) -> None:
+    with Cluster(data=tmp_path):
+        done = odradek("up", "--port", "0", "--data", str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert str(tmp_path) in done.stderr
+
+
+def test_settings_of_a_file_count_and_odd_ones_are_warned_about(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=4\nno.such.thing=1\n")
+    broker, address = start("--port", "0", "--config", str(file))
+    try:
+        odradek("topics", "create", "t", bootstrap=address)
+        (topic,) = json.loads(odradek("topics", "list", "--json", bootstrap=address).stdout)
+        assert topic["partitions"] == 4
+    finally:
+        broker.terminate()
+        _, log = broker.communicate(timeout=WAIT_S)
+    assert "no.such.thing is ignored: unknown setting" in log
+
+
+def test_ready_waits_for_a_broker_and_says_when_there_is_none(cluster: Cluster) -> None:
+    assert odradek("ready", bootstrap=cluster.bootstrap_servers).returncode == 0
+    gone = odradek("ready", "--timeout", "0", bootstrap="localhost:1")
+    assert (gone.returncode, gone.stderr) == (1, "odradek: no broker answers at localhost:1: Connection refused\n")
+
+
+def test_records_go_in_and_come_out(cluster: Cluster) -> None:
+    cluster.reset()
+    cluster.create_topic("t", 2)
+    at = cluster.bootstrap_servers
+    done = odradek("produce", "t", "--key", "k", "--header", "h=1", "--partition", "1", "v", bootstrap=at)
+    assert (done.returncode, done.stderr) == (0, "1 record written to t\n")
+    odradek("produce", "t", "--tombstone", "--key", "k", "--partition", "1", bootstrap=at)
+    odradek("produce", "t", "--key-separator", ":", "--partition", "0", stdin="a:1\nb:2\n", bootstrap=at)
+    read = [json.loads(line) for line in odradek("consume", "t", "--json", bootstrap=at).stdout.splitlines()]
+    for record in read:
+        assert record.pop("timestamp") > 0
+    assert sorted(read, key=lambda record: (record["partition"], record["offset"])) == [
+        {"topic": "t", "partition": 0, "offset": 0, "key": "a", "value": "1", "headers": []},
+        {"topic": "t", "partition": 0, "offset": 1, "key": "b", "value": "2", "headers": []},
+        {"topic": "t", "partition": 1, "offset": 0, "key": "k", "value": "v", "headers": [{"name": "h", "value": "1"}]},
+        {"topic": "t", "partition": 1, "offset": 1, "key": "k", "value": None, "headers": []},
+    ]
+    assert odradek("consume", "t", "--from", "1", "-p", "0", bootstrap=at).stdout == "0:1\tb\t2\n"
+
+
+def test_groups_are_reset_described_and_deleted(cluster: Cluster) -> None:
+    cluster.reset()
+    cluster.create_topic("t", 1)
+    at = cluster.bootstrap_servers
+    odradek("produce", "t", "1", "2", "3", bootstrap=at)
+    assert odradek("groups", "reset", "g", "t", "--to", "1", bootstrap=at).returncode == 0
+    described = odradek("groups", "describe", "g", "--json", bootstrap=at)
+    assert json.loads(described.stdout) == [{"topic": "t", "partition": 0, "committed": 1, "end": 3, "lag": 2}]
+    assert odradek("groups", "delete", "g", bootstrap=at).returncode == 0
+    assert json.loads(odradek("groups", "list", "--json", bootstrap=at).stdout) == []
+    gone = odradek("groups", "delete", "g", bootstrap=at)
+    assert (gone.returncode, gone.stderr) == (2, "odradek: group 'g': GROUP_ID_NOT_FOUND\n")
+
+
+def test_topics_and_their_settings_are_changed(cluster: Cluster) -> None:
+    cluster.reset()
+    at = cluster.bootstrap_servers
+    assert odradek("topics", "create", "t", "-p", "2", "-o", "retention.ms=60000", bootstrap=at).returncode == 0
+    assert odradek("topics", "grow", "t", "3", bootstrap=at).returncode == 0
+    assert odradek("configs", "set", "t", "segment.bytes=1048576", bootstrap=at).returncode == 0
+    assert odradek("configs", "unset", "t", "retention.ms", bootstrap=at).returncode == 0
+    shown = json.loads(odradek("configs", "show", "t", "--json", bootstrap=at).stdout)
+    assert {"name": "segment.bytes", "value": "1048576", "source": "topic", "read_only": False} in shown
+    assert "retention.ms" not in {row["name"] for row in shown}
+    assert len(json.loads(odradek("topics", "describe", "t", "--json", bootstrap=at).stdout)) == 3
+    assert odradek("topics", "delete", "t", bootstrap=at).returncode == 0
+    assert json.loads(odradek("topics", "list", "--json", bootstrap=at).stdout) == []

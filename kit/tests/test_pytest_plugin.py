@@ -1,0 +1,95 @@
+"""The fixtures that installing Odradek brings, used by somebody else's tests."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+TESTS = """
+    import pytest
+    from odradek.client import Client
+    from odradek.client.records import Writer, read
+    from odradek_wire.records.record import Record
+
+    def topics(kafka):
+        with Client(kafka.bootstrap_servers) as client:
+            return {topic.name for topic in client.metadata().topics}
+
+    addresses = set()
+
+    @pytest.mark.parametrize("number", range(3))
+    def test_each_test_finds_a_broker_as_new(kafka, number):
+        assert topics(kafka) == set()
+        kafka.create_topic(f"orders-{number}")
+        addresses.add(kafka.bootstrap_servers)
+        assert len(addresses) == 1
+
+    def test_clusters_to_order(kafka_cluster):
+        first = kafka_cluster(topics={"a": 1})
+        second = kafka_cluster(topics={"b": 2}, config={"num.partitions": 3})
+        assert (topics(first), topics(second)) == ({"a"}, {"b"})
+"""
+
+
+def test_the_session_has_one_broker_and_each_test_a_fresh_one(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TESTS)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=4)
+
+
+def test_workers_of_xdist_do_not_meet(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TESTS)
+    pytester.runpytest_subprocess("-n", "2", "-p", "no:cacheprovider").assert_outcomes(passed=4)
+
+
+def test_a_project_sets_its_brokers_up_in_its_conftest(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def kafka_config():
+            return {"auto.create.topics.enable": False, "num.partitions": 4}
+        """
+    )
+    pytester.makepyfile(
+        """
+        from odradek.client import Client
+
+        def test_it(kafka):
+            kafka.create_topic("a", partitions=-1)
+            with Client(kafka.bootstrap_servers) as client:
+                assert len(client.topic("a").partitions) == 4
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+def test_a_failing_test_shows_what_its_broker_said(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import socket
+
+        def test_it(kafka):
+            host, _, port = kafka.bootstrap_servers.partition(":")
+            with socket.create_connection((host, int(port))) as connection:
+                connection.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")
+                assert connection.recv(1) == b""
+            assert False
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*Log of the Kafka broker*", "*warning*127.0.0.1*"])
+
+
+def test_a_suite_that_asks_for_no_broker_does_not_import_one(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_it():
+            assert not {"odradek_broker", "odradek.cluster", "uvloop", "structlog"} & set(sys.modules)
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:asyncio").assert_outcomes(passed=1)
