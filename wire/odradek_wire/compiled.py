@@ -142,6 +142,8 @@ class _DecoderSource(_Source):
             if field.tag is not None or not field.since <= self.version <= field.until:
                 if field.default is None:
                     nothing.append(f"{o}.{field.name}")
+                elif field.lazy:
+                    nothing.append(f"{o}._{field.name}")
                 elif field.default is ...:
                     assert field.struct is not None
                     self.emit(f"{o}.{field.name} = {self.constant('C', self.struct_class(field.struct))}()")
@@ -253,6 +255,9 @@ class _DecoderSource(_Source):
         size = calcsize(">" + codes)
         lead, self.lead = self.lead, None
         run, self.run = self.run, []
+        if lead is not None and lead[0].array:
+            self.integers(*lead)
+            lead = None
         if lead is None:
             if codes == "B":
                 self.emit(f"{run[0][1]} = m[p]")
@@ -264,35 +269,41 @@ class _DecoderSource(_Source):
             return
         field, n, target = lead
         compact, nullable = self.compact(field), field.nullable(self.version)
-        code = FIXED[field.type] if field.array else "s"
-        table = self.constant("U", _Lengths(code, codes, compact, nullable))
+        table = self.constant("U", _Lengths("s", codes, compact, nullable))
         none = f"{n} == {0 if compact else -1}"
-        if field.array:
-            self.emit(f"*{target}, {targets}= {table}[{n}](m, p)")
-            if nullable:
-                self.emit(f"if {none}: {target} = None")
-        else:
-            value = "s.decode()" if field.type == "string" else "s"
-            self.emit(f"s, {targets}= {table}[{n}](m, p)")
-            self.emit(f"{target} = None if {none} else {value}" if nullable else f"{target} = {value}")
-        width = calcsize(">" + code) if field.array else 1
-        step = f"{n} * {width}" if width > 1 else n
-        step = f"{step} + {size - width if compact else size}"
+        value = "s.decode()" if field.type == "string" else "s"
+        self.emit(f"s, {targets}= {table}[{n}](m, p)")
+        self.emit(f"{target} = None if {none} else {value}" if nullable else f"{target} = {value}")
+        step = f"{n} + {size - 1 if compact else size}"
         self.emit(f"p += {size} if {none} else {step}" if nullable else f"p += {step}")
+
+    def integers(self, field: Field, n: str, target: str) -> None:
+        none, empty = (0, 1) if self.compact(field) else (-1, 0)
+        code = FIXED[field.type]
+        width = calcsize(">" + code)
+        table = self.constant("U", _Lengths(code, "", self.compact(field), False))
+        self.emit(f"if {n} == {empty}: {target} = []")
+        if field.nullable(self.version):
+            self.emit(f"elif {n} == {none}: {target} = None")
+        self.emit(f"else: {target} = [*{table}[{n}](m, p)]; p += {n} * {width}{f' - {width}' * empty}")
 
 
 def _read_varint(m: Any, p: int) -> tuple[int, int]:
     """The varint whose first byte, just before `p`, has been read; its value and the position after it."""
-    value = m[p - 1] & 0x7F
-    for shift in (7, 14, 21, 28):
-        byte = m[p]
-        p += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value >= 1 << 31:
-                raise ValueError(value)
-            return value, p
-    raise ValueError(value)
+    byte = m[p]
+    value = m[p - 1] & 127 | (byte & 127) << 7
+    if byte < 128:
+        return value, p + 1
+    byte = m[p + 1]
+    value |= (byte & 127) << 14
+    if byte < 128:
+        return value, p + 2
+    value |= (m[p + 2] & 127) << 21
+    if m[p + 2] < 128:
+        return value, p + 3
+    if m[p + 3] > 7:
+        raise ValueError(value)
+    return value | m[p + 3] << 28, p + 4
 
 
 def _read_string_length(m: Any, p: int) -> tuple[int, int]:
@@ -443,14 +454,19 @@ class _EncoderSource(_Source):
         """An expression that is true when the value is not the default."""
         if field.default is ...:
             assert field.struct is not None
-            inner = [self.differs(f, f"{value}.{f.name}") for f in field.struct.fields]
-            null = [f"{value} is None"] if field.null_until >= 0 else []
-            return " or ".join([*null, *inner, f"{value}.unknown_tags"])
+            inner = " or ".join(self.differs(f, f"{value}.{f.name}") for f in field.struct.fields)
+            inner = f"{inner} or {value}.unknown_tags"
+            if field.lazy:
+                owner, _, name = value.rpartition(".")
+                return f"{owner}._{name} is not None and ({inner})"
+            return f"{value} is None or {inner}" if field.null_until >= 0 else inner
         if field.default is None:
             return f"{value} is not None"
         if field.type == "bool" and field.default is True:
             return f"not {value}"
-        return value if field.default in (0, "") and field.null_until < 0 else f"{value} != {field.default!r}"
+        if field.null_until < 0 and field.default in (0, "", []):
+            return value
+        return f"{value} != {field.default!r}"
 
     def field(self, field: Field, value: str) -> None:
         if not field.array and field.type in FIXED:

@@ -72,7 +72,7 @@ def _message(message: MessageType) -> str:
 
 def _body(owner: str, struct: StructType, indent: str) -> list[str]:
     """Slots, annotations and constructor."""
-    names = [f'"{field.name}"' for field in struct.fields]
+    names = [f'"{_slot(field)}"' for field in struct.fields]
     slots = f"({names[0]},)" if len(names) == 1 else f"({', '.join(names)})"
     lines = [f"__slots__ = {slots}"]
     if len(indent) + len(lines[0]) > 120:
@@ -89,7 +89,30 @@ def _body(owner: str, struct: StructType, indent: str) -> list[str]:
         lines.append("def __init__(self) -> None:")
     lines += [f"    {_assignment(owner, field)}" for field in struct.fields]
     lines.append("    self.unknown_tags = ()")
+    for field in struct.fields:
+        if field.lazy:
+            lines += _property(owner, field)
     return [indent + line if line else "" for line in lines]
+
+
+def _slot(field: Field) -> str:
+    return f"_{field.name}" if field.lazy else field.name
+
+
+def _property(owner: str, field: Field) -> list[str]:
+    name, slot, kind = field.name, f"self._{field.name}", _type(owner, field)
+    return [
+        "",
+        "@property",
+        f"def {name}(self) -> {kind}:",
+        f"    if {slot} is None:",
+        f"        {slot} = {kind}()",
+        f"    return {slot}",
+        "",
+        f"@{name}.setter",
+        f"def {name}(self, value: {kind}) -> None:",
+        f"    {slot} = value",
+    ]
 
 
 def _type(owner: str, field: Field) -> str:
@@ -105,6 +128,8 @@ def _parameter(owner: str, field: Field) -> str:
     default = field.default
     if default == []:
         return f"{kind} = EMPTY"
+    if field.lazy:
+        return f"{kind} | None = None"
     if default is ...:
         return f"{kind} = FRESH"
     if default is not None and field.type == "uuid":
@@ -116,6 +141,8 @@ def _assignment(owner: str, field: Field) -> str:
     name = field.name
     if field.default == []:
         return f"self.{name} = [] if {name} is EMPTY else {name}"
+    if field.lazy:
+        return f"self._{name} = {name}"
     if field.default is ...:
         assert field.struct is not None
         return f"self.{name} = {owner}.{field.struct.name}() if {name} is FRESH else {name}"

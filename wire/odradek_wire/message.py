@@ -25,7 +25,10 @@ FRESH: Any = object()
 
 
 class Struct:
-    """A struct of the protocol; equal to another of its class when all fields are."""
+    """A struct of the protocol; equal to another of its class when all fields are.
+
+    A slot is named as its field, with an underscore before it where the field is a property that makes its default late.
+    """
 
     __slots__ = ("unknown_tags",)
 
@@ -37,13 +40,15 @@ class Struct:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        for name in self.__slots__:
+        for slot in self.__slots__:
+            name = slot.lstrip("_")
             if getattr(self, name) != getattr(other, name):
                 return False
         return bool(self.unknown_tags == other.unknown_tags)
 
     def __repr__(self) -> str:
-        fields = [f"{name}={getattr(self, name)!r}" for name in self.__slots__]
+        names = [slot.lstrip("_") for slot in self.__slots__]
+        fields = [f"{name}={getattr(self, name)!r}" for name in names]
         if self.unknown_tags:
             fields.append(f"unknown_tags={self.unknown_tags!r}")
         return f"{type(self).__name__}({', '.join(fields)})"

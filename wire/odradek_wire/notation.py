@@ -90,6 +90,11 @@ class Field:
         self.ignorable = False
         self.flexible = True
 
+    @property
+    def lazy(self) -> bool:
+        """A tagged struct is rarely there: its slot stays None until somebody looks, its default is made then."""
+        return self.tag is not None and self.default is ... and self.null_until < 0
+
     def nullable(self, version: int) -> bool:
         return self.null_since <= version <= self.null_until
 

@@ -225,7 +225,7 @@ class Writer:
         """Parts, records among them as they are; `EncodeError` when the version cannot say it."""
         try:
             self._struct(self.message.root, value)
-        except _Malformed as e:
+        except (_Malformed, AttributeError, TypeError) as e:
             path = "".join(self.path).lstrip(".")
             raise EncodeError(self.message.name, self.version, path, str(e)) from None
         return self.parts

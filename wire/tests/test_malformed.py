@@ -108,7 +108,7 @@ def test_mutated_frames_are_messages_or_decode_errors_within_bounded_time_and_me
         source = mutants(body, rng)
         for _ in range(each):
             mutant = next(source)
-            began = time.perf_counter()
+            began = time.process_time()
             try:
                 message = decode_one(mutant)
             except DecodeError as e:
@@ -118,7 +118,7 @@ def test_mutated_frames_are_messages_or_decode_errors_within_bounded_time_and_me
                 accepted += 1
                 if accepted % 50 == 0:
                     assert Reader(layout(cls), cls, version, mutant, 0).decode() == message
-            slowest = max(slowest, time.perf_counter() - began)
+            slowest = max(slowest, time.process_time() - began)
     assert wrong == 0
     assert refused + accepted >= FRAMES
     assert refused > FRAMES // 4

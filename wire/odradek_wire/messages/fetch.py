@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_wire.message import EMPTY, FRESH, Message, Records, Struct
+from odradek_wire.message import EMPTY, Message, Records, Struct
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 
@@ -91,7 +91,7 @@ class FetchRequest(Message):
     __slots__ = (
         "cluster_id",
         "replica_id",
-        "replica_state",
+        "_replica_state",
         "max_wait_ms",
         "min_bytes",
         "max_bytes",
@@ -107,7 +107,7 @@ class FetchRequest(Message):
         self,
         cluster_id: str | None = None,
         replica_id: int = -1,
-        replica_state: FetchRequest.ReplicaState = FRESH,
+        replica_state: FetchRequest.ReplicaState | None = None,
         max_wait_ms: int = 0,
         min_bytes: int = 0,
         max_bytes: int = 2147483647,
@@ -120,7 +120,7 @@ class FetchRequest(Message):
     ) -> None:
         self.cluster_id = cluster_id
         self.replica_id = replica_id
-        self.replica_state = FetchRequest.ReplicaState() if replica_state is FRESH else replica_state
+        self._replica_state = replica_state
         self.max_wait_ms = max_wait_ms
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
@@ -131,6 +131,16 @@ class FetchRequest(Message):
         self.forgotten_topics_data = [] if forgotten_topics_data is EMPTY else forgotten_topics_data
         self.rack_id = rack_id
         self.unknown_tags = ()
+
+    @property
+    def replica_state(self) -> FetchRequest.ReplicaState:
+        if self._replica_state is None:
+            self._replica_state = FetchRequest.ReplicaState()
+        return self._replica_state
+
+    @replica_state.setter
+    def replica_state(self, value: FetchRequest.ReplicaState) -> None:
+        self._replica_state = value
 
 
 class FetchResponse(Message):
@@ -163,9 +173,9 @@ class FetchResponse(Message):
             "high_watermark",
             "last_stable_offset",
             "log_start_offset",
-            "diverging_epoch",
-            "current_leader",
-            "snapshot_id",
+            "_diverging_epoch",
+            "_current_leader",
+            "_snapshot_id",
             "aborted_transactions",
             "preferred_read_replica",
             "records",
@@ -178,9 +188,9 @@ class FetchResponse(Message):
             high_watermark: int = 0,
             last_stable_offset: int = -1,
             log_start_offset: int = -1,
-            diverging_epoch: FetchResponse.EpochEndOffset = FRESH,
-            current_leader: FetchResponse.LeaderIdAndEpoch = FRESH,
-            snapshot_id: FetchResponse.SnapshotId = FRESH,
+            diverging_epoch: FetchResponse.EpochEndOffset | None = None,
+            current_leader: FetchResponse.LeaderIdAndEpoch | None = None,
+            snapshot_id: FetchResponse.SnapshotId | None = None,
             aborted_transactions: list[FetchResponse.AbortedTransaction] | None = EMPTY,
             preferred_read_replica: int = -1,
             records: Records | None = None,
@@ -190,13 +200,43 @@ class FetchResponse(Message):
             self.high_watermark = high_watermark
             self.last_stable_offset = last_stable_offset
             self.log_start_offset = log_start_offset
-            self.diverging_epoch = FetchResponse.EpochEndOffset() if diverging_epoch is FRESH else diverging_epoch
-            self.current_leader = FetchResponse.LeaderIdAndEpoch() if current_leader is FRESH else current_leader
-            self.snapshot_id = FetchResponse.SnapshotId() if snapshot_id is FRESH else snapshot_id
+            self._diverging_epoch = diverging_epoch
+            self._current_leader = current_leader
+            self._snapshot_id = snapshot_id
             self.aborted_transactions = [] if aborted_transactions is EMPTY else aborted_transactions
             self.preferred_read_replica = preferred_read_replica
             self.records = records
             self.unknown_tags = ()
+
+        @property
+        def diverging_epoch(self) -> FetchResponse.EpochEndOffset:
+            if self._diverging_epoch is None:
+                self._diverging_epoch = FetchResponse.EpochEndOffset()
+            return self._diverging_epoch
+
+        @diverging_epoch.setter
+        def diverging_epoch(self, value: FetchResponse.EpochEndOffset) -> None:
+            self._diverging_epoch = value
+
+        @property
+        def current_leader(self) -> FetchResponse.LeaderIdAndEpoch:
+            if self._current_leader is None:
+                self._current_leader = FetchResponse.LeaderIdAndEpoch()
+            return self._current_leader
+
+        @current_leader.setter
+        def current_leader(self, value: FetchResponse.LeaderIdAndEpoch) -> None:
+            self._current_leader = value
+
+        @property
+        def snapshot_id(self) -> FetchResponse.SnapshotId:
+            if self._snapshot_id is None:
+                self._snapshot_id = FetchResponse.SnapshotId()
+            return self._snapshot_id
+
+        @snapshot_id.setter
+        def snapshot_id(self, value: FetchResponse.SnapshotId) -> None:
+            self._snapshot_id = value
 
     class EpochEndOffset(Struct):
         __slots__ = ("epoch", "end_offset")

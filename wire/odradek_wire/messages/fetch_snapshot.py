@@ -95,14 +95,14 @@ class FetchSnapshotResponse(Message):
             self.unknown_tags = ()
 
     class PartitionSnapshot(Struct):
-        __slots__ = ("index", "error_code", "snapshot_id", "current_leader", "size", "position", "unaligned_records")
+        __slots__ = ("index", "error_code", "snapshot_id", "_current_leader", "size", "position", "unaligned_records")
 
         def __init__(
             self,
             index: int = 0,
             error_code: int = 0,
             snapshot_id: FetchSnapshotResponse.SnapshotId = FRESH,
-            current_leader: FetchSnapshotResponse.LeaderIdAndEpoch = FRESH,
+            current_leader: FetchSnapshotResponse.LeaderIdAndEpoch | None = None,
             size: int = 0,
             position: int = 0,
             unaligned_records: Records | None = None,
@@ -110,11 +110,21 @@ class FetchSnapshotResponse(Message):
             self.index = index
             self.error_code = error_code
             self.snapshot_id = FetchSnapshotResponse.SnapshotId() if snapshot_id is FRESH else snapshot_id
-            self.current_leader = FetchSnapshotResponse.LeaderIdAndEpoch() if current_leader is FRESH else current_leader
+            self._current_leader = current_leader
             self.size = size
             self.position = position
             self.unaligned_records = unaligned_records
             self.unknown_tags = ()
+
+        @property
+        def current_leader(self) -> FetchSnapshotResponse.LeaderIdAndEpoch:
+            if self._current_leader is None:
+                self._current_leader = FetchSnapshotResponse.LeaderIdAndEpoch()
+            return self._current_leader
+
+        @current_leader.setter
+        def current_leader(self, value: FetchSnapshotResponse.LeaderIdAndEpoch) -> None:
+            self._current_leader = value
 
     class SnapshotId(Struct):
         __slots__ = ("end_offset", "epoch")

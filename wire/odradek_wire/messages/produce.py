@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_wire.message import EMPTY, FRESH, Message, Records, Struct
+from odradek_wire.message import EMPTY, Message, Records, Struct
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 
@@ -89,7 +89,7 @@ class ProduceResponse(Message):
             "log_start_offset",
             "record_errors",
             "error_message",
-            "current_leader",
+            "_current_leader",
         )
 
         def __init__(
@@ -101,7 +101,7 @@ class ProduceResponse(Message):
             log_start_offset: int = -1,
             record_errors: list[ProduceResponse.BatchIndexAndErrorMessage] = EMPTY,
             error_message: str | None = None,
-            current_leader: ProduceResponse.LeaderIdAndEpoch = FRESH,
+            current_leader: ProduceResponse.LeaderIdAndEpoch | None = None,
         ) -> None:
             self.index = index
             self.error_code = error_code
@@ -110,8 +110,18 @@ class ProduceResponse(Message):
             self.log_start_offset = log_start_offset
             self.record_errors = [] if record_errors is EMPTY else record_errors
             self.error_message = error_message
-            self.current_leader = ProduceResponse.LeaderIdAndEpoch() if current_leader is FRESH else current_leader
+            self._current_leader = current_leader
             self.unknown_tags = ()
+
+        @property
+        def current_leader(self) -> ProduceResponse.LeaderIdAndEpoch:
+            if self._current_leader is None:
+                self._current_leader = ProduceResponse.LeaderIdAndEpoch()
+            return self._current_leader
+
+        @current_leader.setter
+        def current_leader(self, value: ProduceResponse.LeaderIdAndEpoch) -> None:
+            self._current_leader = value
 
     class BatchIndexAndErrorMessage(Struct):
         __slots__ = ("batch_index", "batch_index_error_message")

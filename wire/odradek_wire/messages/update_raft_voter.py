@@ -93,15 +93,25 @@ class UpdateRaftVoterResponse(Message):
             self.port = port
             self.unknown_tags = ()
 
-    __slots__ = ("throttle_time_ms", "error_code", "current_leader")
+    __slots__ = ("throttle_time_ms", "error_code", "_current_leader")
 
     def __init__(
         self,
         throttle_time_ms: int = 0,
         error_code: int = 0,
-        current_leader: UpdateRaftVoterResponse.CurrentLeader = FRESH,
+        current_leader: UpdateRaftVoterResponse.CurrentLeader | None = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
-        self.current_leader = UpdateRaftVoterResponse.CurrentLeader() if current_leader is FRESH else current_leader
+        self._current_leader = current_leader
         self.unknown_tags = ()
+
+    @property
+    def current_leader(self) -> UpdateRaftVoterResponse.CurrentLeader:
+        if self._current_leader is None:
+            self._current_leader = UpdateRaftVoterResponse.CurrentLeader()
+        return self._current_leader
+
+    @current_leader.setter
+    def current_leader(self, value: UpdateRaftVoterResponse.CurrentLeader) -> None:
+        self._current_leader = value
