@@ -1,0 +1,219 @@
+"""What a message costs: `python bench/wire.py` decodes and encodes beside kafka-python's protocol package and kio.
+
+The same bytes for all; in turn, so that a noisy machine is noisy for everybody; medians of CPU time. Targets: at least
+3 times as fast as kafka-python both ways, encoding at least 4 times as fast as kio, decoding within 3.5 times of kio's
+native reader; importing the codec within 60 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from odradek_wire.codec import decoder, encode, encode_parts, layout
+from odradek_wire.compiled import compile_decoder, compile_encoder
+from odradek_wire.message import Message
+from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from odradek_wire.messages.fetch import FetchRequest, FetchResponse
+from odradek_wire.messages.metadata import MetadataRequest, MetadataResponse
+from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
+from odradek_wire.notation import load
+from odradek_wire.uuid import Uuid
+
+BATCH = bytes(range(256)) * 64
+
+
+def produce(partitions: int, batch: bytes) -> ProduceRequest:
+    data = [ProduceRequest.PartitionProduceData(i, batch) for i in range(partitions)]
+    return ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=[ProduceRequest.TopicProduceData("orders", partition_data=data)]
+    )
+
+
+def produced() -> ProduceResponse:
+    partition = ProduceResponse.PartitionProduceResponse(0, base_offset=42, log_start_offset=0)
+    return ProduceResponse([ProduceResponse.TopicProduceResponse("orders", partition_responses=[partition])])
+
+
+def fetch() -> FetchRequest:
+    partitions = [FetchRequest.FetchPartition(i, 5, 1_000_000 + i, partition_max_bytes=1 << 20) for i in range(3)]
+    return FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=50 << 20,
+        topics=[FetchRequest.FetchTopic("orders", partitions=partitions)],
+    )
+
+
+def fetched() -> FetchResponse:
+    partitions = [
+        FetchResponse.PartitionData(i, high_watermark=1_000_100, last_stable_offset=1_000_100, records=BATCH)
+        for i in range(3)
+    ]
+    return FetchResponse(responses=[FetchResponse.FetchableTopicResponse("orders", partitions=partitions)])
+
+
+def metadata() -> MetadataResponse:
+    brokers = [
+        MetadataResponse.MetadataResponseBroker(i, f"broker-{i}.example.com", 9092, f"rack-{i}") for i in range(3)
+    ]
+    topics = [
+        MetadataResponse.MetadataResponseTopic(
+            name=f"some-topic-{i}",
+            topic_id=Uuid(i.to_bytes(16)),
+            partitions=[
+                MetadataResponse.MetadataResponsePartition(0, p, p, 7, replica_nodes=[0, 1, 2], isr_nodes=[0, 1, 2])
+                for p in range(3)
+            ],
+        )
+        for i in range(100)
+    ]
+    return MetadataResponse(brokers=brokers, cluster_id="odradek", controller_id=1, topics=topics)
+
+
+WORK: list[tuple[str, Message, int]] = [
+    ("Produce v9, 3 x 16 KiB", produce(3, BATCH), 9),
+    ("Produce v9, 100 B", produce(1, BATCH[:100]), 9),
+    ("Produce v9 response", produced(), 9),
+    ("Fetch v12 request", fetch(), 12),
+    ("Fetch v12, 3 x 16 KiB", fetched(), 12),
+    ("Metadata v12, 100 topics", metadata(), 12),
+]
+
+
+class Theirs:
+    """One library's decoder and encoder of one message."""
+
+    def __init__(self, decode: Callable[[bytes], Any], encode: Callable[[Any], Any]) -> None:
+        self.decode = decode
+        self.encode = encode
+
+
+def kafka_python(message: Message, version: int) -> Theirs:
+    api_message = import_module("kafka.protocol.api_message")
+    for part in ("consumer", "metadata", "producer"):
+        import_module(f"kafka.protocol.{part}")
+    theirs: Any = next(cls for cls in api_message.ApiMessage.__subclasses__() if cls.name == type(message).__name__)
+
+    def decode(data: bytes) -> Any:
+        read = theirs.decode(data, version=version)
+        read._header = None
+        return read
+
+    return Theirs(decode, lambda value: value.encode(version=version))
+
+
+def kio(message: Message, version: int) -> Theirs:
+    from kio.index import load_request_schema, load_response_schema
+    from kio.serial import entity_reader, entity_writer
+
+    find = load_request_schema if type(message).__name__.endswith("Request") else load_response_schema
+    theirs: Any = find(message.API_KEY, version)
+    read, write = entity_reader(theirs), entity_writer(theirs)
+
+    def encode(value: Any) -> bytes:
+        buffer = io.BytesIO()
+        write(buffer, value)
+        return buffer.getvalue()
+
+    return Theirs(lambda data: read(data, 0)[0], encode)
+
+
+def microseconds(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Median CPU time of one call of each, run in turn."""
+    calls = {}
+    for name, call in work.items():
+        call()
+        started = time.process_time()
+        call()
+        calls[name] = max(1, int(0.01 / max(time.process_time() - started, 1e-6)))
+    times: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(rounds):
+        for name, call in work.items():
+            started = time.process_time()
+            for _ in range(calls[name]):
+                call()
+            times[name].append((time.process_time() - started) / calls[name] * 1e6)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def import_milliseconds(rounds: int) -> float:
+    """Of odradek_wire and its codec, in a new interpreter."""
+    program = "import time; s = time.process_time(); import odradek_wire.codec; print((time.process_time() - s) * 1e3)"
+    return statistics.median(
+        float(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)
+        for _ in range(rounds)
+    )
+
+
+def compile_milliseconds(rounds: int) -> dict[str, float]:
+    """Reading the definition and making a decoder and an encoder, as at a broker's start."""
+    work: dict[str, Callable[[], object]] = {}
+    for request, response, version in (
+        (ApiVersionsRequest, ApiVersionsResponse, 3),
+        (MetadataRequest, MetadataResponse, 12),
+    ):
+
+        def make(request: Any = request, response: Any = response, version: int = version) -> None:
+            messages = {message.name: message for message in load(request.DEFINITION)}
+            compile_decoder(messages[request.__name__], request, version)
+            compile_encoder(messages[response.__name__], response, version)
+
+        work[f"{request.DEFINITION}: definition, request decoder, response encoder"] = make
+    return {name: value / 1e3 for name, value in microseconds(work, rounds).items()}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--rounds", type=int, default=15)
+    arguments.add_argument("--json", action="store_true")
+    options = arguments.parse_args()
+    results: dict[str, Any] = {}
+    for title, message, version in WORK:
+        cls = type(message)
+        data = encode(message, version)
+        assert layout(cls).name == cls.__name__
+        others = {"kafka-python": kafka_python(message, version), "kio": kio(message, version)}
+        read = {name: library.decode(data) for name, library in others.items()}
+        ours = decoder(cls, version)
+        decoding: dict[str, Callable[[], object]] = {"odradek": lambda ours=ours, data=data: ours(data)}  # type: ignore[misc]
+        encoding: dict[str, Callable[[], object]] = {
+            "odradek": lambda message=message, version=version: encode(message, version),  # type: ignore[misc]
+            "odradek, parts": lambda message=message, version=version: encode_parts(message, version),  # type: ignore[misc]
+        }
+        for name, library in others.items():
+            assert library.encode(read[name]) == data
+            decoding[name] = lambda library=library, data=data: library.decode(data)  # type: ignore[misc]
+            encoding[name] = lambda library=library, value=read[name]: library.encode(value)  # type: ignore[misc]
+        results[title] = {
+            "decode": microseconds(decoding, options.rounds),
+            "encode": microseconds(encoding, options.rounds),
+        }
+    results["import, ms"] = import_milliseconds(options.rounds)
+    results["compile, ms"] = compile_milliseconds(options.rounds)
+    if options.json:
+        print(json.dumps(results, indent=1))
+        return
+    print(f"{'microseconds (x: how many times our time)':<42}{'odradek':>9}{'kafka-python':>20}{'kio':>20}")
+    for title, _, _ in WORK:
+        for way in ("decode", "encode"):
+            us = results[title][way]
+            row = f"{title + ', ' + way:<42}{us['odradek']:>9.2f}"
+            for name in ("kafka-python", "kio"):
+                row += f"{us[name]:>12.2f} {us[name] / us['odradek']:>6.2f}x"
+            print(row)
+    print(f"{'import odradek_wire.codec':<42}{results['import, ms']:>9.2f} ms")
+    for name, value in results["compile, ms"].items():
+        print(f"{name:<70}{value:>6.2f} ms")
+
+
+if __name__ == "__main__":
+    main()
