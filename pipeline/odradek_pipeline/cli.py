@@ -97,7 +97,7 @@ def _run(config: PipelineConfig, master: str, jars: tuple[Path, ...], settings: 
     try:
         from odradek_pipeline.jars import JarsUnavailable
         from odradek_pipeline.job import PipelineFailed, run
-        from odradek_pipeline.session import SessionConfig, open_session
+        from odradek_pipeline.session import SessionConfig, SessionFailed, open_session
     except ModuleNotFoundError as missing:
         raise click.ClickException(f"{missing.name} is missing: pip install 'odradek[spark]'") from None
     from rich.console import Console
@@ -106,8 +106,8 @@ def _run(config: PipelineConfig, master: str, jars: tuple[Path, ...], settings: 
     try:
         with console.status("starting Spark ..."):
             spark = open_session(SessionConfig(master=master, jars=jars, settings=settings))
-    except JarsUnavailable as unavailable:
-        raise click.ClickException(str(unavailable)) from None
+    except (JarsUnavailable, SessionFailed) as failure:
+        raise click.ClickException(f"Spark cannot be started: {failure}") from None
     try:
         # After Spark, which installs a handler for SIGINT of its own.
         with _stop_on_signals() as stop:

@@ -11,9 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # it ships no types
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from odradek_pipeline.jars import cached_jars, connector_coordinates, fetch_jars
+
+
+class SessionFailed(Exception):
+    """Spark did not start: no Java, no such master, a setting that it refuses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +58,18 @@ def connector_settings(jars: tuple[Path, ...] = ()) -> dict[str, str]:
 
 
 def open_session(config: SessionConfig) -> SparkSession:
-    """The session of this process. A local one binds to loopback only, unless SPARK_LOCAL_IP says otherwise."""
+    """The session of this process. A local one binds to loopback only, unless SPARK_LOCAL_IP says otherwise.
+
+    Raises SessionFailed, and JarsUnavailable when Maven cannot fetch the connector.
+    """
     if config.master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(config.master).appName(config.app_name)
     for name, value in {**_SETTINGS, **connector_settings(config.jars), **config.settings}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except Py4JJavaError as failure:
+        raise SessionFailed(str(failure.java_exception.getMessage()).splitlines()[0]) from failure
+    except (PySparkException, Py4JError) as failure:
+        raise SessionFailed(str(failure).splitlines()[0]) from failure

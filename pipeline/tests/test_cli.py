@@ -45,6 +45,18 @@ def test_the_command_line_does_not_import_spark_before_it_must() -> None:
     assert found.stdout == "False\n"
 
 
+def test_a_spark_that_cannot_start_is_one_clear_line_and_exit_code_2() -> None:
+    command = [sys.executable, "-m", "odradek_pipeline", *_GIVEN, "--master", "nowhere"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    # Java says first what is wrong with the master.
+    assert done.stderr.splitlines()[-1] == (
+        "odradek pipeline: Spark cannot be started: "
+        "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
+    )
+
+
 def test_ctrl_c_ends_a_running_job_after_its_batch_with_exit_code_0(servers: str, tmp_path: Path) -> None:
     producer = Producer({"bootstrap.servers": servers})
     for number in range(100):
