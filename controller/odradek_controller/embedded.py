@@ -18,13 +18,12 @@ from odradek_wire.message import Message
 from odradek_wire.messages.abort_transaction_record import AbortTransactionRecord
 from odradek_wire.messages.begin_transaction_record import BeginTransactionRecord
 from odradek_wire.messages.end_transaction_record import EndTransactionRecord
-from odradek_wire.messages.k_raft_version_record import KRaftVersionRecord
 from odradek_wire.messages.leader_change_message import LeaderChangeMessage
 from odradek_wire.records.batch import RecordBatchHeader, iterate
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.control import ControlRecordType, control_batch, decode_control_record
 from odradek_wire.records.records import read_records
-from odradek_wire.uuid import ZERO_UUID, Uuid
+from odradek_wire.uuid import ZERO_UUID
 
 from .framing import frame, unframe
 from .image import ClusterImage
@@ -32,7 +31,7 @@ from .image_records import feature_records, image_records
 from .levels import Emulation, Levels
 from .quorum_state import QUORUM_STATE, QuorumStateFile
 from .replay import InvalidMetadataError, replay
-from .snapshots import BOOTSTRAP, SnapshotId, decode_snapshot, encode_snapshot, find_snapshots
+from .snapshots import BOOTSTRAP, SnapshotId, VoterRecords, decode_snapshot, encode_snapshot, find_snapshots
 from .store import Appended, QuorumState, Voter
 
 MAX_BATCH_BYTES = 8 << 20
@@ -77,7 +76,8 @@ class EmbeddedStore:
         self._snapshot_records = snapshot_records
         self._log: Log | None = None
         self._epoch = 0
-        self._kraft_version = 0
+        self._data_version = 0
+        self._voter_records = VoterRecords()
         self._last_append_ms = -1
         self._records_since_snapshot = 0
         self._next_snapshot = snapshot_records
@@ -115,7 +115,7 @@ class EmbeddedStore:
         if snapshots:
             newest = snapshots[-1]
             data = self._disk.read_file(f"{log.directory}/{newest.file_name}")
-            records = decode_snapshot(data, newest.file_name)
+            records, self._voter_records = decode_snapshot(data, newest.file_name)
             image = replay(image, records, offset=newest.end_offset - 1, epoch=newest.epoch).image
             start = newest.end_offset
         if log.log_start_offset > start:
@@ -137,8 +137,7 @@ class EmbeddedStore:
         for record in read_records(batch, header):
             if header.is_control:
                 _, message = decode_control_record(record)
-                if isinstance(message, KRaftVersionRecord):
-                    self._kraft_version = message.k_raft_version
+                self._voter_records = self._voter_records.updated(message)
             elif record.value is not None:
                 tail.add(unframe(record.value))
 
@@ -150,7 +149,8 @@ class EmbeddedStore:
             state = QuorumStateFile.decode(self._disk.read_file(path))
         except (ValueError, KeyError) as error:
             raise InvalidMetadataError(f"{path}: {error}") from None
-        self._kraft_version = state.data_version
+        self._data_version = state.data_version
+        self._check_voters(state.voters)
         return state.leader_epoch
 
     @property
@@ -159,23 +159,35 @@ class EmbeddedStore:
         return self._log.directory
 
     def _begin_epoch(self) -> None:
-        state = QuorumStateFile(self._node_id, self._epoch, self._kraft_version)
+        dynamic = self._voter_records.voters
+        if dynamic is not None:
+            self._data_version = 1
+            self._check_voters(tuple(voter.voter_id for voter in dynamic.voters))
+        state = QuorumStateFile(self._node_id, self._epoch, self._data_version)
         self._disk.replace_file(f"{self._metadata_directory}/{QUORUM_STATE}", state.encode())
-        voters = [LeaderChangeMessage.Voter(voter.id, voter.directory_id) for voter in self._voters()]
-        message = LeaderChangeMessage(min(self._kraft_version, 1), self._node_id, voters, voters)
+        voters = [LeaderChangeMessage.Voter(self._node_id)]
+        message = LeaderChangeMessage(0, self._node_id, voters, voters)
         self._write(control_batch(ControlRecordType.LEADER_CHANGE, message, timestamp=self._wall_ms()))
 
+    def _check_voters(self, voters: tuple[int, ...]) -> None:
+        """A directory of several controllers holds only one's view of what they agreed on: it is not ours to go on."""
+        if voters not in ((), (self._node_id,)):
+            raise InvalidMetadataError(
+                f"{self._metadata_directory} belongs to a quorum of the controllers {', '.join(map(str, voters))}; "
+                f"only the directory of node {self._node_id} alone can be opened"
+            )
+
     def _voters(self) -> tuple[Voter, ...]:
-        meta = self._directory.meta
-        known = self._kraft_version > 0 and meta is not None and meta.directory_id is not None
-        directory_id = meta.directory_id if known and meta is not None and meta.directory_id is not None else ZERO_UUID
-        return (Voter(self._node_id, Uuid(directory_id)),)
+        dynamic = self._voter_records.voters
+        if dynamic is None:
+            return (Voter(self._node_id, ZERO_UUID),)
+        return tuple(Voter(voter.voter_id, voter.voter_directory_id) for voter in dynamic.voters)
 
     async def _bootstrap(self, image: ClusterImage) -> ClusterImage:
         """The first records of a cluster: those of a directory that was formatted, or those of the emulated release."""
         path = f"{self._directory.path}/{BOOTSTRAP}"
         if self._disk.exists(path):
-            records = list(decode_snapshot(self._disk.read_file(path), path))
+            records, _ = decode_snapshot(self._disk.read_file(path), path)
         else:
             records = list(feature_records(self._emulation.initial))
             data = encode_snapshot(records, Levels(), epoch=0, now_ms=self._wall_ms(), last_timestamp=0)
@@ -266,6 +278,7 @@ class EmbeddedStore:
             epoch=image.epoch,
             now_ms=self._wall_ms(),
             last_timestamp=max(self._last_append_ms, 0),
+            voters=self._voter_records,
         )
         older = find_snapshots(self._disk, log.directory)
         log.flush()

@@ -21,6 +21,8 @@ class QuorumStateFile:
     leader_id: int
     leader_epoch: int
     data_version: int = 0
+    voters: tuple[int, ...] = ()
+    """Of data version 0; who may vote otherwise stands in the log."""
 
     def encode(self) -> bytes:
         fields: dict[str, object]
@@ -49,4 +51,5 @@ class QuorumStateFile:
         version = int(fields["data_version"])
         if version not in (0, 1):
             raise ValueError(f"quorum-state has data version {version}; 0 and 1 are known")
-        return cls(int(fields["leaderId"]), int(fields["leaderEpoch"]), version)
+        voters = tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ())
+        return cls(int(fields["leaderId"]), int(fields["leaderEpoch"]), version, voters)

@@ -7,17 +7,19 @@ snapshot is written beside its place and then renamed, so that a half-written on
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from odradek_log.disk import Disk
 from odradek_wire.codec import Buffer
 from odradek_wire.message import Message
+from odradek_wire.messages.k_raft_version_record import KRaftVersionRecord
 from odradek_wire.messages.snapshot_footer_record import SnapshotFooterRecord
 from odradek_wire.messages.snapshot_header_record import SnapshotHeaderRecord
+from odradek_wire.messages.voters_record import VotersRecord
 from odradek_wire.records.batch import check_crc, iterate
 from odradek_wire.records.builder import BatchBuilder
-from odradek_wire.records.control import ControlRecordType, control_batch
+from odradek_wire.records.control import ControlRecordType, control_batch, decode_control_record
 from odradek_wire.records.records import read_records
 
 from .framing import frame, unframe
@@ -46,8 +48,29 @@ def find_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
     return sorted(SnapshotId(int(match[1]), int(match[2])) for match in matches if match is not None)
 
 
+class VoterRecords(NamedTuple):
+    """Control records of a quorum whose voters are kept in the log (KIP-853); None with static voters."""
+
+    version: KRaftVersionRecord | None = None
+    voters: VotersRecord | None = None
+
+    def updated(self, message: Message | None) -> VoterRecords:
+        """After this control record, whatever it is."""
+        if isinstance(message, KRaftVersionRecord):
+            return self._replace(version=message)
+        if isinstance(message, VotersRecord):
+            return self._replace(voters=message)
+        return self
+
+
 def encode_snapshot(
-    records: Iterable[Message], levels: Levels, *, epoch: int, now_ms: int, last_timestamp: int
+    records: Iterable[Message],
+    levels: Levels,
+    *,
+    epoch: int,
+    now_ms: int,
+    last_timestamp: int,
+    voters: VoterRecords = VoterRecords(),  # noqa: B008  immutable
 ) -> bytes:
     """The bytes of a snapshot. Offsets count from 0; every batch carries the epoch."""
     parts = []
@@ -59,6 +82,10 @@ def encode_snapshot(
         offset += 1
 
     control(ControlRecordType.SNAPSHOT_HEADER, SnapshotHeaderRecord(0, last_timestamp))
+    if voters.version is not None:
+        control(ControlRecordType.KRAFT_VERSION, voters.version)
+    if voters.voters is not None:
+        control(ControlRecordType.KRAFT_VOTERS, voters.voters)
     builder = None
     for record in records:
         if builder is None:
@@ -74,17 +101,22 @@ def encode_snapshot(
     return b"".join(parts)
 
 
-def decode_snapshot(data: Buffer, name: str) -> Iterator[Message]:
+def decode_snapshot(data: Buffer, name: str) -> tuple[list[Message], VoterRecords]:
     """The records of a snapshot; InvalidMetadataError when it is not whole."""
+    records: list[Message] = []
+    voters = VoterRecords()
     complete = False
     for header in iterate(data):
         check_crc(data, header)
         for record in read_records(data, header):
-            if not header.is_control:
-                if record.value is None:
-                    raise InvalidMetadataError(f"{name}: a record without a value")
-                yield unframe(record.value)
-            elif record.key is not None and record.key[3] == ControlRecordType.SNAPSHOT_FOOTER:
-                complete = True
+            if header.is_control:
+                kind, message = decode_control_record(record)
+                voters = voters.updated(message)
+                complete = kind is ControlRecordType.SNAPSHOT_FOOTER
+            elif record.value is None:
+                raise InvalidMetadataError(f"{name}: a record without a value")
+            else:
+                records.append(unframe(record.value))
     if not complete:
         raise InvalidMetadataError(f"{name}: the snapshot has no end")
+    return records, voters

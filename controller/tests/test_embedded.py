@@ -1,7 +1,6 @@
 """The embedded store: what was stored is there after a restart or a kill, from snapshots too; Kafka's own opens."""
 
 import json
-import shutil
 import tarfile
 from pathlib import Path
 
@@ -15,16 +14,26 @@ from odradek_controller.embedded import EmbeddedStore
 from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta
 from odradek_controller.levels import Emulation
 from odradek_controller.replay import InvalidMetadataError, replay
+from odradek_controller.snapshots import decode_snapshot
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek_wire.messages.begin_transaction_record import BeginTransactionRecord
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.describe_quorum import DescribeQuorumRequest
+from odradek_wire.messages.k_raft_version_record import KRaftVersionRecord
 from odradek_wire.messages.topic_record import TopicRecord
-from odradek_wire.uuid import Uuid
+from odradek_wire.uuid import Uuid, uuid_to_text
 
 METADATA = "__cluster_metadata-0"
 KAFKA_DIRECTORY = Path(__file__).parent / "facts" / "kafka-4.3.0-data.tar.xz"
+
+
+DYNAMIC_DIRECTORY = KAFKA_DIRECTORY.with_name("kafka-4.3.0-dynamic-quorum.tar.xz")
+
+
+def unpack(archive: Path, target: Path) -> None:
+    with tarfile.open(archive) as opened:
+        opened.extractall(target, filter="data")
 
 
 def store_of(controller: Controller) -> EmbeddedStore:
@@ -195,8 +204,7 @@ async def test_a_quorum_state_newer_than_ours_is_refused_and_left_alone(tmp_path
 
 
 async def test_a_directory_of_kafka_4_3_opens_and_goes_on(tmp_path: Path) -> None:
-    with tarfile.open(KAFKA_DIRECTORY) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(KAFKA_DIRECTORY, tmp_path)
     async with running(tmp_path) as controller:
         image = controller.image
         assert sorted((topic.name, len(topic.partitions)) for topic in image.topics.values()) == [
@@ -209,7 +217,31 @@ async def test_a_directory_of_kafka_4_3_opens_and_goes_on(tmp_path: Path) -> Non
         await join(controller, 1, 99)
         leaders = {partition.leader for topic in controller.image.topics.values() for partition in topic.partitions}
         assert leaders == {1}
-    shutil.rmtree(tmp_path)
+
+
+async def test_voters_that_kafka_keeps_in_the_log_stay_there(tmp_path: Path) -> None:
+    unpack(DYNAMIC_DIRECTORY, tmp_path)
+    async with running(tmp_path) as controller:
+        assert sorted(controller.image.topics) == ["dyn", "dyn2"]
+        voters = controller.store.quorum().voters
+        assert [(voter.id, uuid_to_text(voter.directory_id)) for voter in voters] == [(1, "SmbLhAWkSYeM6ZFE2H16fg")]
+        snapshot = store_of(controller).write_snapshot()
+    path = tmp_path / METADATA / snapshot.file_name
+    _, kept = decode_snapshot(path.read_bytes(), path.name)
+    assert kept.version == KRaftVersionRecord(0, 1)
+    assert kept.voters is not None
+    assert [voter.voter_id for voter in kept.voters.voters] == [1]
+    assert json.loads((tmp_path / METADATA / "quorum-state").read_text())["data_version"] == 1
+
+
+async def test_the_directory_of_a_quorum_of_several_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    state = tmp_path / METADATA / "quorum-state"
+    state.write_text(state.read_text().replace('[{"voterId":1}]', '[{"voterId":1},{"voterId":2}]'))
+    with pytest.raises(InvalidMetadataError, match="a quorum of the controllers 1, 2"):
+        async with running(tmp_path):
+            pass
 
 
 def test_the_settings_of_a_controller_are_its_own() -> None:

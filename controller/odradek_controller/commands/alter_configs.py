@@ -85,7 +85,7 @@ def explicit_min_isr(image: ClusterImage, settings: Settings) -> list[Message]:
     key = ConfigResource(Resource.BROKER, "")
     if not image.levels.eligible_leaders or MIN_ISR in image.configs.get(key, {}):
         return []
-    return [ConfigRecord(key.type, key.name, MIN_ISR, settings.layers(image).value(MIN_ISR))]
+    return [ConfigRecord(int(key.type), key.name, MIN_ISR, settings.layers(image).value(MIN_ISR))]
 
 
 _FINE = Refusal(ErrorCode.NONE)
