@@ -25,6 +25,8 @@ def decode_lines(data: bytes, path: str) -> list[str]:
     if not data:
         return []
     lines = data.decode(errors="replace").split("\n")
+    if lines[-1]:
+        raise CorruptLogError(f"{path}: the last line {lines[-1]!r} is cut off")
     if lines[0] != _VERSION:
         raise CorruptLogError(f"{path}: unknown version {lines[0]!r} of a checkpoint")
     try:

@@ -139,11 +139,7 @@ class Log:
             log_start_offset=log_start_offset,
             clean_shutdown=clean_shutdown,
         )
-        try:
-            metadata_path = f"{path}/{PARTITION_METADATA}"
-            topic_id = decode_topic_id(env.disk.read_file(metadata_path), metadata_path)
-        except FileNotFoundError:
-            topic_id = None
+        topic_id = _read_topic_id(env, f"{path}/{PARTITION_METADATA}")
         log = cls(env, path, topic, partition, topic_id, config, loaded)
         log.recovery_point = min(recovery_point, log.log_end_offset)
         log._load_producers(clean_shutdown=clean_shutdown)
@@ -496,8 +492,9 @@ class Log:
 
     def _load_producers(self, *, clean_shutdown: bool) -> None:
         """From the newest readable snapshot, and the batches after it."""
+        never_had_one = not self._snapshots.offsets
         snapshot = self._snapshots.load_newest(self.producers, self.log_end_offset)
-        if snapshot is None and clean_shutdown:
+        if never_had_one and clean_shutdown:
             # Whoever closed this log cleanly and left no snapshot knew of no producer.
             return
         start = max(self.log_start_offset, snapshot or 0)
@@ -593,3 +590,12 @@ class Log:
 
     def __repr__(self) -> str:
         return f"Log({self.name}, {self.log_start_offset}..{self.log_end_offset})"
+
+
+def _read_topic_id(env: LogEnvironment, path: str) -> Uuid | None:
+    """None without the file, or when a power loss left nothing in it."""
+    try:
+        data = env.disk.read_file(path)
+    except FileNotFoundError:
+        return None
+    return decode_topic_id(data, path) if data else None

@@ -73,16 +73,19 @@ def load(
     present = set(names)
     bases = sorted(offset for name in names if name.endswith(LOG) and (offset := offset_of(name)) is not None)
     snapshots = sorted(offset for name in names if name.endswith(SNAPSHOT) and (offset := offset_of(name)) is not None)
-    epochs = LeaderEpochs()
-    if LEADER_EPOCH_CHECKPOINT in present:
-        path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
-        epochs = LeaderEpochs.decode(env.disk.read_file(path), path)
+    known_epochs = _read_epochs(env, directory, present)
+    epochs = known_epochs if known_epochs is not None else LeaderEpochs()
     _remove_orphans(env, directory, names, bases)
     segments = [_segment(env, directory, base, present, config) for base in bases]
     if not segments:
         segments = [Segment.create(env, directory, log_start_offset, config)]
         epochs.clear()
-    next_offset = segments[-1].next_offset() if clean_shutdown else _recover(env, segments, recovery_point, epochs)
+    if clean_shutdown:
+        next_offset = segments[-1].next_offset()
+    else:
+        next_offset = _recover(env, segments, recovery_point, epochs, compact=config.compact)
+    if known_epochs is None:
+        epochs = _epochs_of(segments)
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     if next_offset < log_start_offset:
         # The start was moved and the records behind it never reached the disk: nothing of the log is left to serve.
@@ -92,9 +95,7 @@ def load(
             log_end_offset=next_offset,
             log_start_offset=log_start_offset,
         )
-        for segment in segments:
-            for path in segment.mark_deleted():
-                env.disk.remove(path)
+        _remove(env, segments, 0)
         segments = [Segment.create(env, directory, log_start_offset, config)]
         next_offset = log_start_offset
     epochs.truncate_from_end(next_offset)
@@ -102,6 +103,30 @@ def load(
     taken = ProducerSnapshots(env, directory, snapshots)
     taken.keep_only({segment.base_offset for segment in segments})
     return LoadedLog(segments, next_offset, log_start_offset, epochs, taken)
+
+
+def _read_epochs(env: LogEnvironment, directory: str, present: set[str]) -> LeaderEpochs | None:
+    """None when the file is missing or was lost with the power: it is written without waiting for the disk, because the
+    batches tell the epochs as well."""
+    if LEADER_EPOCH_CHECKPOINT not in present:
+        return None
+    path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+    try:
+        data = env.disk.read_file(path)
+        return LeaderEpochs.decode(data, path) if data else None
+    except CorruptLogError as error:
+        env.reporter.warning("reading the leader epochs from the log", file=path, error=str(error))
+        return None
+
+
+def _epochs_of(segments: list[Segment]) -> LeaderEpochs:
+    epochs = LeaderEpochs()
+    for segment in segments:
+        if segment.size:
+            for header in scan.headers(segment.open(), 0, segment.size):
+                if header.partition_leader_epoch > epochs.latest:
+                    epochs.assign(header.partition_leader_epoch, header.base_offset)
+    return epochs
 
 
 def _segment(env: LogEnvironment, directory: str, base: int, present: set[str], config: LogConfig) -> Segment:
@@ -153,18 +178,23 @@ def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], 
     return disk.names(directory)
 
 
-def _recover(env: LogEnvironment, segments: list[Segment], recovery_point: int, epochs: LeaderEpochs) -> int:
+def _recover(
+    env: LogEnvironment, segments: list[Segment], recovery_point: int, epochs: LeaderEpochs, *, compact: bool
+) -> int:
     """Check every segment from the one that holds the recovery point; returns the log's end."""
     first = max((at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     next_offset = segments[first].base_offset
     for at in range(first, len(segments)):
         segment = segments[at]
-        next_offset, end = _check_segment(segment, max(next_offset, segment.base_offset), epochs)
+        if segment.size and segment.base_offset > next_offset and not compact:
+            env.reporter.warning("offsets are missing before a segment", file=segment.path(LOG), after=next_offset)
+        after, end = _check_segment(segment, max(next_offset, segment.base_offset), epochs)
         if end == segment.size:
+            next_offset = after if end else next_offset
             continue
         if any(later.size for later in segments[at + 1 :]) or _batch_follows(segment, end):
             raise CorruptLogError(
-                f"{segment.path(LOG)}: damaged at position {end}, offset {next_offset}, and sound records follow; "
+                f"{segment.path(LOG)}: damaged at position {end}, offset {after}, and sound records follow; "
                 "the partition stays offline rather than lose them"
             )
         env.reporter.warning(
@@ -172,15 +202,26 @@ def _recover(env: LogEnvironment, segments: list[Segment], recovery_point: int, 
             file=segment.path(LOG),
             position=end,
             bytes_cut=segment.size - end,
-            log_end_offset=next_offset,
+            log_end_offset=after,
         )
-        segment.truncate(end, next_offset)
-        for later in segments[at + 1 :]:
-            for path in later.mark_deleted():
-                env.disk.remove(path)
-        del segments[at + 1 :]
+        segment.truncate(end, after)
+        next_offset = after if end else next_offset
+        _remove(env, segments, at + 1)
         break
-    return next_offset
+    # Segments that begin beyond what is there: their predecessors' tails never reached the disk. (Unless they were
+    # flushed, or compacted away: then the offsets were given, and are not given again.)
+    while len(segments) > 1 and not segments[-1].size and not compact:
+        if segments[-1].base_offset <= max(next_offset, recovery_point):
+            break
+        _remove(env, segments, len(segments) - 1)
+    return max(next_offset, segments[-1].base_offset)
+
+
+def _remove(env: LogEnvironment, segments: list[Segment], start: int) -> None:
+    for segment in segments[start:]:
+        for path in segment.mark_deleted():
+            env.disk.remove(path)
+    del segments[start:]
 
 
 def _check_segment(segment: Segment, next_offset: int, epochs: LeaderEpochs) -> tuple[int, int]:

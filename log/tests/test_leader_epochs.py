@@ -23,7 +23,7 @@ def test_the_file_is_kafkas() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"1\n0\n", b"0\n1\n", b"0\n1\nx y\n", b"0\nx\n", b"0\n2\n3 5\n1 9\n", b"0\n1\n1 2 3\n"]
+    "text", [b"1\n0\n", b"0\n1\n", b"0\n1\nx y\n", b"0\nx\n", b"0\n2\n3 5\n1 9\n", b"0\n1\n1 2 3\n", b"0\n1\n1 2"]
 )
 def test_a_file_that_kafka_would_not_write_is_corrupt(text: bytes) -> None:
     with pytest.raises(CorruptLogError):

@@ -1,0 +1,123 @@
+"""A pulled plug: what was never forced to the disk is gone, and everything below the recovery point is there."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from log.tests.log_kit import START_MS, TOPIC_ID, Time, batch, open_directory, read_all
+
+from odradek_log.append import AppendInfo
+from odradek_log.config import LogConfig
+from odradek_log.disk import RealDisk
+
+CONFIG = LogConfig(segment_bytes=800, index_interval_bytes=100)
+
+
+class PulledPlug(RealDisk):
+    """Knows of every file how much of it was synced; `pull` takes the rest away. Names in directories survive."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._paths: dict[int, str] = {}
+        self._synced: dict[str, int] = {}
+        self.rename = self._rename  # type: ignore[method-assign,assignment]  # static in the real one
+
+    def open(self, path: str, flags: int, /) -> int:
+        fd = super().open(path, flags)
+        self._paths[fd] = path
+        return fd
+
+    def sync(self, fd: int, /) -> None:
+        self._synced[self._paths[fd]] = os.fstat(fd).st_size
+
+    def sync_file(self, path: str, /) -> None:
+        self._synced[path] = os.stat(path).st_size
+
+    def replace_file(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
+        super().write_file(path, data)
+        self._synced[path] = len(data) if sync else 0
+
+    def _rename(self, path: str, new_path: str, /) -> None:
+        os.rename(path, new_path)
+        self._synced[new_path] = self._synced.pop(path, 0)
+
+    def pull(self, root: Path, chance: random.Random) -> None:
+        """The disk may have written more than it was asked to, segments one after the other."""
+        torn = False
+        for path in sorted(path for path in root.rglob("*") if path.is_file() and path.name != ".lock"):
+            size = path.stat().st_size
+            kept = synced = min(self._synced.get(str(path), 0), size)
+            if path.suffix != ".log" or not torn:
+                kept = chance.choice((synced, size, chance.randint(synced, size)))
+            torn = torn or (path.suffix == ".log" and kept < size)
+            os.truncate(path, kept)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_was_flushed_is_there_after_a_power_loss_and_the_rest_is_a_prefix(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    disk = PulledPlug()
+    directory = open_directory(tmp_path, Time(), disk=disk)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    disk.sync_file(str(tmp_path / "t-0" / "partition.metadata"))
+    appended: list[bytes] = []
+    for number in range(chance.randint(1, 40)):
+        value = b"%d" % number * chance.randint(1, 60)
+        records = batch(value, timestamp=START_MS + number, producer=(5, 0, number))
+        assert isinstance(log.append(records, number // 10), AppendInfo)
+        appended.append(value)
+        if chance.random() < 0.1:
+            log.flush()
+        if chance.random() < 0.1:
+            directory.flush_sealed()
+        if chance.random() < 0.1:
+            directory.write_checkpoints()
+    flushed = log.recovery_point
+    if chance.random() < 0.3:
+        directory.close()
+        flushed = log.log_end_offset
+    else:
+        directory.abandon()
+    disk.pull(tmp_path, chance)
+    directory = open_directory(tmp_path, Time())
+    directory.load(lambda _: CONFIG)
+    assert directory.failed == {}
+    log = directory.logs["t", 0]
+    assert flushed <= log.log_end_offset <= len(appended)
+    assert [record.value for record in read_all(log)] == appended[: log.log_end_offset]
+    assert [entry.last_offset for entry in log.producers] == ([log.log_end_offset - 1] if log.log_end_offset else [])
+    epochs = sorted({number // 10 for number in range(log.log_end_offset)})
+    assert log.leader_epochs.entries == [(epoch, 10 * epoch) for epoch in epochs]
+
+
+def test_empty_segments_behind_a_lost_tail_are_given_up_and_flushed_ones_are_not(tmp_path: Path) -> None:
+    for name, recovery_point, end in (("lost", 0, 1), ("flushed", 2, 2)):
+        directory = open_directory(tmp_path / name, Time())
+        log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+        for value in (b"a", b"b"):
+            log.append(batch(value), 0)
+            log.roll()
+        log.recovery_point = recovery_point
+        directory.write_checkpoints()
+        directory.abandon()
+        os.truncate(tmp_path / name / "t-0" / f"{1:020d}.log", 0)
+        directory = open_directory(tmp_path / name, Time())
+        directory.load(lambda _: CONFIG)
+        assert directory.logs["t", 0].log_end_offset == end
+
+
+def test_a_topic_id_that_never_reached_the_disk_is_unknown_and_the_records_are_served(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    log.append(batch(b"a"), 0)
+    directory.close()
+    os.truncate(tmp_path / "t-0" / "partition.metadata", 0)
+    directory = open_directory(tmp_path, Time())
+    directory.load(lambda _: CONFIG)
+    log = directory.logs["t", 0]
+    assert (log.topic_id, len(read_all(log))) == (None, 1)
+    log.assign_topic_id(TOPIC_ID)
+    assert (tmp_path / "t-0" / "partition.metadata").read_bytes().startswith(b"version: 0\ntopic_id: AAEC")
