@@ -22,9 +22,9 @@ from odradek_wire.records.attributes import (
     COMPRESSIONS,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    KNOWN_BITS,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     Compression,
@@ -299,8 +299,6 @@ def check_header(header: RecordBatchHeader) -> None:
         raise InvalidRecordError(f"batch with {header.count} records")
     if header.count != header.last_offset_delta + 1:
         raise InvalidRecordError(f"batch of {header.count} records spans {header.last_offset_delta + 1} offsets")
-    if header.max_timestamp < NO_TIMESTAMP:
-        raise InvalidRecordError(f"negative max timestamp {header.max_timestamp}")
 
 
 def validate(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
@@ -335,7 +333,8 @@ def set_max_timestamp(
     """
     if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
         return
-    attributes = header.attributes & ~TIMESTAMP_TYPE_BIT
+    # Kafka, too, drops the bits that it does not know when it writes the others.
+    attributes = header.attributes & KNOWN_BITS & ~TIMESTAMP_TYPE_BIT
     if timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= TIMESTAMP_TYPE_BIT
     _INT16.pack_into(buffer, header.position + _ATTRIBUTES_POSITION, attributes)

@@ -7,6 +7,7 @@ bytes; what is within the limit may for a moment take twice its size.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 
 import cramjam
@@ -22,6 +23,8 @@ DEFAULT_EXPANSION_LIMIT = 128 * 1024 * 1024
 _GZIP_DEFAULT_LEVEL = 6
 _ZSTD_DEFAULT_LEVEL = 3
 _FIRST_GUESS = 64 * 1024
+_MOST_MEMBERS = 16
+"""More members of one gzip stream are not read: splitting it costs a copy of what is left, each time."""
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None, *, magic: int = 2) -> bytes:
@@ -50,13 +53,39 @@ def decompress(codec: Compression, data: memoryview, limit: int = DEFAULT_EXPANS
                 raise ExpansionLimitError(f"{len(data)} bytes, {limit} are allowed")
             return bytes(data)
         case Compression.GZIP:
-            return _bounded(cramjam.gzip.decompress_into, data, limit)
+            return _gunzip(data, limit)
         case Compression.SNAPPY:
             return xerial.decompress(data, limit)
         case Compression.LZ4:
             return _bounded(cramjam.lz4.decompress_into, lz4_frame.checked(data, ignore_checksum=magic == 0), limit)
         case Compression.ZSTD:
             return _bounded(cramjam.zstd.decompress_into, data, limit)
+
+
+def _gunzip(data: memoryview, limit: int) -> bytes:
+    """By zlib: as fast as the binding, and content with what Java's reader accepts, several members and anything behind
+    the last one."""
+    parts: list[bytes] = []
+    piece = max(_FIRST_GUESS, 4 * len(data))
+    for _ in range(_MOST_MEMBERS):
+        reader = zlib.decompressobj(wbits=31)
+        rest: memoryview | bytes = data
+        while not reader.eof:
+            try:
+                part = reader.decompress(rest, min(piece, limit + 1))
+            except zlib.error as error:
+                raise BadCompressionError(f"bad gzip data: {error}") from None
+            if len(part) > limit:
+                raise ExpansionLimitError(f"{len(data)} bytes of gzip expand to more than is allowed")
+            rest = reader.unconsumed_tail
+            if not part and not rest and not reader.eof:
+                raise BadCompressionError("gzip data end too early")
+            limit -= len(part)
+            parts.append(part)
+        data = memoryview(reader.unused_data)
+        if bytes(data[:2]) != b"\x1f\x8b":
+            break
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _bounded(decompress_into: Callable[[memoryview, bytearray], int], data: memoryview, limit: int) -> bytes:

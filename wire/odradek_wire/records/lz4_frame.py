@@ -55,7 +55,8 @@ def _header_checksum(flags: bytes, broken: bool) -> bytes:
 
 
 def checked(data: memoryview, *, ignore_checksum: bool) -> memoryview:
-    """The frame, with the right header checksum in place of a wrong one if that is to be ignored.
+    """The first frame and nothing behind it (Kafka stops there), with the right header checksum in place of a wrong one
+    if that is to be ignored.
 
     Raises `BadCompressionError` for what is no frame that Kafka reads.
     """
@@ -71,6 +72,7 @@ def checked(data: memoryview, *, ignore_checksum: bool) -> memoryview:
     end = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
     if len(data) <= end:
         raise BadCompressionError("LZ4 frame ends inside its header")
+    data = data[: _end_of_frame(data, end + 1, flags)]
     checksum = _xxhash32(bytes(data[4:end])) >> 8 & 0xFF
     if data[end] == checksum:
         return data
@@ -79,6 +81,17 @@ def checked(data: memoryview, *, ignore_checksum: bool) -> memoryview:
     mended = bytearray(data)
     mended[end] = checksum
     return memoryview(mended)
+
+
+def _end_of_frame(data: memoryview, position: int, flags: int) -> int:
+    """Where the frame ends whose first block is at `position`."""
+    block_overhead = 8 if flags & 0x10 else 4
+    while len(data) - position >= 4:
+        size: int = _UINT32.unpack_from(data, position)[0]
+        if size == 0:
+            return position + (8 if flags & 0x04 else 4)
+        position += (size & ~_UNCOMPRESSED) + block_overhead
+    raise BadCompressionError("LZ4 frame ends before its end mark")
 
 
 def _xxhash32(data: bytes) -> int:

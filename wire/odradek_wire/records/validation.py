@@ -43,7 +43,7 @@ from odradek_wire.records.attributes import (
 from odradek_wire.records.batch import Buffer, RecordBatchHeader
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.compression import DEFAULT_EXPANSION_LIMIT
-from odradek_wire.records.conversion import recompress, renumber
+from odradek_wire.records.conversion import recompress
 from odradek_wire.records.errors import (
     BadCompressionError,
     CorruptRecordError,
@@ -51,7 +51,7 @@ from odradek_wire.records.errors import (
     InvalidRecordError,
 )
 from odradek_wire.records.record import Record
-from odradek_wire.records.records import decode, records_data
+from odradek_wire.records.records import decode, read_records, records_data
 from odradek_wire.records.scan import scan
 
 _MAX_LONG = (1 << 63) - 1
@@ -223,12 +223,11 @@ def _look(data: Buffer, header: RecordBatchHeader, rules: Rules, now_ms: int, pa
         )
         _judge(records, header.timestamp_type, rules, now_ms, partition)
     if rules.compression is not None and header.compression is not rules.compression:
-        if found.are_consecutive:
+        _refuse_negative(earliest)
+        if found.are_consecutive and not stamped:
             data = recompress(data, header, rules.compression, rules.compression_level, rules.expansion_limit)
         else:
-            # As Kafka, which numbers anew whatever it has to write anew.
-            data = renumber(data, header, 0, rules.expansion_limit)
-            data = recompress(data, batch.read_header(data), rules.compression, rules.compression_level)
+            data = _rebuilt(data, header, rules)
         rewritten = True
         header = batch.read_header(data)
     else:
@@ -237,10 +236,28 @@ def _look(data: Buffer, header: RecordBatchHeader, rules: Rules, now_ms: int, pa
         rewritten = False
     if rules.stamps:
         return _stamped(data, header, now_ms, rewritten=rewritten)
+    latest = max(latest, NO_TIMESTAMP)
     if header.attributes & TIMESTAMP_TYPE_BIT or header.max_timestamp != latest:
         data, header, copied = _patched(data, header, TimestampType.CREATE_TIME, latest)
         rewritten = rewritten or copied
     return ValidatedRecords(data, header, latest, None if stamped else found.index_of_highest, NO_TIMESTAMP, rewritten)
+
+
+def _rebuilt(data: Buffer, header: RecordBatchHeader, rules: Rules) -> bytearray:
+    """The records at offsets 0, 1, 2 … with the timestamps that count, as Kafka builds a batch that it cannot keep."""
+    assert rules.compression is not None
+    builder = BatchBuilder(
+        compression=rules.compression,
+        compression_level=rules.compression_level,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+        is_control=header.is_control,
+    )
+    for record in read_records(data, header, rules.expansion_limit):
+        builder.append(record.timestamp, record.key, record.value, record.headers)
+    return builder.build()
 
 
 def _stamped(data: Buffer, header: RecordBatchHeader, now_ms: int, *, rewritten: bool = False) -> ValidatedRecords:
@@ -305,6 +322,12 @@ def _described(record: Record) -> str:
     return f"DefaultRecord(offset={record.offset}, timestamp={record.timestamp}, key={key} bytes, value={value} bytes)"
 
 
+def _refuse_negative(timestamp: int) -> None:
+    """Kafka keeps timestamps below -1 in place, but writes none anew and has no better code for it."""
+    if timestamp < NO_TIMESTAMP:
+        raise _Rejected(Rejection(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid negative timestamp {timestamp}"))
+
+
 def _out_of_range(record: Record, rules: Rules, now_ms: int) -> str:
     first = now_ms - rules.timestamp_before_max_ms
     last = now_ms + rules.timestamp_after_max_ms
@@ -332,6 +355,7 @@ def _validate_message_set(data: Buffer, rules: Rules, now_ms: int, partition: st
         records = legacy.read_records(message, max(0, rules.expansion_limit - builder.size_so_far))
         _judge(records, message.timestamp_type, rules, now_ms, partition)
         for record in records:
+            _refuse_negative(record.timestamp)
             builder.append(record.timestamp, record.key, record.value)
     data = builder.build()
     header = batch.read_header(data)

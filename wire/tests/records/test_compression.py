@@ -3,6 +3,7 @@
 import gzip
 import random
 import struct
+import time
 import tracemalloc
 
 import cramjam
@@ -90,6 +91,18 @@ def test_lz4_frames_of_other_writers_are_read() -> None:
     compressor = cramjam.lz4.Compressor(block_linked=False, content_checksum=True)
     compressor.compress(b"abc" * 100_000)
     assert decompress(Compression.LZ4, memoryview(bytes(compressor.finish()))) == b"abc" * 100_000
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.SNAPPY])
+def test_what_follows_the_compressed_data_is_passed_over_as_kafka_does(codec: Compression) -> None:
+    data = random.Random(1).randbytes(100_000) + bytes(100_000)
+    assert decompress(codec, memoryview(compress(codec, data) + b"\0ab")) == data
+
+
+def test_many_gzip_members_cost_no_more_than_a_few() -> None:
+    started = time.monotonic()
+    decompress(Compression.GZIP, memoryview(gzip.compress(b"") * 50_000))
+    assert time.monotonic() - started < 5
 
 
 def test_gzip_of_other_writers_is_read() -> None:

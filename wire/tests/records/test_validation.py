@@ -164,6 +164,13 @@ def test_the_topics_codec_wins(before: Compression, after: Compression) -> None:
     assert found == records()
 
 
+def test_negative_timestamps_are_kept_but_not_written_anew() -> None:
+    below = [record._replace(timestamp=-2) for record in records()]
+    assert accepted(build_batch(below), Rules(strict=True))[1] == below
+    assert error(build_batch(below), Rules(compression=GZIP)) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert error(legacy.build_message_set(below, magic=1), Rules()) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_recompression_comes_with_log_append_time() -> None:
     outcome, found = accepted(build_batch(records()), Rules(compression=GZIP, timestamp_type=APPEND))
     assert (outcome.was_rewritten, outcome.log_append_time) == (True, NOW)
