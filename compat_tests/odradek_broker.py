@@ -9,7 +9,7 @@ class OdradekBroker:
     """`Cluster(process=True)`, with the settings that all brokers of these tests get."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
-        self.cluster = Cluster(process=True, config=config)
+        self.cluster = Cluster(process=True, config={"node.id": "1", **config})
 
     @property
     def bootstrap_servers(self) -> str:

@@ -21,6 +21,12 @@ _ASKED = (0, _START, _START + 6, _START + 10, _START + 11, _START + 2 * _DAY, _S
 _FOUND = (0, 0, 1, 1, 4, 4, None)
 
 
+@pytest.fixture
+def topic(make_topic: Callable[..., str]) -> str:
+    """A topic that keeps even old records."""
+    return make_topic(config={"retention.ms": "-1"})
+
+
 @pytest.mark.parametrize("client", LIBRARIES, indirect=True)
 def test_the_timestamp_that_a_producer_gives_is_kept(client: Client, topic: str, servers: str) -> None:
     client.produce(servers, topic, [Message(b"v", timestamp_ms=each) for each in _TIMES])

@@ -79,10 +79,12 @@ class Pair:
             peer.reconnect()
 
 
-def until_coordinated(pair: Pair) -> None:
-    """The first question makes a broker create __consumer_offsets; until then it says that there is no coordinator."""
+def until_coordinated(pair: Pair, group: str = "any") -> None:
+    """Ask until the group's coordinator is there and has loaded; the first question creates __consumer_offsets."""
     for peer in (pair.kafka, pair.ours):
-        while peer.ask("FindCoordinator", 3, {"key": "any", "key_type": 0})["error_code"] != 0:
+        while peer.ask("FindCoordinator", 3, {"key": group, "key_type": 0})["error_code"] != 0:
+            pass
+        while peer.ask("OffsetFetch", 7, {"group_id": group, "topics": None})["error_code"] != 0:
             pass
 
 

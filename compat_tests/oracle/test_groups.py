@@ -18,13 +18,17 @@ pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]
 _JOIN, _SYNC, _HEARTBEAT, _LEAVE, _COMMIT, _FETCH, _DESCRIBE = 7, 5, 4, 5, 8, 7, 5
 _numbers = count()
+# Of the consumer protocol, version 0: no topics, no user data. Kafka 4.3 never answers a member whose subscription it
+# cannot parse.
+_SUBSCRIPTION = b"\x00\x00" + b"\x00\x00\x00\x00" + b"\xff\xff\xff\xff"
 UNKNOWN_ID = bytes(range(16))
 
 
 def _pair(pair_for: PairFor, api: str, version: int) -> tuple[Pair, str]:
     pair = pair_for(api, version)
-    until_coordinated(pair)
-    return pair, f"group-{api}-{version}-{next(_numbers)}"
+    group = f"group-{api}-{version}-{next(_numbers)}"
+    until_coordinated(pair, group)
+    return pair, group
 
 
 def _join(group: str, member: object = "", **more: Any) -> Body:
@@ -34,7 +38,7 @@ def _join(group: str, member: object = "", **more: Any) -> Body:
         "rebalance_timeout_ms": 30_000,
         "member_id": member,
         "protocol_type": "consumer",
-        "protocols": [{"name": "range", "metadata": b"what I want"}],
+        "protocols": [{"name": "range", "metadata": _SUBSCRIPTION}],
         **more,
     }
 
