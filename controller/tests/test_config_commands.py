@@ -106,6 +106,15 @@ REFUSED: list[tuple[int, str, Item, str, str | None]] = [
     (
         BROKER,
         "1",
+        ("num.io.threads", SET, "1000"),
+        "INVALID_REQUEST",
+        "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation failed for "
+        "num.io.threads=1000, value should not be greater than double the current value 8 for configuration Invalid "
+        "dynamic configuration",
+    ),
+    (
+        BROKER,
+        "1",
         ("min.insync.replicas", SET, "1"),
         "INVALID_CONFIG",
         "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",

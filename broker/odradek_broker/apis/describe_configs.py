@@ -25,6 +25,12 @@ Config = DescribeConfigsResponse.DescribeConfigsResourceResult
 Described = Iterable[tuple[Definition, Entry]]
 
 
+_MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
+
+
 class _Refused(Exception):
     """This resource cannot be described; the client's fault."""
 
@@ -39,7 +45,7 @@ def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResp
 
 
 def _describe(ctx: Context, request: DescribeConfigsRequest, asked: Asked) -> Result:
-    result = Result(resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None)
+    result = Result(resource_type=asked.resource_type, resource_name=asked.resource_name, error_message="")
     try:
         found = _entries(ctx, asked.resource_type, asked.resource_name)
     except _Refused as refused:
@@ -88,7 +94,7 @@ def _entries(ctx: Context, kind: int, name: str) -> Described:
                 raise _Refused(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
             return _of_subscription(_overrides(ctx, Resource.CLIENT_METRICS, name), layers.release)
         case _:
-            raise _Refused(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {_type_name(kind)}")
+            raise _Refused(ErrorCode.INVALID_REQUEST, _MALFORMED)
 
 
 def _of_broker(ctx: Context, layers: BrokerLayers, name: str) -> Described:
@@ -121,7 +127,7 @@ def _of_subscription(overrides: Mapping[str, str], release: Release) -> Describe
         if row.name in overrides:
             yield row, _only(row.name, overrides[row.name], Source.CLIENT_METRICS)
         else:
-            yield row, _only(row.name, row.default, Source.DEFAULT)
+            yield row, Entry(row.name, row.default, Source.DEFAULT, ())
 
 
 def _only(name: str, value: str | None, source: Source) -> Entry:
@@ -154,10 +160,6 @@ def _shown(ctx: Context, definition: Definition, entry: Entry, asked: Asked, *, 
         config_type=definition.type,
         documentation=None,
     )
-
-
-def _type_name(kind: int) -> str:
-    return "UNKNOWN" if kind not in Resource._value2member_map_ else Resource(kind).name
 
 
 def failed(ctx: Context, request: DescribeConfigsRequest, error: ErrorCode) -> DescribeConfigsResponse:

@@ -102,6 +102,9 @@ def _check_broker(
             parse(known[key], values[key])
         except ConfigError as error:
             return Refusal(_INVALID, str(error))
+    refusal = _check_threads(values, changed, layers)
+    if refusal is not None:
+        return refusal
     if image.levels.eligible_leaders:
         if name and MIN_ISR in changed:
             message = f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled."
@@ -109,6 +112,36 @@ def _check_broker(
         if not name and MIN_ISR not in values:
             message = f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled."
             return Refusal(ErrorCode.INVALID_CONFIG, message)
+    return None
+
+
+_THREADS = (
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+
+
+def _check_threads(values: Values, changed: Set[str], layers: BrokerLayers) -> Refusal | None:
+    """A pool is at most doubled or halved at a time."""
+    for name in _THREADS:
+        if name not in changed or name not in values:
+            continue
+        current, wanted = int(layers.value(name) or 1), int(values[name])
+        bound = None
+        if wanted < current / 2:
+            bound = f"value should be at least half the current value {current}"
+        if wanted > current * 2:
+            bound = f"value should not be greater than double the current value {current}"
+        if bound is not None:
+            cause = f"Dynamic thread count update validation failed for {name}={wanted}, {bound}"
+            return Refusal(
+                _INVALID,
+                f"Invalid value org.apache.kafka.common.config.ConfigException: {cause} for configuration Invalid "
+                "dynamic configuration",
+            )
     return None
 
 
