@@ -6,6 +6,7 @@
 #   make test-spark-3.5  the Spark tests with PySpark 3.5 (fetched once) in place of 4.0
 #   make test-container  the image, on a container engine (skips, saying why, when none answers)
 #   make bench           speed and size, as ratios to Apache Kafka; PEER=name=host:port adds a broker
+#   make docs            docs/compatibility.md from the table of APIs
 #   make soak            the same tests with more seeds and more examples; SOAK_MINUTES bounds it
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -65,3 +66,7 @@ format:
 bench:
 	@tools/setup peers
 	@$(BIN)/python -m bench $(ARGS)
+
+docs:
+	@tools/setup venv
+	@$(BIN)/python tools/compatibility.py
