@@ -369,7 +369,8 @@ def _messages(data: Buffer) -> Iterator[legacy.Message]:
         size = batch.entry_size_at(data, position)
         if size is None or size > len(data) - position:
             return
-        if batch.magic_at(data, position) != batch.magic_at(data):
+        magic = batch.magic_at(data, position)
+        if magic != batch.magic_at(data) and 0 <= magic <= batch.MAGIC:
             raise InvalidRecordError("Batch magic is not the same as the first batch's magic byte")
         message = legacy.read_message(data, position)
         yield message

@@ -406,6 +406,11 @@ def wrapper(inner: bytes | bytearray | None, magic: int, codec: Compression = GZ
     return data
 
 
+def patched_magic(data: bytearray, magic: int) -> bytearray:
+    data[16] = magic
+    return data
+
+
 def flipped(data: bytearray) -> bytearray:
     data[-1] ^= 1
     return data
@@ -428,6 +433,13 @@ OLD_AND_REFUSED: dict[str, tuple[Callable[[int], bytes | bytearray], ErrorCode]]
             legacy.build_message_set(records(), magic=magic) + legacy.build_message_set(records(), magic=1 - magic)
         ),
         ErrorCode.INVALID_RECORD,
+    ),
+    "an unknown magic behind a message": (
+        lambda magic: (
+            legacy.build_message_set(records(1), magic=magic)
+            + patched_magic(legacy.build_message_set(records(1), magic=magic), 17)
+        ),
+        ErrorCode.CORRUPT_MESSAGE,
     ),
     "a batch behind a message": (
         lambda magic: legacy.build_message_set(records(), magic=magic) + build_batch(records()),
