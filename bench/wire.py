@@ -53,10 +53,10 @@ def fetch() -> FetchRequest:
     )
 
 
-def fetched() -> FetchResponse:
+def fetched(count: int) -> FetchResponse:
     partitions = [
         FetchResponse.PartitionData(i, high_watermark=1_000_100, last_stable_offset=1_000_100, records=BATCH)
-        for i in range(3)
+        for i in range(count)
     ]
     return FetchResponse(responses=[FetchResponse.FetchableTopicResponse("orders", partitions=partitions)])
 
@@ -81,10 +81,12 @@ def metadata() -> MetadataResponse:
 
 WORK: list[tuple[str, Message, int]] = [
     ("Produce v9, 3 x 16 KiB", produce(3, BATCH), 9),
+    ("Produce v9, 12 x 16 KiB", produce(12, BATCH), 9),
     ("Produce v9, 100 B", produce(1, BATCH[:100]), 9),
     ("Produce v9 response", produced(), 9),
     ("Fetch v12 request", fetch(), 12),
-    ("Fetch v12, 3 x 16 KiB", fetched(), 12),
+    ("Fetch v12, 3 x 16 KiB", fetched(3), 12),
+    ("Fetch v12, 12 x 16 KiB", fetched(12), 12),
     ("Metadata v12, 100 topics", metadata(), 12),
 ]
 
@@ -179,7 +181,7 @@ def main() -> None:
     results: dict[str, Any] = {}
     for title, message, version in WORK:
         cls = type(message)
-        data = encode(message, version)
+        data = memoryview(encode(message, version))
         assert layout(cls).name == cls.__name__
         others = {"kafka-python": kafka_python(message, version), "kio": kio(message, version)}
         read = {name: library.decode(data) for name, library in others.items()}

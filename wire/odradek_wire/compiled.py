@@ -100,7 +100,12 @@ class _DecoderSource(_Source):
         super().__init__(message, cls, version)
         self.run: list[tuple[str, str]] = []
         self.lead: tuple[Field, str, str] | None = None
-        self.names |= {"new": object.__new__, "varint": _read_varint, "short_varint": _read_string_length}
+        self.names |= {
+            "new": object.__new__,
+            "varint": _read_varint,
+            "short_varint": _read_string_length,
+            "count": _read_count,
+        }
         self.names |= {"explain": self.explain, "tags": self.tags}
 
     def explain(self, data: Any, position: int, error: Exception) -> Exception:
@@ -154,10 +159,16 @@ class _DecoderSource(_Source):
         self.emit(f"{o}.unknown_tags = ()")
         for field in struct.present(self.version):
             self.field(field, f"{o}.{field.name}")
-        if self.flexible:
+        if not self.flexible:
+            return
+        tagged = self.constant("T", struct)
+        if self.run or self.lead:
             self.run.append(("B", "t"))
             self.flush()
-            self.emit(f"if t: p = tags(m, p, t, {self.constant('T', struct)}, {o})")
+            self.emit(f"if t: p = tags(m, p, t, {tagged}, {o})")
+        else:
+            self.emit(f"if m[p]: p = tags(m, p + 1, m[p], {tagged}, {o})")
+            self.emit("else: p += 1")
 
     def field(self, field: Field, target: str) -> None:
         if not field.array and field.type in FIXED:
@@ -178,8 +189,19 @@ class _DecoderSource(_Source):
         if self.compact(field):
             self.run.append(("B", n))
             self.flush()
-            reader = "short_varint" if field.type == "string" and not field.array else "varint"
-            self.emit(f"if {n} > 127: {n}, p = {reader}(m, p)")
+            if field.array and not field.nullable(self.version):
+                self.emit(f"if not 0 < {n} < 128: {n}, p = count(m, p)")
+            else:
+                reader = "short_varint" if field.type == "string" and not field.array else "varint"
+                if field.type == "records":
+                    # Batches have lengths of two or three bytes, and a call costs more than reading them.
+                    self.emit(f"if {n} > 127:")
+                    self.emit(f" b = m[p]; {n} += (b << 7) - 128; p += 1")
+                    self.emit(" if b > 127:")
+                    self.emit(f"  b = m[p]; {n} += (b << 14) - 16384; p += 1")
+                    self.emit(f"  if b > 127: {n}, p = varint(m, p - 2)")
+                else:
+                    self.emit(f"if {n} > 127: {n}, p = {reader}(m, p)")
         else:
             self.run.append(("h" if field.type == "string" and not field.array else "i", n))
             self.flush()
@@ -214,7 +236,7 @@ class _DecoderSource(_Source):
             self.emit(f"if {n} == {none}: {target} = None")
             self.emit("else:")
             self.indent += " "
-        if not (field.nullable(self.version) and self.compact(field)):
+        if not self.compact(field) or not (field.array or field.nullable(self.version)):
             self.emit(f"if {n} < {least}: raise ValueError")
         length = f"{n} - 1" if self.compact(field) else n
         if not field.array:
@@ -273,9 +295,13 @@ class _DecoderSource(_Source):
         none = f"{n} == {0 if compact else -1}"
         value = "s.decode()" if field.type == "string" else "s"
         self.emit(f"s, {targets}= {table}[{n}](m, p)")
-        self.emit(f"{target} = None if {none} else {value}" if nullable else f"{target} = {value}")
-        step = f"{n} + {size - 1 if compact else size}"
-        self.emit(f"p += {size} if {none} else {step}" if nullable else f"p += {step}")
+        step = size - 1 if compact else size
+        found = f"{target} = {value}; p += {n}{f' + {step}' if step else ''}"
+        if nullable:
+            self.emit(f"if {none}: {target} = None; p += {size}")
+            self.emit(f"else: {found}")
+        else:
+            self.emit(found)
 
     def integers(self, field: Field, n: str, target: str) -> None:
         none, empty = (0, 1) if self.compact(field) else (-1, 0)
@@ -304,6 +330,13 @@ def _read_varint(m: Any, p: int) -> tuple[int, int]:
     if m[p + 3] > 7:
         raise ValueError(value)
     return value | m[p + 3] << 28, p + 4
+
+
+def _read_count(m: Any, p: int) -> tuple[int, int]:
+    """As `_read_varint`, for the count of an array that is not null."""
+    if m[p - 1] == 0:
+        raise ValueError("null")
+    return _read_varint(m, p)
 
 
 def _read_string_length(m: Any, p: int) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 sys.path.insert(0, str(Path(__file__).parent))
 
 # `make soak` raises it.
-EXAMPLES = int(os.environ.get("ODRADEK_EXAMPLES", "4"))
+EXAMPLES = int(os.environ.get("ODRADEK_EXAMPLES", "3"))
 
 settings.register_profile(
     "wire",
