@@ -67,11 +67,13 @@ def described(group: ClassicGroup) -> DescribeGroupsResponse.DescribedGroup:
     )
 
 
-def described_missing(group_id: str) -> DescribeGroupsResponse.DescribedGroup:
-    """A group that does not exist is dead; the error is newer (KIP-1043, v6) and taken out for older versions."""
+def described_missing(group_id: str, group: ForeignGroup | None) -> DescribeGroupsResponse.DescribedGroup:
+    """A group that does not exist, or is of another type, is dead; the error is newer (KIP-1043, v6) and taken out for
+    older versions."""
+    reason = "not found" if group is None else "is not a classic group"
     return DescribeGroupsResponse.DescribedGroup(
         group_id=group_id,
         group_state=GroupState.DEAD.value,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} not found.",
+        error_message=f"Group {group_id} {reason}.",
     )

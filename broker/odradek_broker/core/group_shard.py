@@ -204,8 +204,8 @@ class GroupShard:
         return [listed(group_id, group) for group_id, group in self.groups.items()]
 
     def describe(self, group_id: str) -> DescribeGroupsResponse.DescribedGroup:
-        group = self._classic(group_id)
-        return described_missing(group_id) if group is None else described(group)
+        group = self.groups.get(group_id)
+        return described(group) if isinstance(group, ClassicGroup) else described_missing(group_id, group)
 
     def delete(self, group_id: str) -> tuple[Records, DeleteGroupsResponse.DeletableGroupResult]:
         group = self.groups.get(group_id)
