@@ -39,6 +39,10 @@ class Api(Generic[Request, Response]):
     failed: Callable[[Context, Any, ErrorCode], Response | None] | None = None
     """The answer for an error of the whole request (unexpected exception, injected fault). None: the response's
     top-level `error_code`; a response that has none closes the connection."""
+    quick: Callable[[int], Callable[..., bytes | None] | None] | None = None
+    """For the hot path: `quick(version)` makes a function `(broker, frame, body_position)` that answers the usual
+    request with the body of its answer, or None to have it handled in the general way. Only asked while nothing
+    intercepts."""
     inter_broker: bool = False
     """Refused on client listeners."""
 

@@ -35,8 +35,10 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
         ],
         finalized_features_epoch=image.offset,
         finalized_features=[
+            # In the order of the supported ones, as Kafka lists them.
             ApiVersionsResponse.FinalizedFeatureKey(name, level, level)
-            for name, level in image.levels.finalized.items()
+            for name in ctx.broker.emulation.supported
+            if (level := image.levels.level(name)) > 0
         ],
     )
 

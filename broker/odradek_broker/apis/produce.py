@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from odradek_broker.api import Api
+from odradek_broker.apis.produce_quick import quick
 from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
 from odradek_broker.deferred import Deferred
@@ -219,4 +220,4 @@ def failed(ctx: Context, request: ProduceRequest, error: ErrorCode) -> ProduceRe
     )
 
 
-API = Api(ProduceRequest, ProduceResponse, handle, failed=failed, notes="No transactions.")
+API = Api(ProduceRequest, ProduceResponse, handle, failed=failed, quick=quick, notes="No transactions.")

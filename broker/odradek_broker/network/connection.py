@@ -182,6 +182,17 @@ class Connection(asyncio.BufferedProtocol):
             if route is None:
                 return self._not_served(key_and_version, correlation_id)
         broker = self._broker
+        interceptors = self._interceptors
+        if route.quick is not None and not interceptors.before_handle and not interceptors.before_write:
+            try:
+                quick_body = self._quick_body(route, frame, client_id_size)
+            except Exception as error:
+                # It may have taken effect: the general way must not do it again.
+                self._log_of(None).error("handler failed; closing the connection", api=route.key.name, exc_info=error)
+                return self.close()
+            if quick_body is not None:
+                head = answer_head(correlation_id, route.response_has_tags, len(quick_body))
+                return self.transport.write(head + quick_body)
         position = HEADER_MIN_BYTES
         if client_id_size > 0:
             position += client_id_size
@@ -206,7 +217,6 @@ class Connection(asyncio.BufferedProtocol):
                 request = route.decode_before_trailing_bytes(frame, position)
         except (DecodeError, IndexError, ValueError) as error:
             return self._refuse("request cannot be read", ctx, error=str(error))
-        interceptors = self._interceptors
         if interceptors.before_handle:
             verdict = interceptors.on_request(ctx, request)
             if verdict is not None:
@@ -231,6 +241,17 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.transport.write(ANSWER.pack(len(body) + 4, correlation_id) + body)
         return None
+
+    def _quick_body(self, route: Route, frame: memoryview, client_id_size: int) -> bytes | None:
+        """The answer's body if this is the usual request of its API and nothing stands between it and the handler."""
+        position = HEADER_MIN_BYTES + client_id_size if client_id_size > 0 else HEADER_MIN_BYTES
+        if route.flexible:
+            if position >= len(frame) or frame[position]:
+                return None  # tagged fields in the header
+            position += 1
+        if not self._broker.quotas.unlimited:
+            return None
+        return route.quick(self._broker, frame, position)  # type: ignore[misc]  # asked before
 
     def _not_served(self, key_and_version: int, correlation_id: int) -> None:
         """An API or a version that is not served: Kafka closes the connection, except for ApiVersions (KIP-511), which

@@ -28,6 +28,7 @@ class Route:
         "flexible",
         "handle",
         "key",
+        "quick",
         "response_class",
         "response_has_tags",
         "sends_files",
@@ -49,6 +50,7 @@ class Route:
         self.response_has_tags: bool = self.flexible and key != ApiKey.API_VERSIONS
         # Only answers to Fetch hold slices of log files; all others are bytes.
         self.sends_files = key == ApiKey.FETCH
+        self.quick = None if api.quick is None else api.quick(version)
         self.throttled = "throttle_time_ms" in api.response.__slots__
 
     def decode_before_trailing_bytes(self, frame: Any, position: int) -> Any:

@@ -1,0 +1,182 @@
+"""The usual Produce request, from bytes to bytes: one topic, one partition, one batch, no transaction.
+
+Unbatched producers send nothing else, and the profile of them showed more time in the objects of a request and its
+answer than in the log. Whatever is not usual, or goes wrong, is answered None and takes the general way through
+`produce.handle`: a refused batch has changed nothing, so that refusing it twice does no harm. A test compares these
+bytes with the codec's.
+
+For each topic and partition that a version was asked for, the bytes from the topic's name to the partition's index are
+kept with the partition; they begin the answer as they began the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from odradek_broker.partition import Partition
+from odradek_log.append import AppendInfo
+from odradek_wire.uuid import Uuid
+
+if TYPE_CHECKING:
+    from odradek_broker.broker import Broker
+
+Quick = Callable[["Broker", memoryview, int], bytes | None]
+
+FIRST_VERSION = 7
+FIRST_FLEXIBLE = 9
+FIRST_WITH_IDS = 13
+CACHED_MAX = 10_000
+BATCH_HEADER_SIZE = 61
+MAGIC_POSITION = 16
+
+# Transactional id, acks, timeout, count of topics; in plain versions the length of the name as well.
+PLAIN_HEAD = Struct(">hhiih")
+PLAIN_KEY_AT = 12
+FLEXIBLE_HEAD = Struct(">bhib")
+INT32 = Struct(">i")
+# First offset, log append time, log start offset.
+PLACED = Struct(">qqq")
+ONE_TOPIC = b"\0\0\0\1"
+ONE_TOPIC_FLEXIBLE = b"\2"
+NO_ERROR = b"\0\0"
+NO_RECORD_ERRORS = b"\0\0\0\0\xff\xff"
+NO_THROTTLE = b"\0\0\0\0"
+# No record errors, no message, no tags of partition and topic, no throttle, no tags.
+FLEXIBLE_END = b"\1\0\0\0" + NO_THROTTLE + b"\0"
+NO_TAGS = b"\0\0\0"
+
+
+def quick(version: int) -> Quick | None:
+    """How to serve the usual request of this version; None for versions too old to be worth it."""
+    if version < FIRST_VERSION:
+        return None
+    return _plain(version) if version < FIRST_FLEXIBLE else _flexible(version)
+
+
+def _plain(version: int) -> Quick:
+    known: dict[bytes, tuple[Partition, bytes]] = {}
+    end = (NO_RECORD_ERRORS if version >= 8 else b"") + NO_THROTTLE
+
+    def serve(broker: Broker, frame: memoryview, position: int) -> bytes | None:
+        if position + 14 > len(frame):
+            return None
+        transactional_id_size, acks, _, topics, name_size = PLAIN_HEAD.unpack_from(frame, position)
+        if transactional_id_size != -1 or topics != 1 or name_size <= 0 or not (acks == -1 or acks == 1):
+            return None
+        start = position + PLAIN_KEY_AT
+        size_at = start + name_size + 10
+        begin = size_at + 4
+        if begin > len(frame):
+            return None
+        key = bytes(frame[start:size_at])
+        found = known.get(key)
+        if found is None:
+            count, index = int.from_bytes(key[-8:-4], "big"), int.from_bytes(key[-4:], "big")
+            partition = _named(broker, key[2:-8], index) if count == 1 else None
+            if partition is None:
+                return None
+            found = _keep(known, key, partition, ONE_TOPIC)
+        size = INT32.unpack_from(frame, size_at)[0]
+        if begin + size != len(frame):
+            return None
+        return _append(broker, known, key, found, frame[begin:], end)
+
+    return serve
+
+
+def _flexible(version: int) -> Quick:
+    known: dict[bytes, tuple[Partition, bytes]] = {}
+    by_id = version >= FIRST_WITH_IDS
+
+    def serve(broker: Broker, frame: memoryview, position: int) -> bytes | None:
+        if position + 32 > len(frame):
+            return None
+        transactional_id, acks, _, topics = FLEXIBLE_HEAD.unpack_from(frame, position)
+        if transactional_id != 0 or topics != 2 or not (acks == -1 or acks == 1):
+            return None
+        start = position + 8
+        if by_id:
+            size_at = start + 21
+        else:
+            name_size = frame[start] - 1
+            if not 0 < name_size < 127:
+                return None
+            size_at = start + name_size + 6
+        if size_at + 4 > len(frame):
+            return None
+        key = bytes(frame[start:size_at])
+        found = known.get(key)
+        if found is None:
+            index = int.from_bytes(key[-4:], "big")
+            partition = None
+            if key[-5] == 2:
+                partition = (
+                    broker.partitions.get_by_id(Uuid(key[:16]), index) if by_id else _named(broker, key[1:-5], index)
+                )
+            if partition is None:
+                return None
+            found = _keep(known, key, partition, ONE_TOPIC_FLEXIBLE)
+        size = shift = 0
+        at = size_at
+        while True:
+            byte = frame[at]
+            at += 1
+            size |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+            if shift > 28 or at >= len(frame):
+                return None
+        stop = at + size - 1
+        if stop + 3 != len(frame) or frame[stop:] != NO_TAGS:
+            return None
+        return _append(broker, known, key, found, frame[at:stop], FLEXIBLE_END)
+
+    return serve
+
+
+def _append(
+    broker: Broker,
+    known: dict[bytes, tuple[Partition, bytes]],
+    key: bytes,
+    found: tuple[Partition, bytes],
+    records: memoryview,
+    end: bytes,
+) -> bytes | None:
+    partition, begin = found
+    if partition.error:
+        del known[key]
+        return None
+    leader = partition.leader
+    if (
+        partition.guarded
+        or leader is None
+        or not leader.alone
+        or not broker.authorizer.allows_everything
+        or len(records) < BATCH_HEADER_SIZE
+        or records[MAGIC_POSITION] != 2
+    ):
+        return None
+    result: Any = partition.append(records)
+    if result.__class__ is not AppendInfo:
+        return None
+    first_offset, _, append_time, start_offset, _ = result
+    return begin + PLACED.pack(first_offset, append_time, start_offset) + end
+
+
+def _named(broker: Broker, name: bytes, index: int) -> Partition | None:
+    try:
+        return broker.partitions.get(str(name, "utf-8"), index)
+    except UnicodeDecodeError:
+        return None
+
+
+def _keep(
+    known: dict[bytes, tuple[Partition, bytes]], key: bytes, partition: Partition, begin: bytes
+) -> tuple[Partition, bytes]:
+    if len(known) >= CACHED_MAX:
+        known.clear()
+    found = known[key] = (partition, begin + key + NO_ERROR)
+    return found

@@ -1,0 +1,120 @@
+"""The quick way through Produce answers byte for byte what the general way answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek_broker.apis.produce_quick import quick
+from odradek_broker.node import Node
+from odradek_wire.codec import encode
+from odradek_wire.messages.produce import ProduceRequest
+from odradek_wire.uuid import ZERO_UUID, Uuid
+
+MakeBatch = Callable[..., bytes]
+MakeProduce = Callable[..., ProduceRequest]
+TIME = 1_700_000_000_000
+LONG_NAME = "long." + "x" * 200
+
+
+def general(node: Node) -> Node:
+    """An interceptor that does nothing keeps a node off the quick way."""
+    node.broker.interceptors.before_write.append(lambda ctx, request, response: None)
+    return node
+
+
+async def answers(client: Any, requests: list[tuple[ProduceRequest, str | None]], version: int) -> list[bytes]:
+    found = []
+    for request, client_id in requests:
+        client.send(request, version, client_id)
+        found.append(await client.receive_frame())
+    return found
+
+
+@pytest.mark.parametrize("version", range(7, 14))
+async def test_both_ways_answer_the_same_bytes(
+    start_node: Any, connect: Any, make_batch: MakeBatch, make_produce: MakeProduce, version: int
+) -> None:
+    seen = []
+    for node in (await start_node(data="quick"), general(await start_node(data="general"))):
+        client = await connect(node)
+        ids = dict.fromkeys(("t", LONG_NAME, "full", "missing"), ZERO_UUID)
+        for name in ("t", LONG_NAME):
+            ids[name] = await client.create_topic(name, partitions=3)
+        ids["full"] = await client.create_topic("full", min_insync_replicas="2")
+        good = make_batch(b"a", b"b", timestamp=TIME)
+        corrupt = bytearray(good)
+        corrupt[-1] ^= 1
+        both = make_produce("t", good, 0, -1, ids["t"])
+        both.topic_data[0].partition_data.append(ProduceRequest.PartitionProduceData(1, good))
+        plain: list[tuple[ProduceRequest, str | None]] = [
+            (make_produce(name, records, partition, acks, ids[name]), client_id)
+            for name, records, partition, acks, client_id in [
+                ("t", good, 0, -1, "c"),
+                ("t", good, 0, 1, None),
+                ("t", good, 2, -1, ""),
+                ("t", make_batch(b"x" * 20_000, timestamp=TIME), 0, -1, "c"),
+                ("t", make_batch(b"x" * 300_000, timestamp=TIME), 0, -1, "c"),
+                (LONG_NAME, good, 1, -1, "c"),
+                ("t", bytes(corrupt), 0, -1, "c"),
+                ("t", good + good, 0, -1, "c"),
+                ("t", good[:70], 0, -1, "c"),
+                ("t", b"", 0, -1, "c"),
+                ("t", None, 0, -1, "c"),
+                ("t", good, 9, -1, "c"),
+                ("missing", good, 0, -1, "c"),
+                ("full", good, 0, -1, "c"),
+                ("full", good, 0, 1, "c"),
+                ("t", good, 0, 5, "c"),
+                ("t", good, 0, -1, "c"),
+            ]
+        ]
+        replies = await answers(client, [*plain, (both, "c")], version)
+        for name in ids:
+            if ids[name] != ZERO_UUID:
+                replies = [reply.replace(ids[name], name[:16].encode().ljust(16)) for reply in replies]
+        seen.append(replies)
+    assert seen[0] == seen[1]
+
+
+async def test_a_topic_that_was_deleted_and_created_again_is_found_again(
+    node: Node, client: Any, make_batch: MakeBatch
+) -> None:
+    for _ in range(3):
+        await client.create_topic("t")
+        assert [(await client.produce("t", make_batch(b"v"))).base_offset for _ in range(2)] == [0, 1]
+        await node.reset()
+        assert (await client.produce("t", make_batch(b"v"))).error_code != 0
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 12, 13])
+async def test_a_request_cut_off_or_damaged_anywhere_is_left_to_the_general_way_or_not_appended(
+    node: Node, client: Any, make_batch: MakeBatch, make_produce: MakeProduce, version: int
+) -> None:
+    topic_id = await client.create_topic("t")
+    body = encode(make_produce("t", make_batch(b"value"), 0, -1, topic_id), version)
+    serve = quick(version)
+    assert serve is not None
+    partition = node.broker.partitions.get("t", 0)
+    assert partition is not None
+    for size in range(len(body)):
+        assert serve(node.broker, memoryview(bytearray(body[:size])), 0) is None
+    assert partition.log_end_offset == 0
+    assert serve(node.broker, memoryview(bytearray(body)), 0) is not None
+    assert partition.log_end_offset == 1
+
+
+def test_versions_before_7_have_no_quick_way() -> None:
+    assert [quick(version) for version in range(7)] == [None] * 7
+
+
+async def test_tagged_fields_take_the_general_way(
+    client: Any, make_batch: MakeBatch, make_produce: MakeProduce
+) -> None:
+    topic_id = await client.create_topic("t")
+    request = make_produce("t", make_batch(b"v"), 0, -1, Uuid(topic_id))
+    request.unknown_tags = ((77, b"tag"),)
+    answer = await client.ask(request, 12)
+    assert answer.responses[0].partition_responses[0].error_code == 0
