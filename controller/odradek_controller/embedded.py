@@ -45,6 +45,9 @@ _READ_BYTES = 4 << 20
 SNAPSHOT_RECORDS = 5_000
 """A snapshot is not worth it for fewer records since the last one."""
 
+MAX_LOG_BYTES = 100 << 20
+"""`metadata.max.retention.bytes`: a longer log is cut at the next snapshot."""
+
 FlushLater = Callable[[Callable[[], None]], object]
 
 
@@ -64,6 +67,8 @@ class EmbeddedStore:
         emulation: Emulation = Emulation.UNION,
         flush_later: FlushLater | None = None,
         snapshot_records: int = SNAPSHOT_RECORDS,
+        max_log_bytes: int = MAX_LOG_BYTES,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
     ) -> None:
         self._directory = directory
         self._disk = directory.env.disk
@@ -74,6 +79,8 @@ class EmbeddedStore:
         self._flush_later = flush_later
         self._flush_due = False
         self._snapshot_records = snapshot_records
+        self._max_log_bytes = max_log_bytes
+        self._max_batch_bytes = max_batch_bytes
         self._log: Log | None = None
         self._epoch = 0
         self._data_version = 0
@@ -214,7 +221,7 @@ class EmbeddedStore:
         for record in records:
             value = frame(record, levels)
             size += len(value) + 16
-            if size > MAX_BATCH_BYTES:
+            if size > self._max_batch_bytes:
                 return self._append_large(records, levels, now_ms)
             builder.append(now_ms, None, value)
         self._write(builder.build())
@@ -227,7 +234,7 @@ class EmbeddedStore:
         builder, size = BatchBuilder(), 0
         for record in framed:
             value = frame(record, levels)
-            if size + len(value) > MAX_BATCH_BYTES // 2 and builder.count:
+            if size + len(value) > self._max_batch_bytes // 2 and builder.count:
                 self._write(builder.build())
                 builder, size = BatchBuilder(), 0
             builder.append(now_ms, None, value)
@@ -285,6 +292,10 @@ class EmbeddedStore:
         self._disk.replace_file(f"{log.directory}/{snapshot.file_name}", data)
         for stale in older[:-1]:
             self._disk.remove(f"{log.directory}/{stale.file_name}")
+        if log.size_bytes > self._max_log_bytes:
+            log.roll()
+            log.advance_log_start_offset(snapshot.end_offset)
+            log.delete_old_segments(snapshot.end_offset)
         self._records_since_snapshot = 0
         self._next_snapshot = self._snapshot_records
         return snapshot

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from odradek_controller.commands.settings import Settings
 from odradek_controller.controller import Controller
-from odradek_controller.embedded import SNAPSHOT_RECORDS, EmbeddedStore
+from odradek_controller.embedded import MAX_BATCH_BYTES, MAX_LOG_BYTES, SNAPSHOT_RECORDS, EmbeddedStore
 from odradek_controller.image import ClusterImage
 from odradek_controller.levels import Emulation
 from odradek_controller.replay import replay
@@ -98,6 +98,8 @@ async def running(
     emulation: Emulation = Emulation.UNION,
     kill: bool = False,
     snapshot_records: int = SNAPSHOT_RECORDS,
+    max_log_bytes: int = MAX_LOG_BYTES,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
     seed: int = 0,
 ) -> AsyncIterator[Controller]:
     """A controller on this directory; at the end it is closed, or killed."""
@@ -106,7 +108,13 @@ async def running(
         path, wall_ms=lambda: START_MS, later=lambda _delay, callback: later.append(callback), disk=RealDisk(sync=False)
     )
     store = EmbeddedStore(
-        directory, node_id=1, cluster_id=CLUSTER_ID, emulation=emulation, snapshot_records=snapshot_records
+        directory,
+        node_id=1,
+        cluster_id=CLUSTER_ID,
+        emulation=emulation,
+        snapshot_records=snapshot_records,
+        max_log_bytes=max_log_bytes,
+        max_batch_bytes=max_batch_bytes,
     )
     controller = Controller(store, node_id=1, emulation=emulation, rng=random.Random(seed))
     try:

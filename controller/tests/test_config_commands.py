@@ -108,9 +108,9 @@ REFUSED: list[tuple[int, str, Item, str, str | None]] = [
         "1",
         ("num.io.threads", SET, "1000"),
         "INVALID_REQUEST",
-        "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation failed for "
-        "num.io.threads=1000, value should not be greater than double the current value 8 for configuration Invalid "
-        "dynamic configuration",
+        "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation failed "
+        "for num.io.threads=1000, value should not be greater than double the current value 8 "
+        "for configuration Invalid dynamic configuration",
     ),
     (
         BROKER,

@@ -127,6 +127,33 @@ async def test_snapshots_are_written_when_the_log_has_become_much_longer_than_th
         assert controller.image == fenced(before)
 
 
+@pytest.mark.parametrize("kill", [False, True])
+async def test_a_log_that_has_become_long_is_cut_at_a_snapshot(tmp_path: Path, kill: bool) -> None:
+    async with running(tmp_path, snapshot_records=40, max_log_bytes=2000, kill=kill) as controller:
+        await join(controller, 1, 11)
+        await controller.create_topics(topics("kept", partitions=3))
+        for turn in range(60):
+            await controller.create_topics(topics(f"t{turn}"))
+            await controller.delete_topics(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
+        before = controller.image
+    segments = sorted(path.name for path in (tmp_path / METADATA).glob("*.log"))
+    assert segments[0] > "00000000000000000000.log"
+    async with running(tmp_path) as controller:
+        assert controller.image == (before if kill else fenced(before))
+
+
+async def test_a_change_too_large_for_one_batch_is_a_metadata_transaction(tmp_path: Path) -> None:
+    async with running(tmp_path, max_batch_bytes=2000, kill=True) as controller:
+        await join(controller, 1, 11)
+        before = controller.store.next_offset
+        await controller.create_topics(topics("large", partitions=100))
+        assert controller.store.next_offset == before + 1 + 100 + 2
+        assert controller.image.offset == controller.store.next_offset - 1
+        image = controller.image
+    async with running(tmp_path) as controller:
+        assert controller.image == image
+
+
 async def test_a_metadata_transaction_that_was_never_ended_is_aborted(tmp_path: Path) -> None:
     async with running(tmp_path, kill=True) as controller:
         image = controller.image
