@@ -18,6 +18,8 @@ from odradek_wire.records.record import Header, Record
 _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
 _NO_HEADERS: tuple[Header, ...] = ()
+# Past the class's own constructor, which does the same by way of a Python function.
+_new = tuple.__new__
 
 
 def records_data(buffer: Buffer, header: RecordBatchHeader, limit: int = DEFAULT_EXPANSION_LIMIT) -> bytes:
@@ -59,11 +61,15 @@ def decode(
     lowest_delta = _INT64_MIN - base_timestamp
     try:
         for _ in range(count):
-            # Every number is read inline if it is one byte long: this loop is what reading costs.
+            # Numbers of one or two bytes are read inline: this loop is what reading costs.
             number = data[position]
             position += 1
             if number > 127:
-                number, position = read_varint(data, position - 1)
+                if (more := data[position]) < 128:
+                    number += (more - 1) << 7
+                    position += 1
+                else:
+                    number, position = read_varint(data, position - 1)
             record_end = position + ((number >> 1) ^ -(number & 1))
             if record_end > end or record_end < position:
                 raise InvalidRecordError(f"record of {record_end - position} bytes, {end - position} are left")
@@ -71,7 +77,11 @@ def decode(
             number = data[position + 1]  # the byte before it is the record's attributes
             position += 2
             if number > 127:
-                number, position = read_varlong(data, position - 1)
+                if (more := data[position]) < 128:
+                    number += (more - 1) << 7
+                    position += 1
+                else:
+                    number, position = read_varlong(data, position - 1)
             delta = (number >> 1) ^ -(number & 1)
             if delta > highest_delta or delta < lowest_delta:
                 raise InvalidRecordError(f"timestamp delta {delta} leaves 64 bits")
@@ -79,13 +89,21 @@ def decode(
             number = data[position]
             position += 1
             if number > 127:
-                number, position = read_varint(data, position - 1)
+                if (more := data[position]) < 128:
+                    number += (more - 1) << 7
+                    position += 1
+                else:
+                    number, position = read_varint(data, position - 1)
             offset = base_offset + ((number >> 1) ^ -(number & 1))
 
             number = data[position]
             position += 1
             if number > 127:
-                number, position = read_varint(data, position - 1)
+                if (more := data[position]) < 128:
+                    number += (more - 1) << 7
+                    position += 1
+                else:
+                    number, position = read_varint(data, position - 1)
             if number & 1:
                 key = None
             else:
@@ -98,7 +116,11 @@ def decode(
             number = data[position]
             position += 1
             if number > 127:
-                number, position = read_varint(data, position - 1)
+                if (more := data[position]) < 128:
+                    number += (more - 1) << 7
+                    position += 1
+                else:
+                    number, position = read_varint(data, position - 1)
             if number & 1:
                 value = None
             else:
@@ -116,7 +138,8 @@ def decode(
                 headers = _NO_HEADERS
             if position != record_end:
                 raise InvalidRecordError(f"record ends at {position} and not at its length's {record_end}")
-            yield Record(offset, base_timestamp + delta if append_time is None else append_time, key, value, headers)
+            timestamp = base_timestamp + delta if append_time is None else append_time
+            yield _new(Record, (offset, timestamp, key, value, headers))
     except IndexError:
         raise InvalidRecordError("records end before their batch's count is reached") from None
     if position != end:

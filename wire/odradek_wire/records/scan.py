@@ -35,7 +35,11 @@ def scan(data: bytes, count: int) -> Scan:
             number = data[position]
             position += 1
             if number > 127:
-                number, position = read_varint(data, position - 1)
+                if (more := data[position]) < 128:
+                    number += (more - 1) << 7
+                    position += 1
+                else:
+                    number, position = read_varint(data, position - 1)
             record_end = position + ((number >> 1) ^ -(number & 1))
             if record_end > end or record_end < position:
                 raise InvalidRecordError(f"record of {record_end - position} bytes, {end - position} are left")
@@ -43,7 +47,11 @@ def scan(data: bytes, count: int) -> Scan:
             number = data[position + 1]
             position += 2
             if number > 127:
-                number, position = read_varlong(data, position - 1)
+                if (more := data[position]) < 128:
+                    number += (more - 1) << 7
+                    position += 1
+                else:
+                    number, position = read_varlong(data, position - 1)
             delta = (number >> 1) ^ -(number & 1)
             if index == 0:
                 lowest = highest = delta
@@ -56,14 +64,22 @@ def scan(data: bytes, count: int) -> Scan:
             number = data[position]
             position += 1
             if number > 127:
-                number, position = read_varint(data, position - 1)
+                if (more := data[position]) < 128:
+                    number += (more - 1) << 7
+                    position += 1
+                else:
+                    number, position = read_varint(data, position - 1)
             if number != index << 1:
                 are_consecutive = False
 
             number = data[position]
             position += 1
             if number > 127:
-                number, position = read_varint(data, position - 1)
+                if (more := data[position]) < 128:
+                    number += (more - 1) << 7
+                    position += 1
+                else:
+                    number, position = read_varint(data, position - 1)
             if number & 1:
                 all_have_keys = False
             else:
@@ -72,7 +88,11 @@ def scan(data: bytes, count: int) -> Scan:
             number = data[position]
             position += 1
             if number > 127:
-                number, position = read_varint(data, position - 1)
+                if (more := data[position]) < 128:
+                    number += (more - 1) << 7
+                    position += 1
+                else:
+                    number, position = read_varint(data, position - 1)
             if not number & 1:
                 position += number >> 1
 
