@@ -6,11 +6,11 @@ the broker's; a log's files are `Log`'s. Failed partitions do not hinder their n
 
 from __future__ import annotations
 
-import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from odradek_log import checkpoints, file_names
 from odradek_log.checkpoints import TopicPartition
@@ -25,6 +25,9 @@ from odradek_log.open_files import OpenFiles
 from odradek_log.reporting import Reporter, StandardReporter
 from odradek_wire.records.errors import CorruptRecordError
 from odradek_wire.uuid import METADATA_TOPIC_ID, Uuid
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _OPEN_FILES = 512
 _FLUSH_THREADS = 16
@@ -280,10 +283,9 @@ class LogDirectory:
         if not disk.exists(path):
             return
         self.clean_shutdown = True
-        try:
-            self.previous_broker_epoch = int(json.loads(disk.read_file(path))["brokerEpoch"])
-        except (ValueError, KeyError, TypeError):
-            self.previous_broker_epoch = -1  # an empty file, as releases before 3.7 left it
+        # {"version":0,"brokerEpoch":12}; an empty file, as releases before 3.7 left it, says nothing.
+        epoch = re.search(rb'"brokerEpoch"\s*:\s*(-?\d+)', disk.read_file(path))
+        self.previous_broker_epoch = int(epoch[1]) if epoch else -1
         disk.remove(path)
 
     def close(self, broker_epoch: int = -1) -> None:
@@ -296,7 +298,7 @@ class LogDirectory:
                 log.close()
             clean = clean and log.is_closed
         if self.write_checkpoints() and clean:
-            marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+            marker = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
             self.env.disk.replace_file(self._file(file_names.CLEAN_SHUTDOWN), marker.encode())
         self._lock.release()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from typing import Protocol
 
 _BINARY: int = getattr(os, "O_BINARY", 0)
@@ -115,6 +114,9 @@ class RealDisk:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def remove_tree(self, path: str, /) -> None:
+        # Brings compression libraries along that a start has no use for.
+        import shutil
+
         shutil.rmtree(path)
 
     def read_file(self, path: str, /) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from odradek_log import recovery
 from odradek_log.append import NOTHING_APPENDED, AppendInfo, AppendRejected, too_large
@@ -32,6 +32,9 @@ from odradek_wire.records.batch import RecordBatchHeader, check_crc, iterate, pl
 from odradek_wire.records.errors import CorruptRecordError
 from odradek_wire.records.validation import validate
 from odradek_wire.uuid import Uuid
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _CLIENT = AppendOrigin.CLIENT
 

@@ -5,7 +5,6 @@ Nothing here configures logging; a user's process is left as it is.
 
 from __future__ import annotations
 
-import logging
 from typing import Protocol
 
 
@@ -23,6 +22,8 @@ class StandardReporter:
     """Writes `event key=value …` to the standard library's logger `odradek_log`."""
 
     def __init__(self) -> None:
+        import logging  # for those only who bring no logger of their own
+
         self._logger = logging.getLogger("odradek_log")
 
     def info(self, event: str, /, **fields: object) -> None:
