@@ -167,7 +167,8 @@ class ApacheKafka:
 
     def _format(self, java: list[str], properties: Path) -> None:
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
+        # One word, because an id may begin with a dash.
+        command = [*java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(properties)]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"Kafka's StorageTool could not format {self.data_directory}:\n{done.stdout}")
