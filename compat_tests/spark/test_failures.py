@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from compat_tests.brokers import Broker
 from compat_tests.conftest import create_topic
 from compat_tests.spark.job import Job, Sent, numbered, rows
-from compat_tests.spark.test_streaming import values, wait_for_rows
+from compat_tests.spark.test_streaming import input_rows, values, wait_for_rows
 
 MakeTopic = Callable[..., str]
 MakeBroker = Callable[[Mapping[str, str]], Broker]
@@ -20,42 +20,69 @@ _OLD_MS = int(time.time() * 1000) - 20 * 24 * 3_600_000
 _DAYS_7 = str(7 * 24 * 3_600_000)
 
 
+class Sender(threading.Thread):
+    """Sends numbered records, a hundred at a time, until it is told to stop; `sent` were acknowledged."""
+
+    def __init__(self, job: Job, topic: str, first: int) -> None:
+        super().__init__(name="sender")
+        self.sent = first
+        self.enough = threading.Event()
+        self._job = job
+        self._topic = topic
+
+    def run(self) -> None:
+        while not self.enough.is_set():
+            self._job.send(self._topic, numbered(self.sent, self.sent + 99, partitions=3))
+            self.sent += 99
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something to become so."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in two minutes"
+        time.sleep(0.02)
+
+
 def test_a_query_goes_on_from_its_checkpoint_after_kill_9_of_the_broker(own_broker: Broker, job_on: JobOn) -> None:
     job = job_on(own_broker.bootstrap_servers)
     topic = create_topic(job.servers, "survivor", partitions=3)
-    job.send(topic, numbered(0, 1000, partitions=3))
+    job.send(topic, numbered(0, 3000, partitions=3))
     first = job.into_parquet(subscribe=topic, maxOffsetsPerTrigger=300)
-    wait_for_rows(first, job, 300)
+    until(lambda: input_rows(first) != [])
 
     own_broker.kill()
     first.stop()
     own_broker.start()
-    job.send(topic, numbered(1000, 1500, partitions=3))
-    second = job.into_parquet(subscribe=topic, maxOffsetsPerTrigger=300)
-    wait_for_rows(second, job, 1500)
+    job.send(topic, numbered(3000, 3500, partitions=3))
+    second = job.into_parquet(subscribe=topic)
+    wait_for_rows(second, job, 3500)
     second.stop()
 
-    assert values(job) == [f"v{number}" for number in range(1500)]
+    assert sum(input_rows(first)) < 3000, "the broker was killed too late"
+    assert values(job) == [f"v{number}" for number in range(3500)]
 
 
 def test_a_running_query_and_a_running_producer_sit_out_kill_9_of_the_broker(own_broker: Broker, job_on: JobOn) -> None:
     job = job_on(own_broker.bootstrap_servers)
     topic = create_topic(job.servers, "patient", partitions=3)
-    job.send(topic, numbered(0, 300, partitions=3))
     query = job.into_parquet(subscribe=topic)
-    wait_for_rows(query, job, 300)
-    sending = threading.Thread(target=lambda: job.send(topic, numbered(300, 60_000, partitions=3)))
+    sender = Sender(job, topic, 0)
 
-    sending.start()
+    sender.start()
+    until(lambda: len(input_rows(query)) > 1)
     own_broker.kill()
     own_broker.start()
-    sending.join()
+    at_restart = sender.sent
+    until(lambda: sender.sent > at_restart + 500)
+    sender.enough.set()
+    sender.join()
     if not query.isActive:  # Spark gives up by itself when the outage hits the wrong moment; then it is started again.
         query = job.into_parquet(subscribe=topic)
-    wait_for_rows(query, job, 60_000)
+    wait_for_rows(query, job, sender.sent)
     query.stop()
 
-    assert values(job) == [f"v{number}" for number in range(60_000)]
+    assert values(job) == [f"v{number}" for number in range(sender.sent)]
 
 
 @pytest.fixture
