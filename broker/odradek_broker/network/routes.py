@@ -91,7 +91,8 @@ class Routes:
         except ValueError:
             return None
         api = self.table.get(key)
-        if api is None:
+        # Every listener is for clients so far: what brokers say to each other is refused.
+        if api is None or api.inter_broker:
             return None
         lowest, highest = served_versions(api)
         if not lowest <= version <= highest:

@@ -1,0 +1,289 @@
+"""A whole node: starting, refusing to start, changing while it runs, being reset, stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek_broker.apis.table import TABLE
+from odradek_broker.authorizer import Principal
+from odradek_broker.config import BrokerConfig
+from odradek_broker.network.listeners import Listener, ListenerError, parse_listeners
+from odradek_broker.node import Node
+from odradek_log.errors import LogDirectoryError
+from odradek_wire.apis import APIS
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.fetch import FetchRequest
+from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from odradek_wire.messages.init_producer_id import InitProducerIdRequest
+from odradek_wire.messages.metadata import MetadataRequest
+from odradek_wire.uuid import Uuid
+
+MakeBatch = Callable[..., bytes]
+TOPIC, BROKER = 2, 4
+
+
+def change(kind: int, name: str, **settings: str) -> IncrementalAlterConfigsRequest:
+    """Set settings (underscores for dots) of a topic or broker."""
+    configs = [
+        IncrementalAlterConfigsRequest.AlterableConfig(key.replace("_", "."), 0, value)
+        for key, value in settings.items()
+    ]
+    return IncrementalAlterConfigsRequest([IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, configs)])
+
+
+# -- starting ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_data_directory_serves_one_node_at_a_time(start_node: Any) -> None:
+    await start_node()
+    with pytest.raises(LogDirectoryError, match="another broker"):
+        await start_node()
+
+
+async def test_a_data_directory_of_another_node_or_cluster_is_refused(start_node: Any) -> None:
+    await (await start_node(node_id="1")).stop()
+    with pytest.raises(LogDirectoryError, match="belongs to node 1"):
+        await start_node(node_id="2")
+    with pytest.raises(LogDirectoryError, match="not to other"):
+        await start_node(node_id="1", cluster_id="other")
+    again = await start_node(node_id="1")
+    assert again.ready
+
+
+async def test_a_port_in_use_is_an_error_that_leaves_nothing_open(start_node: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match="in use"):
+            await start_node(listeners=f"PLAINTEXT://127.0.0.1:{port}")
+    assert (await start_node()).ready
+
+
+async def test_identity_and_topics_survive_a_restart(start_node: Any, connect: Any) -> None:
+    node = await start_node()
+    topic_id = await (await connect(node)).create_topic("t", partitions=3)
+    identity = (node.broker.image.cluster_id, node.broker.hosting.directories[0].meta.directory_id)
+    await node.stop()
+    again = await start_node()
+    assert identity == (again.broker.image.cluster_id, again.broker.hosting.directories[0].meta.directory_id)
+    assert (again.broker.image.topics["t"].id, len(again.broker.partitions)) == (topic_id, 3)
+
+
+async def test_a_log_that_no_topic_claims_is_set_aside(start_node: Any, connect: Any, tmp_path: Path) -> None:
+    node = await start_node()
+    await (await connect(node)).create_topic("t")
+    node.broker.hosting.directories[0].create_log(
+        "stray", 0, Uuid(b"s" * 16), node.broker.partitions.get("t", 0).log.config
+    )
+    await node.stop()
+    await start_node()
+    names = sorted(path.name.split(".")[0] for path in (tmp_path / "data").iterdir() if path.is_dir())
+    assert names == ["__cluster_metadata-0", "stray-0", "t-0"]
+    assert [path.name for path in (tmp_path / "data").glob("stray-0.*-stray")] != []
+
+
+async def test_a_damaged_partition_stays_offline_and_the_others_are_served(
+    start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    node = await start_node()
+    client = await connect(node)
+    await client.create_topic("t", partitions=2)
+    for partition in (0, 1):
+        await client.produce("t", make_batch(b"v"), partition=partition)
+    await node.kill()
+    broken = tmp_path / "data" / "t-0" / "00000000000000000000.log"
+    broken.unlink()
+    broken.mkdir()
+    client = await connect(await start_node())
+    assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await client.produce("t", make_batch(b"v"), partition=1)).base_offset == 1
+
+
+async def test_partitions_are_spread_over_the_log_directories(start_node: Any, connect: Any, tmp_path: Path) -> None:
+    directories = [tmp_path / "one", tmp_path / "two"]
+    node = await start_node(log_dirs=",".join(map(str, directories)))
+    await (await connect(node)).create_topic("t", partitions=6)
+    assert [len(list(each.glob("t-*"))) for each in directories] == [3, 3]
+
+
+# -- changing ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_changed_topic_setting_counts_from_the_next_request(
+    client: Any, node: Node, make_batch: MakeBatch
+) -> None:
+    await client.create_topic("t")
+    await client.ask(change(TOPIC, "t", max_message_bytes="100", min_insync_replicas="1"), 1)
+    assert (await client.produce("t", make_batch(b"x" * 100))).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    await client.ask(change(TOPIC, "t", max_message_bytes="1000", min_insync_replicas="2"), 1)
+    assert (await client.produce("t", make_batch(b"x" * 100), acks=1)).error_code == ErrorCode.NONE
+    assert (await client.produce("t", make_batch(b"x"))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def test_a_changed_broker_setting_reaches_every_topic_without_its_own(
+    client: Any, node: Node, make_batch: MakeBatch
+) -> None:
+    await client.create_topic("default")
+    await client.create_topic("own", max_message_bytes="5000")
+    for name in ("", "0"):
+        response = await client.ask(change(BROKER, name, message_max_bytes="100"), 1)
+        assert response.responses[0].error_code == ErrorCode.NONE
+    errors = [(await client.produce(topic, make_batch(b"x" * 200))).error_code for topic in ("default", "own")]
+    assert errors == [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NONE]
+    assert node.broker.config.integer("message.max.bytes") == 100
+
+
+async def test_strict_validation_looks_at_every_record(start_node: Any, connect: Any, make_batch: MakeBatch) -> None:
+    node = await start_node(odradek_validation="strict")
+    client = await connect(node)
+    await client.create_topic("t")
+    assert (await client.produce("t", make_batch(b"a", b"b"))).error_code == ErrorCode.NONE
+    assert node.broker.partitions.get("t", 0).strict
+
+
+# -- resetting --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_reset_leaves_the_connections_and_takes_everything_else(
+    node: Node, connect: Any, make_batch: MakeBatch
+) -> None:
+    waiting, client = await connect(node), await connect(node)
+    before = await client.create_topic("t", partitions=3)
+    await client.produce("t", make_batch(b"v"))
+    producer = await client.ask(InitProducerIdRequest(None, 0), 4)
+    wait = asyncio.create_task(
+        waiting.ask(
+            FetchRequest(
+                max_wait_ms=30_000,
+                min_bytes=1,
+                topics=[FetchRequest.FetchTopic("t", partitions=[FetchRequest.FetchPartition(1)])],
+            ),
+            11,
+        )
+    )
+    async with asyncio.timeout(10):
+        while not len(node.broker.purgatory):
+            await asyncio.sleep(0)
+    await node.reset()
+    error = (await wait).responses[0].partitions[0].error_code
+    assert (error, node.broker.image.topics, len(node.broker.partitions)) == (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        {},
+        0,
+    )
+    after = await client.create_topic("t", partitions=3)
+    assert after != before
+    assert (await client.produce("t", make_batch(b"v"))).base_offset == 0
+    assert (await client.ask(InitProducerIdRequest(None, 0), 4)).producer_id > producer.producer_id
+
+
+# -- stopping ---------------------------------------------------------------------------------------------------------
+
+
+async def test_stopping_twice_and_killing_a_stopped_node_do_nothing(start_node: Any) -> None:
+    node = await start_node()
+    await node.stop()
+    await node.stop()
+    await node.kill()
+    assert not node.ready
+
+
+async def test_after_an_orderly_stop_the_directory_is_marked_clean(start_node: Any, tmp_path: Path) -> None:
+    node = await start_node()
+    await node.stop()
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    again = await start_node()
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert again.broker.hosting.directories[0].clean_shutdown
+
+
+# -- stages -----------------------------------------------------------------------------------------------------------
+
+
+class Slow:
+    """Quotas that throttle every request of one client."""
+
+    unlimited = False
+
+    def throttle_ms(self, ctx: Any, request_size: int) -> int:
+        return 40 if ctx.client_id == "slow" else 0
+
+
+async def test_a_throttled_client_is_told_and_then_not_read_for_a_while(node: Node, client: Any) -> None:
+    node.broker.quotas = Slow()
+    fast = await client.ask(MetadataRequest([]), 9, "fast")
+    started = asyncio.get_running_loop().time()
+    slow = await client.ask(MetadataRequest([]), 9, "slow")
+    await client.ask(MetadataRequest([]), 9, "fast")
+    waited = asyncio.get_running_loop().time() - started
+    assert (fast.throttle_time_ms, slow.throttle_time_ms) == (0, 40)
+    assert waited >= 0.035
+
+
+class OnlyReading:
+    """An authorizer under which nobody may write."""
+
+    allows_everything = False
+
+    def allows(self, principal: Principal, address: str, operation: int, resource: int, name: str) -> bool:
+        return operation != 4 and str(principal) == "User:ANONYMOUS" and address == "127.0.0.1"
+
+
+async def test_the_authorizer_is_asked_for_each_topic(node: Node, client: Any, make_batch: MakeBatch) -> None:
+    await client.create_topic("t")
+    node.broker.authorizer = OnlyReading()
+    assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert (await client.ask(MetadataRequest(None), 9)).topics[0].name == "t"
+
+
+def test_every_api_of_the_table_stands_under_its_own_key_and_has_its_own_messages() -> None:
+    for key, api in TABLE.items():
+        assert api.request is APIS[key].request_class()
+        assert api.response is APIS[key].response_class()
+
+
+def test_every_api_can_answer_an_error_of_the_whole_request() -> None:
+    for api in TABLE.values():
+        assert api.failed is not None or "error_code" in api.response.__slots__
+
+
+# -- listeners --------------------------------------------------------------------------------------------------------
+
+
+def listeners(**settings: str) -> list[Listener]:
+    return parse_listeners(BrokerConfig({key.replace("_", "."): value for key, value in settings.items()}), "here")
+
+
+def test_a_listener_on_every_interface_advertises_the_host() -> None:
+    assert listeners(listeners="PLAINTEXT://:9092") == [Listener("PLAINTEXT", "PLAINTEXT", "", 9092, "here", 9092)]
+
+
+def test_listeners_of_the_controller_are_not_for_clients() -> None:
+    found = listeners(
+        listeners="PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093", controller_listener_names="CONTROLLER"
+    )
+    assert [listener.name for listener in found] == ["PLAINTEXT"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"listeners": "nonsense"}, "expected NAME://host:port"),
+        ({"listeners": "PLAINTEXT://a:70000"}, "outside 0..65535"),
+        ({"listeners": "MINE://a:1"}, "no security protocol for listener MINE"),
+        ({"listeners": "SSL://a:1"}, "only PLAINTEXT is served"),
+        ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "a name of its own"),
+        ({"listeners": "PLAINTEXT://a:1", "advertised_listeners": "OTHER://a:1"}, "OTHER is not in listeners"),
+        ({"listeners": "PLAINTEXT://a:1", "advertised_listeners": "PLAINTEXT://0.0.0.0:1"}, "clients can reach"),
+    ],
+)
+def test_listeners_that_cannot_be_served_are_refused_with_the_reason(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(ListenerError, match=message):
+        listeners(**settings)
