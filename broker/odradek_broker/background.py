@@ -71,13 +71,15 @@ class Background:
             self._repeat(config, setting, job)
 
     def retain(self, partitions: Iterable[Partition]) -> None:
-        """Retention now: roll what is due and delete what is too old or too much, below the high watermark."""
+        """Retention now: delete what is too old or too much, below the high watermark.
+
+        A segment is not rolled for its age alone: as in Kafka that happens when something is appended.
+        """
         for partition in list(partitions):
             log = partition.served_log
             if log is None or log.failure is not None:
                 continue
             try:
-                log.maybe_roll()
                 if log.config.delete:
                     log.delete_old_segments(partition.high_watermark)
             except DISK_TROUBLE as error:

@@ -22,6 +22,8 @@ def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdRespon
         return InitProducerIdResponse(
             error_code=ErrorCode.INVALID_REQUEST if empty else ErrorCode.UNSUPPORTED_VERSION, producer_epoch=-1
         )
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     if not ctx.may_cluster(Operation.IDEMPOTENT_WRITE):
         return InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, producer_epoch=-1)
     producer_id = ctx.broker.producer_ids.next_now()
