@@ -246,6 +246,18 @@ async def test_a_directory_of_kafka_4_3_opens_and_goes_on(tmp_path: Path) -> Non
         assert leaders == {1}
 
 
+async def test_a_directory_of_kafka_3_9_opens_at_its_own_levels(tmp_path: Path) -> None:
+    unpack(KAFKA_DIRECTORY.with_name("kafka-3.9.1-data.tar.xz"), tmp_path)
+    async with running(tmp_path) as controller:
+        assert controller.image.levels == Emulation.KAFKA_3_9.initial
+        assert controller.image.kept.zk_migration_state == 0
+        await join(controller, 1, 99)
+        await controller.create_topics(topics("t"))
+        image = controller.image
+    async with running(tmp_path) as controller:
+        assert controller.image == fenced(image)
+
+
 async def test_voters_that_kafka_keeps_in_the_log_stay_there(tmp_path: Path) -> None:
     unpack(DYNAMIC_DIRECTORY, tmp_path)
     async with running(tmp_path) as controller:

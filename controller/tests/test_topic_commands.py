@@ -229,7 +229,7 @@ def grow(name: str, count: int, assignments: list[list[int]] | None = None) -> C
         if assignments is None
         else [CreatePartitionsRequest.CreatePartitionsAssignment(row) for row in assignments]
     )
-    return CreatePartitionsRequest(topics=[CreatePartitionsRequest.CreatePartitionsTopic(name, count, rows)])
+    return CreatePartitionsRequest([CreatePartitionsRequest.CreatePartitionsTopic(name, count, rows)], 60_000)
 
 
 FEW = "Attempted to add {} additional partition(s), but only {} assignment(s) were specified."

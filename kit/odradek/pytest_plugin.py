@@ -69,8 +69,9 @@ def pytest_runtest_makereport(
     """A test that fails shows what its broker had to say."""
     report = yield
     arguments = getattr(item, "funcargs", {})
-    if report.when == "call" and report.failed and "kafka" in arguments:
-        entries = arguments["kafka"].logs[-_LOG_LINES_MAX:]
+    if report.when == "call" and report.failed:
+        # A user's own fixture of this name may be anything.
+        entries = list(getattr(arguments.get("kafka"), "logs", ()))[-_LOG_LINES_MAX:]
         if entries:
             report.sections.append(("Log of the Kafka broker", "\n".join(_line(entry) for entry in entries)))
     return report
