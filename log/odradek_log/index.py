@@ -1,6 +1,6 @@
-"""The sparse indexes of one segment: offset → file position, timestamp → offset, and the aborted transactions' file.
+"""The sparse indexes of one segment: offset → file position, and timestamp → offset.
 
-Owns the entries in memory and their bytes on disk (OffsetIndex, TimeIndex, TransactionIndex). Offsets here are relative
+Owns the entries in memory and their bytes on disk (OffsetIndex, TimeIndex). Offsets here are relative
 to the segment's base offset. While a segment is written to, its indexes live in memory only, for recovery rebuilds them
 from the log anyway; `Segment` writes them when it is sealed or closed, trimmed as Kafka leaves them. (Kafka maps files
 of `segment.index.bytes` filled up with zeros and trims them at the same moments.)
@@ -15,7 +15,6 @@ from bisect import bisect_left, bisect_right
 
 OFFSET_ENTRY = 8
 TIME_ENTRY = 12
-TXN_ENTRY = 34
 
 _TIME = struct.Struct(">qi")
 _LONG = struct.Struct(">q")

@@ -28,6 +28,7 @@ from odradek_log.producer_state import AppendOrigin, KeptBatch, Producers
 from odradek_log.retention import SegmentFacts, deletable
 from odradek_log.segment import FileSlice, Segment
 from odradek_log.segments import Segments
+from odradek_log.transaction_index import AbortedTransaction
 from odradek_wire.records.batch import RecordBatchHeader, check_crc, iterate, place
 from odradek_wire.records.errors import CorruptRecordError
 from odradek_wire.records.validation import validate
@@ -236,7 +237,7 @@ class Log:
         self.log_end_offset = last_offset + 1
         if producer_id >= 0:
             header.base_offset = first_offset
-            tell(self.producers, header, batch)
+            self._tell(header, batch, segment)
         if last_offset + 1 - self.recovery_point >= config.flush_messages:
             self.flush()
         return AppendInfo(first_offset, last_offset, append_time, self.log_start_offset)
@@ -300,7 +301,13 @@ class Log:
         self.log_end_offset = last.next_offset
         for header in run:
             if header.producer_id >= 0:
-                tell(self.producers, header, view[header.position : header.end])
+                self._tell(header, view[header.position : header.end], segment)
+
+    def _tell(self, header: RecordBatchHeader, batch: bytes | bytearray | memoryview, segment: Segment) -> None:
+        aborted = tell(self.producers, header, batch)
+        if aborted is not None:
+            with self._working("index an aborted transaction"):
+                segment.append_aborted(aborted)
 
     # --- reading
 
@@ -373,6 +380,18 @@ class Log:
         """(offset, timestamp, leader epoch) of the first record that has the log's largest timestamp."""
         with self._working("look up the largest timestamp"):
             return self._segments.find_largest_timestamp(self.log_start_offset)
+
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+        """Those that have records or their marker in [start, end): what a reader of committed records must skip."""
+        found = []
+        with self._working("read aborted transactions"):
+            for segment in self._segments.from_offset(start):
+                for transaction in segment.aborted():
+                    if transaction.last_offset >= start and transaction.first_offset < end:
+                        found.append(transaction)
+                    if transaction.last_stable_offset >= end:
+                        return found
+        return found
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers it; (-1, -1) when it cannot be told."""

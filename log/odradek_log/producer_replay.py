@@ -1,36 +1,50 @@
-"""What the batches of a log say about its producers, read again: after a start, and after a truncation."""
+"""What the batches of a log say about its producers: as they are appended, and read again after a start or a
+truncation."""
 
 from __future__ import annotations
 
 from odradek_log.producer_state import Producers
 from odradek_log.segments import Segments
+from odradek_log.transaction_index import AbortedTransaction
 from odradek_wire.records.attributes import CONTROL_BIT
 from odradek_wire.records.batch import RecordBatchHeader, read_header
 from odradek_wire.records.records import read_records
 
 
 def replay(producers: Producers, segments: Segments, start: int) -> None:
-    """Tell `producers` of every batch from offset `start` on."""
+    """Tell `producers` of every batch from offset `start` on, and write anew which transactions were aborted there."""
     for segment in segments.from_offset(start):
+        segment.truncate_aborted(start)
         for header in segment.headers_from(start):
             if header.producer_id >= 0:
                 batch = segment.open().read(header.size_in_bytes, header.position) if header.is_control else b""
-                tell(producers, header, batch)
+                aborted = tell(producers, header, batch)
+                if aborted is not None:
+                    segment.append_aborted(aborted)
 
 
-def tell(producers: Producers, header: RecordBatchHeader, batch: bytes | bytearray | memoryview) -> None:
+def tell(
+    producers: Producers, header: RecordBatchHeader, batch: bytes | bytearray | memoryview
+) -> AbortedTransaction | None:
     """One batch of a producer is part of the log; `header` has its offset there. `batch` is looked at only if it may
-    end a transaction."""
+    end a transaction; the transaction is returned if that was aborted."""
     if not header.attributes & CONTROL_BIT:
         producers.update(header, header.base_offset)
-        return
+        return None
     # Only logs with transactions need the control records' messages.
     from odradek_wire.messages.end_txn_marker import EndTxnMarker
-    from odradek_wire.records.control import decode_control_record
+    from odradek_wire.records.control import ControlRecordType, decode_control_record
 
+    aborted = None
     for record in read_records(batch, read_header(batch)):
-        _, marker = decode_control_record(record)
+        record_type, marker = decode_control_record(record)
         if isinstance(marker, EndTxnMarker):
-            producers.end_transaction(
+            first_offset = producers.end_transaction(
                 header.producer_id, header.producer_epoch, marker.coordinator_epoch, header.max_timestamp
             )
+            if record_type is ControlRecordType.ABORT and first_offset is not None:
+                undecided = producers.first_undecided_offset
+                last_offset = header.base_offset + header.last_offset_delta
+                stable = last_offset + 1 if undecided is None else undecided
+                aborted = AbortedTransaction(header.producer_id, first_offset, last_offset, stable)
+    return aborted

@@ -13,9 +13,11 @@ from odradek_log.config import LogConfig
 from odradek_log.disk import APPEND, CREATE, write_all
 from odradek_log.environment import LogEnvironment
 from odradek_log.errors import CorruptLogError
-from odradek_log.file_names import DELETED, INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, segment_name
+from odradek_log.file_names import DELETED, INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, TXN_INDEX, segment_name
 from odradek_log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from odradek_log.open_files import OpenFile
+from odradek_log.transaction_index import AbortedTransaction
+from odradek_log.transaction_index import decode as decode_aborted
 from odradek_wire.records.batch import RecordBatchHeader, read_header
 from odradek_wire.records.errors import CorruptRecordError
 from odradek_wire.records.records import read_records
@@ -343,6 +345,32 @@ class Segment:
         largest = self.largest_timestamp[0]
         return largest if largest >= 0 else self._env.disk.modified_ms(self.path(LOG))
 
+    # --- aborted transactions
+
+    def append_aborted(self, transaction: AbortedTransaction) -> None:
+        """A transaction ended in this segment, and its records are not to be read."""
+        disk = self._env.disk
+        fd = disk.open(self.path(TXN_INDEX), CREATE)
+        try:
+            write_all(disk, fd, transaction.encode())
+        finally:
+            disk.close(fd)
+
+    def aborted(self) -> list[AbortedTransaction]:
+        """The aborted transactions that ended here, in the order of their ends."""
+        path = self.path(TXN_INDEX)
+        try:
+            return decode_aborted(self._env.disk.read_file(path), path)
+        except FileNotFoundError:
+            return []
+
+    def truncate_aborted(self, offset: int) -> None:
+        """Forget those that ended at `offset` or later."""
+        entries = self.aborted()
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) < len(entries):
+            self._env.disk.write_file(self.path(TXN_INDEX), b"".join(entry.encode() for entry in kept))
+
     # --- the files' end
 
     def truncate(self, position: int, offset: int) -> None:
@@ -352,6 +380,7 @@ class Segment:
         self.size = position
         offsets.truncate(offset - self.base_offset)
         times.truncate(offset - self.base_offset)
+        self.truncate_aborted(offset)
         self._since_index = 0
         self._largest = None
         self.sealed = False

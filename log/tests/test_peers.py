@@ -155,14 +155,13 @@ def test_a_data_directory_passes_from_kafka_to_us_and_back(version: str, tmp_pat
             (transactional.commit_transaction if commit else transactional.abort_transaction)()
         kafka.stop()
 
-        _rebuilt_files_are_kafkas(
-            kafka.data_directory / "many-0", tmp_path / "rebuilt", LogConfig.from_configs(segment)
-        )
+        config = LogConfig.from_configs(segment)
+        _rebuilt_files_are_kafkas(kafka.data_directory / "many-0", tmp_path / "rebuilt", config)
+        _rebuilt_files_are_kafkas(kafka.data_directory / "txn-0", tmp_path / "rebuilt too", LogConfig())
         time, sentences = Time(), Sentences()
         directory = open_directory(kafka.data_directory, time, reporter=sentences)
         assert directory.meta is not None
         assert (directory.meta.version, directory.meta.node_id) == (1, kafka.node_id)
-        config = LogConfig.from_configs(segment)
         directory.load(lambda topic: config if topic == "many" else LogConfig())
         assert directory.clean_shutdown
         assert directory.failed == {}
@@ -171,7 +170,9 @@ def test_a_data_directory_passes_from_kafka_to_us_and_back(version: str, tmp_pat
         assert [record.value for record in read_all(many)] == sent
         assert [entry.last_offset for entry in many.producers] == [19_999]
         assert [entry.current_txn_first_offset for entry in directory.logs["txn", 0].producers] == [None]
-        assert len(read_all(directory.logs["txn", 0])) == 6
+        txn = directory.logs["txn", 0]
+        assert len(read_all(txn)) == 6
+        assert [(each.first_offset, each.last_offset) for each in txn.aborted_transactions(0, 6)] == [(2, 3)]
         assert directory.logs["empty", 0].log_end_offset == 0
         epoch = many.leader_epochs.latest
         time.now_ms = read_all(many, 19_999)[0].timestamp
