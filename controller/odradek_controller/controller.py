@@ -10,30 +10,14 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
-from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from odradek_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from odradek_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from odradek_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from odradek_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from odradek_wire.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
-from .commands import alter_configs as configs
-from .commands import brokers, describe_quorum, features, isr, producer_ids
-from .commands.create_partitions import create_partitions
+from .commands import brokers
 from .commands.create_topics import create_topics
-from .commands.delete_topics import delete_topics
+from .commands.min_isr import explicit_min_isr
 from .commands.settings import PlainTopicEntries, Settings
 from .configs.effective import BrokerLayers
 from .configs.table import Release
@@ -41,6 +25,23 @@ from .image import ClusterImage, MetadataDelta
 from .levels import Emulation
 from .replay import replay
 from .store import MetadataStore
+
+# Commands that no start needs are imported where they are called.
+if TYPE_CHECKING:
+    from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+    from odradek_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from odradek_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+    from odradek_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+    from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from odradek_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+    from odradek_wire.messages.incremental_alter_configs import (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+    from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+    from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 Listener = Callable[[MetadataDelta], None]
 Answer = TypeVar("Answer")
@@ -72,7 +73,7 @@ class Controller:
     async def open(self) -> None:
         """Load what is stored and become the one writer."""
         self.image = await self.store.open()
-        await self._change(lambda image: (configs.explicit_min_isr(image, self.settings), None))
+        await self._change(lambda image: (explicit_min_isr(image, self.settings), None))
 
     async def close(self) -> None:
         """Fence the brokers that registered here, so that whoever opens the store next need not wait for them.
@@ -111,26 +112,38 @@ class Controller:
         return await self._change(lambda image: create_topics(image, request, self.settings, self._plain))
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        from .commands.delete_topics import delete_topics
+
         return await self._change(lambda image: delete_topics(image, request, self.settings))
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        from .commands.create_partitions import create_partitions
+
         return await self._change(lambda image: create_partitions(image, request, self.settings))
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        return await self._change(lambda image: isr.alter_partition(image, request, self.settings))
+        from .commands.isr import alter_partition
+
+        return await self._change(lambda image: alter_partition(image, request, self.settings))
 
     # -- configurations and features ----------------------------------------------------------------------------------
 
     async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        return await self._change(lambda image: configs.alter_configs(image, request, self.settings))
+        from .commands.alter_configs import alter_configs
+
+        return await self._change(lambda image: alter_configs(image, request, self.settings))
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
-        return await self._change(lambda image: configs.incremental_alter_configs(image, request, self.settings))
+        from .commands.alter_configs import incremental_alter_configs
+
+        return await self._change(lambda image: incremental_alter_configs(image, request, self.settings))
 
     async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        return await self._change(lambda image: features.update_features(image, request, self.settings, self.emulation))
+        from .commands.features import update_features
+
+        return await self._change(lambda image: update_features(image, request, self.settings, self.emulation))
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 
@@ -159,12 +172,16 @@ class Controller:
         return await self._change(lambda image: brokers.unregister_broker(image, request, self.settings))
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        return await self._change(lambda image: producer_ids.allocate_producer_ids(image, request))
+        from .commands.producer_ids import allocate_producer_ids
+
+        return await self._change(lambda image: allocate_producer_ids(image, request))
 
     # -- the store ----------------------------------------------------------------------------------------------------
 
     def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-        return describe_quorum.describe_quorum(self.image, request, self.store.quorum())
+        from .commands.describe_quorum import describe_quorum
+
+        return describe_quorum(self.image, request, self.store.quorum())
 
     async def _change(self, decide: Callable[[ClusterImage], tuple[Sequence[Message], Answer]]) -> Answer:
         async with self._changing:

@@ -23,7 +23,7 @@ from odradek_wire.messages.incremental_alter_configs import (
 from ..configs.definition import Type
 from ..configs.table import Resource, definitions
 from ..image import ClusterImage, ConfigResource
-from .config_rules import MIN_ISR, check_resource, check_values
+from .config_rules import check_resource, check_values
 from .settings import Refusal, Settings
 
 
@@ -78,14 +78,6 @@ def alter_configs(
             AlterConfigsResponse.AlterConfigsResourceResponse(refusal.error, refusal.message, key.type, key.name)
         )
     return ([] if request.validate_only else records), AlterConfigsResponse(responses=responses)
-
-
-def explicit_min_isr(image: ClusterImage, settings: Settings) -> list[Message]:
-    """With eligible leaders (KIP-966) the cluster-wide `min.insync.replicas` is always dynamic; it begins as static."""
-    key = ConfigResource(Resource.BROKER, "")
-    if not image.levels.eligible_leaders or MIN_ISR in image.configs.get(key, {}):
-        return []
-    return [ConfigRecord(int(key.type), key.name, MIN_ISR, settings.layers(image).value(MIN_ISR))]
 
 
 _FINE = Refusal(ErrorCode.NONE)

@@ -16,6 +16,7 @@ from ..configs.definition import ConfigError, Mode
 from ..configs.effective import BrokerLayers
 from ..configs.table import Resource, changeable, definitions, parse
 from ..image import ClusterImage
+from .min_isr import MIN_ISR
 from .settings import Refusal, Settings
 from .topic_configs import check_topic_configs
 from .topic_names import check_topic_name
@@ -76,8 +77,6 @@ def check_values(
 
 
 # -- brokers ----------------------------------------------------------------------------------------------------------
-
-MIN_ISR = "min.insync.replicas"
 
 
 def _check_broker(

@@ -138,13 +138,13 @@ def pool_size(name: str, value: Value) -> None:
         raise invalid(name, value, "Value can be -1 or greater than 0")
 
 
-_THROTTLED = re.compile(r"([0-9]+:[0-9]+)?")
+_THROTTLED = r"([0-9]+:[0-9]+)?"
 
 
 def throttled_replicas(name: str, value: Value) -> None:
     """`*`, or pairs of partition and broker."""
     words = value if isinstance(value, list) else []
-    if words != ["*"] and not all(_THROTTLED.fullmatch(word.strip()) for word in words):
+    if words != ["*"] and not all(re.fullmatch(_THROTTLED, word.strip()) for word in words):
         raise invalid(
             name,
             words,
@@ -153,10 +153,7 @@ def throttled_replicas(name: str, value: Value) -> None:
         )
 
 
-_DURATION = re.compile(
-    r"([-+]?)P(?:[-+]?[0-9]+D)?(T(?:[-+]?[0-9]+H)?(?:[-+]?[0-9]+M)?(?:[-+]?[0-9]+(?:[.,][0-9]{0,9})?S)?)?",
-    re.IGNORECASE,
-)
+_DURATION = r"([-+]?)P(?:[-+]?[0-9]+D)?(T(?:[-+]?[0-9]+H)?(?:[-+]?[0-9]+M)?(?:[-+]?[0-9]+(?:[.,][0-9]{0,9})?S)?)?"
 
 
 def offset_reset(name: str, value: Value) -> None:
@@ -165,20 +162,20 @@ def offset_reset(name: str, value: Value) -> None:
     duration = text.removeprefix("by_duration:")
     good = text in ("earliest", "latest")
     if not good and duration != text:
-        match = _DURATION.fullmatch(duration)
+        match = re.fullmatch(_DURATION, duration, re.IGNORECASE)
         good = match is not None and len(duration) > 2 and match[2] not in ("T", "t") and "-" not in duration
     if not good:
         why = "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
         raise invalid(name, value, f"Invalid value `{text}` for configuration {name}. {why}")
 
 
-_VOTER = re.compile(r"[0-9]+@[^:]+:[0-9]+")
-_BOOTSTRAP = re.compile(r".+:[0-9]+|\[.+\]:[0-9]+")
+_VOTER = r"[0-9]+@[^:]+:[0-9]+"
+_BOOTSTRAP = r".+:[0-9]+|\[.+\]:[0-9]+"
 
 
 def quorum_voters(name: str, value: Value) -> None:
     for word in value if isinstance(value, list) else []:
-        if not _VOTER.fullmatch(word):
+        if not re.fullmatch(_VOTER, word):
             raise ConfigError(
                 f"Invalid configuration value for {name}. Each entry should be in the form `{{id}}@{{host}}:{{port}}`."
             )
@@ -186,20 +183,20 @@ def quorum_voters(name: str, value: Value) -> None:
 
 def bootstrap_servers(name: str, value: Value) -> None:
     for word in value if isinstance(value, list) else []:
-        if not _BOOTSTRAP.fullmatch(word):
+        if not re.fullmatch(_BOOTSTRAP, word):
             raise ConfigError(
                 f"Failed to parse host name from {word} for the configuration {name}. "
                 'Each entry should be in the form "{host}:{port}"'
             )
 
 
-_VERSION = re.compile(r"(0[.][0-9]+[.][0-9]+|[0-9]+[.][0-9]+)(?:-IV[0-9]+)?(?:[.].*)?")
+_VERSION = r"(0[.][0-9]+[.][0-9]+|[0-9]+[.][0-9]+)(?:-IV[0-9]+)?(?:[.].*)?"
 _RELEASES = "0.8.0 0.8.1 0.8.2 0.9.0 0.10.0 0.10.1 0.10.2 0.11.0 1.0 1.1 2.0 2.1 2.2 2.3 2.4 2.5 2.6 2.7 2.8"
 _KNOWN_RELEASES = frozenset((*_RELEASES.split(), *(f"3.{minor}" for minor in range(10)), "4.0"))
 
 
 def metadata_version(name: str, value: Value) -> None:
     """A release up to 4.0 or its metadata version, as in `3.9` or `3.9-IV0` (Kafka 3.9)."""
-    match = _VERSION.fullmatch(value) if isinstance(value, str) else None
+    match = re.fullmatch(_VERSION, value) if isinstance(value, str) else None
     if match is None or match[1] not in _KNOWN_RELEASES:
         raise invalid(name, value, f"Version {shown(value)} is not a valid version")

@@ -1,0 +1,20 @@
+"""The cluster-wide `min.insync.replicas`: with eligible leaders (KIP-966) always dynamic; it begins as static."""
+
+from __future__ import annotations
+
+from odradek_wire.message import Message
+from odradek_wire.messages.config_record import ConfigRecord
+
+from ..configs.table import Resource
+from ..image import ClusterImage, ConfigResource
+from .settings import Settings
+
+MIN_ISR = "min.insync.replicas"
+
+
+def explicit_min_isr(image: ClusterImage, settings: Settings) -> list[Message]:
+    """The record that is missing, if it is."""
+    key = ConfigResource(int(Resource.BROKER), "")
+    if not image.levels.eligible_leaders or MIN_ISR in image.configs.get(key, {}):
+        return []
+    return [ConfigRecord(key.type, key.name, MIN_ISR, settings.layers(image).value(MIN_ISR))]
