@@ -334,9 +334,10 @@ def _read_varint(m: Any, p: int) -> tuple[int, int]:
 
 def _read_count(m: Any, p: int) -> tuple[int, int]:
     """As `_read_varint`, for the count of an array that is not null."""
-    if m[p - 1] == 0:
+    value, p = _read_varint(m, p) if m[p - 1] > 127 else (0, p)
+    if value < 1:
         raise ValueError("null")
-    return _read_varint(m, p)
+    return value, p
 
 
 def _read_string_length(m: Any, p: int) -> tuple[int, int]:

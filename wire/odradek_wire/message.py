@@ -27,7 +27,7 @@ FRESH: Any = object()
 class Struct:
     """A struct of the protocol; equal to another of its class when all fields are.
 
-    A slot is named as its field, with an underscore before it where the field is a property that makes its default late.
+    A slot is named as its field, with an underscore before it where a property makes the default late.
     """
 
     __slots__ = ("unknown_tags",)

@@ -7,8 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wire_samples import MESSAGES, messages, versions
 
-from odradek_wire.codec import decode, encode, layout
+from odradek_wire.codec import decode, encode, encode_parts, layout
+from odradek_wire.errors import EncodeError, UnsupportedVersionError
 from odradek_wire.message import Message
+from odradek_wire.messages.fetch import FetchRequest, FetchResponse
+from odradek_wire.messages.metadata import MetadataRequest
+from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
+from odradek_wire.uuid import Uuid
 from odradek_wire.walk import Reader, Writer
 
 
@@ -32,3 +37,98 @@ def test_a_new_message_has_fresh_defaults(cls: type[Message]) -> None:
     for name in cls.__slots__:
         if isinstance(getattr(one, name), list | Message):
             assert getattr(one, name) is not getattr(other, name)
+
+
+def refusal(message: Message, version: int) -> tuple[str, str]:
+    with pytest.raises(EncodeError) as caught:
+        encode(message, version)
+    assert (caught.value.message, caught.value.version) == (type(message).__name__, version)
+    return caught.value.path, caught.value.reason
+
+
+def test_a_field_that_the_version_lacks_is_refused_unless_it_is_ignorable() -> None:
+    assert encode(ProduceResponse(throttle_time_ms=7), 0) == encode(ProduceResponse(), 0)
+    assert refusal(ProduceRequest(transactional_id="t"), 2) == ("transactional_id", "set, but not part of this version")
+    assert refusal(FetchRequest(forgotten_topics_data=[FetchRequest.ForgottenTopic()]), 4) == (
+        "forgotten_topics_data",
+        "set, but not part of this version",
+    )
+
+
+def test_a_tagged_struct_that_the_version_lacks_is_refused_when_it_is_set() -> None:
+    partition = ProduceResponse.PartitionProduceResponse(current_leader=ProduceResponse.LeaderIdAndEpoch(1, 2))
+    response = ProduceResponse([ProduceResponse.TopicProduceResponse(partition_responses=[partition])])
+    assert refusal(response, 9) == (
+        "responses[0].partition_responses[0].current_leader",
+        "set, but not part of this version",
+    )
+    partition.current_leader = ProduceResponse.LeaderIdAndEpoch()
+    assert encode(response, 9) == encode(decode(ProduceResponse, 9, encode(response, 9)), 9)
+
+
+def test_null_and_values_out_of_range_are_refused_with_their_path() -> None:
+    topic = MetadataRequest.MetadataRequestTopic(name=None)
+    assert refusal(MetadataRequest([topic]), 9) == ("topics[0].name", "null where null is not allowed")
+    assert refusal(MetadataRequest(None), 0) == ("topics", "null where null is not allowed")
+    assert refusal(ProduceRequest(acks=1 << 15), 9)[0] == "acks"
+    assert refusal(ProduceRequest(transactional_id="x" * 32768), 9) == ("transactional_id", "a string of 32768 bytes")
+    assert refusal(ProduceRequest(transactional_id="\ud800"), 9)[0] == "transactional_id"
+    assert refusal(MetadataRequest([MetadataRequest.MetadataRequestTopic(topic_id=Uuid(b"short"))]), 12) == (
+        "topics[0].topic_id",
+        "a uuid of 5 bytes",
+    )
+
+
+def test_unknown_tags_need_a_flexible_version() -> None:
+    request = MetadataRequest()
+    request.unknown_tags = ((100, b"later"),)
+    assert decode(MetadataRequest, 9, encode(request, 9)) == request
+    assert refusal(request, 8)[1] == "unknown tagged fields, but this version has no tags"
+
+
+def test_a_version_out_of_range_is_named() -> None:
+    for version in (-1, 14):
+        with pytest.raises(UnsupportedVersionError, match=f"MetadataRequest has versions 0 to 13, not {version}"):
+            encode(MetadataRequest(), version)
+        with pytest.raises(UnsupportedVersionError):
+            decode(MetadataRequest, version, b"")
+
+
+class Slice:
+    """Stands for records in a file."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def tobytes(self) -> bytes:
+        return self.data
+
+
+@pytest.mark.parametrize("version", [0, 4, 11, 12, 18])
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16382, 16383, 16384, 70_000, 2_097_151, 2_097_152])
+def test_records_are_passed_on_uncopied_both_ways(version: int, size: int) -> None:
+    records = Slice(bytes(size))
+    partition = FetchResponse.PartitionData(records=records)
+    response = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(partitions=[partition])])
+    parts = encode_parts(response, version)
+    assert [part for part in parts if isinstance(part, Slice)] == [records]
+    frame = bytearray(encode(response, version))
+    assert frame == b"".join(part.tobytes() if isinstance(part, Slice) else part for part in parts)
+
+    read = decode(FetchResponse, version, frame).responses[0].partitions[0].records
+    assert isinstance(read, memoryview)
+    assert read == records.data
+    if size:
+        read[0] = 77
+        assert decode(FetchResponse, version, frame).responses[0].partitions[0].records[:1] == b"\x4d"
+
+
+def test_a_struct_that_is_made_late_is_the_default() -> None:
+    response = FetchResponse.PartitionData()
+    assert response == FetchResponse.PartitionData(current_leader=FetchResponse.LeaderIdAndEpoch(-1, -1))
+    response.current_leader.leader_id = 5
+    assert response.current_leader == FetchResponse.LeaderIdAndEpoch(5, -1)
+    assert "current_leader=LeaderIdAndEpoch(leader_id=5, leader_epoch=-1)" in repr(response)

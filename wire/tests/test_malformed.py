@@ -23,6 +23,7 @@ from odradek_wire.messages.fetch import FetchRequest
 from odradek_wire.messages.metadata import MetadataRequest
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest
 from odradek_wire.messages.produce import ProduceRequest
+from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest
 from odradek_wire.walk import Reader
 
 FRAMES = int(os.environ.get("ODRADEK_FUZZ_FRAMES", "200000"))
@@ -189,6 +190,13 @@ def test_null_is_refused_where_the_version_has_none() -> None:
     assert error(MetadataRequest, 0, b"\xff\xff\xff\xff") == ("topics", 4, "null where null is not allowed")
     assert decode(MetadataRequest, 1, b"\xff\xff\xff\xff") == MetadataRequest(topics=None)
     assert error(MetadataRequest, 9, b"\x02\x00\x00") == ("topics[0].name", 2, "null where null is not allowed")
+
+
+def test_null_written_as_an_overlong_varint_is_null_all_the_same() -> None:
+    assert error(WriteTxnMarkersRequest, 1, b"\x80\x00\x00") == ("markers", 2, "null where null is not allowed")
+    assert decode(MetadataRequest, 9, b"\x80\x00" + bytes(4)) == MetadataRequest(
+        topics=None, allow_auto_topic_creation=False
+    )
 
 
 def test_a_negative_length_is_refused() -> None:
