@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 
@@ -81,11 +82,11 @@ class Controller:
         Listeners are told nothing of it: they are going, too.
         """
         self._listeners.clear()
-        try:
+        # A store whose disk failed has said so when it happened; whoever opens it next waits for the brokers' sessions.
+        with suppress(OSError, LogOfflineError, CorruptLogError):
             for broker_id in sorted(self._registered):
                 await self.fence_broker(broker_id)
-        finally:
-            await self.store.close()
+        await self.store.close()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """The listener gets the whole image as one delta now, and each change after it; returns how to unsubscribe.

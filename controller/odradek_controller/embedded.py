@@ -262,8 +262,14 @@ class EmbeddedStore:
 
     def applied(self, image: ClusterImage) -> None:
         self._image = image
-        if self._records_since_snapshot >= self._next_snapshot:
+        if self._records_since_snapshot < self._next_snapshot:
+            return
+        try:
             self._maybe_snapshot()
+        except OSError as error:
+            # The log holds everything, only longer than it need be: try again later.
+            self._directory.env.reporter.warning("a metadata snapshot could not be written", error=str(error))
+            self._next_snapshot = self._records_since_snapshot + self._snapshot_records
 
     def _maybe_snapshot(self) -> None:
         """Worth it when replaying the log costs much more than replaying the image would."""

@@ -14,7 +14,7 @@ from odradek_controller.image import ClusterImage
 from odradek_controller.levels import Emulation
 from odradek_controller.replay import replay
 from odradek_log.directory import LogDirectory
-from odradek_log.disk import RealDisk
+from odradek_log.disk import Disk, RealDisk
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.broker_registration import BrokerRegistrationRequest
@@ -100,12 +100,16 @@ async def running(
     snapshot_records: int = SNAPSHOT_RECORDS,
     max_log_bytes: int = MAX_LOG_BYTES,
     max_batch_bytes: int = MAX_BATCH_BYTES,
+    disk: Disk | None = None,
     seed: int = 0,
 ) -> AsyncIterator[Controller]:
     """A controller on this directory; at the end it is closed, or killed."""
     later: list[object] = []
     directory = LogDirectory.open(
-        path, wall_ms=lambda: START_MS, later=lambda _delay, callback: later.append(callback), disk=RealDisk(sync=False)
+        path,
+        wall_ms=lambda: START_MS,
+        later=lambda _delay, callback: later.append(callback),
+        disk=disk or RealDisk(sync=False),
     )
     store = EmbeddedStore(
         directory,

@@ -1,11 +1,13 @@
 """The embedded store: what was stored is there after a restart or a kill, from snapshots too; Kafka's own opens."""
 
+import errno
 import json
 import tarfile
 from pathlib import Path
 
 import pytest
 from controller.tests.controller_kit import CLUSTER_ID, directory_of, join, running, settings, topics
+from log.tests.failing_disk import FailingDisk
 
 from odradek_controller.commands.brokers import fence_broker
 from odradek_controller.commands.describe_quorum import describe_quorum
@@ -15,6 +17,7 @@ from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta
 from odradek_controller.levels import Emulation
 from odradek_controller.replay import InvalidMetadataError, replay
 from odradek_controller.snapshots import decode_snapshot
+from odradek_log.errors import LogOfflineError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek_wire.messages.begin_transaction_record import BeginTransactionRecord
@@ -152,6 +155,39 @@ async def test_a_change_too_large_for_one_batch_is_a_metadata_transaction(tmp_pa
         image = controller.image
     async with running(tmp_path) as controller:
         assert controller.image == image
+
+
+async def test_nothing_changes_when_the_disk_fails_and_what_was_answered_before_is_there(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    async with running(tmp_path, disk=disk) as controller:
+        await join(controller, 1, 11)
+        await controller.create_topics(topics("before"))
+        before = controller.image
+        disk.fail(errno.ENOSPC, lambda name, path, _: name == "write" and METADATA in str(path))
+        with pytest.raises(OSError, match="No space left"):
+            await controller.create_topics(topics("never"))
+        assert controller.image is before
+        with pytest.raises(LogOfflineError):
+            await controller.create_topics(topics("neither"))
+        disk.heal()
+    async with running(tmp_path) as controller:
+        assert controller.image == before
+
+
+async def test_a_snapshot_that_cannot_be_written_hinders_nobody(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    async with running(tmp_path, disk=disk, snapshot_records=10) as controller:
+        await join(controller, 1, 11)
+        disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and str(path).endswith(".checkpoint"))
+        for turn in range(30):
+            await controller.create_topics(topics(f"t{turn}"))
+            await controller.delete_topics(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
+        assert not list((tmp_path / METADATA).glob("*.checkpoint"))
+        disk.heal()
+        for turn in range(30):
+            await controller.create_topics(topics(f"t{turn}"))
+            await controller.delete_topics(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
+        assert list((tmp_path / METADATA).glob("*.checkpoint"))
 
 
 async def test_a_metadata_transaction_that_was_never_ended_is_aborted(tmp_path: Path) -> None:
