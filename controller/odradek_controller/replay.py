@@ -8,17 +8,13 @@ migration state), or known to carry no state (no-op, transaction marks, which th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from odradek_wire.message import Message
 from odradek_wire.messages.abort_transaction_record import AbortTransactionRecord
-from odradek_wire.messages.access_control_entry_record import AccessControlEntryRecord
 from odradek_wire.messages.begin_transaction_record import BeginTransactionRecord
 from odradek_wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from odradek_wire.messages.clear_elr_record import ClearElrRecord
-from odradek_wire.messages.client_quota_record import ClientQuotaRecord
 from odradek_wire.messages.config_record import ConfigRecord
-from odradek_wire.messages.delegation_token_record import DelegationTokenRecord
 from odradek_wire.messages.end_transaction_record import EndTransactionRecord
 from odradek_wire.messages.feature_level_record import FeatureLevelRecord
 from odradek_wire.messages.fence_broker_record import FenceBrokerRecord
@@ -28,15 +24,10 @@ from odradek_wire.messages.partition_record import PartitionRecord
 from odradek_wire.messages.producer_ids_record import ProducerIdsRecord
 from odradek_wire.messages.register_broker_record import RegisterBrokerRecord
 from odradek_wire.messages.register_controller_record import RegisterControllerRecord
-from odradek_wire.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
-from odradek_wire.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
 from odradek_wire.messages.remove_topic_record import RemoveTopicRecord
-from odradek_wire.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from odradek_wire.messages.topic_record import TopicRecord
 from odradek_wire.messages.unfence_broker_record import UnfenceBrokerRecord
 from odradek_wire.messages.unregister_broker_record import UnregisterBrokerRecord
-from odradek_wire.messages.user_scram_credential_record import UserScramCredentialRecord
-from odradek_wire.messages.zk_migration_state_record import ZkMigrationStateRecord
 from odradek_wire.uuid import Uuid
 
 from .configs.table import Resource
@@ -49,10 +40,10 @@ from .image import (
     FeatureRange,
     MetadataDelta,
     PartitionRegistration,
-    QuotaEntity,
     TopicImage,
 )
 from .levels import Levels
+from .replay_kept import KEEP
 
 
 class InvalidMetadataError(Exception):
@@ -364,54 +355,11 @@ def _producer_ids(draft: _Draft, record: ProducerIdsRecord) -> None:
     draft.next_producer_id = record.next_producer_id
 
 
-# -- kept -------------------------------------------------------------------------------------------------------------
+# -- the rest ---------------------------------------------------------------------------------------------------------
 
 
-def _client_quota(draft: _Draft, record: ClientQuotaRecord) -> None:
-    parts = sorted((part.entity_type, part.entity_name) for part in record.entity)
-    entity = QuotaEntity(tuple(parts))
-    quotas = dict(draft.kept.client_quotas)
-    limits = dict(quotas.get(entity, {}))
-    if record.remove:
-        limits.pop(record.key, None)
-    else:
-        limits[record.key] = record.value
-    quotas[entity] = limits
-    draft.kept = replace(draft.kept, client_quotas={key: value for key, value in quotas.items() if value})
-
-
-def _acl(draft: _Draft, record: AccessControlEntryRecord) -> None:
-    draft.kept = replace(draft.kept, acls={**draft.kept.acls, record.id: record})
-
-
-def _remove_acl(draft: _Draft, record: RemoveAccessControlEntryRecord) -> None:
-    acls = {key: value for key, value in draft.kept.acls.items() if key != record.id}
-    draft.kept = replace(draft.kept, acls=acls)
-
-
-def _scram(draft: _Draft, record: UserScramCredentialRecord) -> None:
-    credentials = {**draft.kept.scram_credentials, (record.name, record.mechanism): record}
-    draft.kept = replace(draft.kept, scram_credentials=credentials)
-
-
-def _remove_scram(draft: _Draft, record: RemoveUserScramCredentialRecord) -> None:
-    credentials = dict(draft.kept.scram_credentials)
-    credentials.pop((record.name, record.mechanism), None)
-    draft.kept = replace(draft.kept, scram_credentials=credentials)
-
-
-def _token(draft: _Draft, record: DelegationTokenRecord) -> None:
-    tokens = {**draft.kept.delegation_tokens, record.token_id: record}
-    draft.kept = replace(draft.kept, delegation_tokens=tokens)
-
-
-def _remove_token(draft: _Draft, record: RemoveDelegationTokenRecord) -> None:
-    tokens = {key: value for key, value in draft.kept.delegation_tokens.items() if key != record.token_id}
-    draft.kept = replace(draft.kept, delegation_tokens=tokens)
-
-
-def _zk_migration_state(draft: _Draft, record: ZkMigrationStateRecord) -> None:
-    draft.kept = replace(draft.kept, zk_migration_state=record.zk_migration_state)
+def _keep(draft: _Draft, record: Message) -> None:
+    draft.kept = KEEP[type(record)](draft.kept, record)
 
 
 def _stateless(draft: _Draft, record: Message) -> None:
@@ -428,23 +376,16 @@ _APPLY: dict[type[Message], Callable[..., None]] = {
     FenceBrokerRecord: _fence_broker,
     UnfenceBrokerRecord: _unfence_broker,
     RemoveTopicRecord: _remove_topic,
-    DelegationTokenRecord: _token,
-    UserScramCredentialRecord: _scram,
     FeatureLevelRecord: _feature_level,
-    ClientQuotaRecord: _client_quota,
     ProducerIdsRecord: _producer_ids,
     BrokerRegistrationChangeRecord: _broker_registration_change,
-    AccessControlEntryRecord: _acl,
-    RemoveAccessControlEntryRecord: _remove_acl,
     NoOpRecord: _stateless,
-    ZkMigrationStateRecord: _zk_migration_state,
-    RemoveUserScramCredentialRecord: _remove_scram,
     BeginTransactionRecord: _stateless,
     EndTransactionRecord: _stateless,
     AbortTransactionRecord: _stateless,
-    RemoveDelegationTokenRecord: _remove_token,
     RegisterControllerRecord: _register_controller,
     ClearElrRecord: _clear_elr,
+    **dict.fromkeys(KEEP, _keep),
 }
 
 RECORD_TYPES: dict[int, type[Message]] = {record.API_KEY: record for record in _APPLY}
