@@ -40,6 +40,7 @@ class BrokerConfig:
 
     __slots__ = (
         "_cache",
+        "_connections_overrides",
         "auto_create_topics",
         "connections_max_idle_ms",
         "fetch_max_bytes",
@@ -67,6 +68,10 @@ class BrokerConfig:
         self.request_max_bytes = self.integer("socket.request.max.bytes")
         self.max_connections = self.integer("max.connections")
         self.max_connections_per_ip = self.integer("max.connections.per.ip")
+        self._connections_overrides = {
+            address: int(count)
+            for address, _, count in (word.rpartition(":") for word in self.words("max.connections.per.ip.overrides"))
+        }
         self.connections_max_idle_ms = self.integer("connections.max.idle.ms")
         self.auto_create_topics = self.boolean("auto.create.topics.enable")
         self.fetch_max_bytes = self.integer("fetch.max.bytes")
@@ -75,6 +80,10 @@ class BrokerConfig:
     def with_dynamic(self, image: ClusterImage) -> BrokerConfig:
         """This configuration under the dynamic settings of an image."""
         return BrokerConfig(self.static, image.broker_configs(self.node_id), image.broker_configs(None))
+
+    def max_connections_from(self, address: str) -> int:
+        """`max.connections.per.ip`, or what `max.connections.per.ip.overrides` says for this address."""
+        return self._connections_overrides.get(address, self.max_connections_per_ip)
 
     def setting(self, name: str) -> str:
         """One of `OUR_SETTINGS`."""

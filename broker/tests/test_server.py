@@ -234,6 +234,14 @@ async def test_above_max_connections_per_ip_a_connection_is_closed(start_node: A
     assert (await first.ask(METADATA, 1)).brokers != []
 
 
+async def test_an_override_counts_for_its_address(start_node: Any, connect: Any) -> None:
+    node = await start_node(max_connections_per_ip="1", max_connections_per_ip_overrides="10.0.0.1:5,127.0.0.1:2")
+    clients = [await connect(node) for _ in range(3)]
+    assert await clients[2].is_closed_by_broker()
+    for client in clients[:2]:
+        assert (await client.ask(METADATA, 1)).brokers != []
+
+
 async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(start_node: Any, connect: Any) -> None:
     node = await start_node(connections_max_idle_ms="80")
     idle, waiting = await connect(node), await connect(node)
@@ -342,6 +350,7 @@ async def test_a_client_that_reads_nothing_stops_only_its_own_connection(
         lazy.send(fetch, 11)
     assert (await other.ask(METADATA, 9)).brokers != []
     sizes = [len(await lazy.receive_frame()) for _ in range(5)]
+    await until(lambda: node.server.buffers.budget.used == 0)
     assert min(sizes) > 12_000_000
     assert len(set(sizes)) == 1
 

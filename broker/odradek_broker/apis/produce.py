@@ -105,7 +105,11 @@ def _append(
     if version < 7 or records is None or len(records) < 61 or records[MAGIC_POSITION] != 2 or partition.guarded:
         error = _unacceptable(ctx, partition, records, version, acks)
         if error:
-            return PartitionAnswer(index, error, -1, current_leader=NOWHERE)
+            # Of these only a magic that nobody knows comes with words.
+            words = (
+                f"Invalid magic {records[MAGIC_POSITION]}" if error is ErrorCode.CORRUPT_MESSAGE and records else None
+            )
+            return PartitionAnswer(index, error, -1, error_message=words, current_leader=NOWHERE)
     result = partition.append(records)
     if result.__class__ is AppendInfo:
         first_offset, _, append_time, start_offset, _ = result
@@ -136,9 +140,11 @@ def _unacceptable(ctx: Context, partition: Partition, records: Any, version: int
         return ErrorCode.INVALID_RECORD if version >= 3 else ErrorCode.CORRUPT_MESSAGE
     if version >= 3:
         if records[MAGIC_POSITION] != 2:
-            return ErrorCode.INVALID_RECORD
-        if version < 7 and len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & 7 == ZSTD:
-            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+            return ErrorCode.INVALID_RECORD if records[MAGIC_POSITION] < 2 else ErrorCode.CORRUPT_MESSAGE
+        codec = records[ATTRIBUTES_LOW_BYTE] & 7 if version < 7 and len(records) > ATTRIBUTES_LOW_BYTE else 0
+        if codec >= ZSTD:
+            # A codec beyond zstd is a mishap of Kafka's at this point, too.
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if codec == ZSTD else ErrorCode.UNKNOWN_SERVER_ERROR
     if partition.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     leader = partition.leader

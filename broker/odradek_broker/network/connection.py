@@ -42,6 +42,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_broker",
         "_buffer",
+        "_buffered",
         "_client_id",
         "_client_id_bytes",
         "_consuming",
@@ -88,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sender: Sender
         self._buffer: memoryview | None = None
         self._filled = 0
+        self._buffered = 0
         self._paused = False
         self._consuming = False
         self._draining = False
@@ -110,6 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         self.closing = True
         self._sender.close()
         self._release_buffer()
+        self._forget_buffered()
         if self._deferred is not None:
             self._deferred.cancel()
             self._deferred = None
@@ -142,11 +145,20 @@ class Connection(asyncio.BufferedProtocol):
             self._consume(buffer, self._filled)
 
     def pause_writing(self) -> None:
+        """The client does not read its answers: handle no other request, and count what is buffered for it."""
         self.write_blocked = True
+        self._buffered = self.transport.get_write_buffer_size()
+        self.server.buffers.budget.take_anyway(self._buffered)
 
     def resume_writing(self) -> None:
         self.write_blocked = False
+        self._forget_buffered()
         self._go_on()
+
+    def _forget_buffered(self) -> None:
+        buffered, self._buffered = self._buffered, 0
+        if buffered:
+            self.server.buffers.budget.give_back(buffered)
 
     # -- requests ---------------------------------------------------------------------------------------------------
 

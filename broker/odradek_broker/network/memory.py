@@ -35,6 +35,10 @@ class MemoryBudget:
         self.used += size
         return True
 
+    def take_anyway(self, size: int) -> None:
+        """Count bytes that are held already, such as an answer that its client does not read."""
+        self.used += size
+
     def give_back(self, size: int) -> None:
         self.used -= size
         assert self.used >= 0, "more memory was given back than taken"

@@ -6,6 +6,7 @@ Owns every connection and what they share (routes, buffers, memory budget). Leav
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter, deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 IDLE_SWEEPS = 8
 """How often in `connections.max.idle.ms` the connections are looked at: one is closed at most an eighth too late."""
 BACKLOG = 1024
+"""Used unless `socket.listen.backlog.size` is set: tests open many connections at once."""
+SOCKET_BUFFERS = {
+    "socket.receive.buffer.bytes": socket.SO_RCVBUF,
+    "socket.send.buffer.bytes": socket.SO_SNDBUF,
+}
 
 
 class Server:
@@ -85,13 +91,22 @@ class Server:
             connection.abort()
 
     async def _bind(self, listener: Listener) -> Listener:
+        config = self.broker.config
+        backlog = (
+            config.integer("socket.listen.backlog.size") if "socket.listen.backlog.size" in config.static else BACKLOG
+        )
         server = await self.loop.create_server(
             lambda: Connection(self, listener.name),
             listener.host or None,
             listener.port,
-            backlog=BACKLOG,
+            backlog=backlog,
             start_serving=False,
         )
+        for name, option in SOCKET_BUFFERS.items():
+            # Only when somebody asked: the sizes that the operating system chooses grow with the traffic.
+            if name in config.static and config.integer(name) > 0:
+                for listening in server.sockets:
+                    listening.setsockopt(socket.SOL_SOCKET, option, config.integer(name))
         self._servers.append(server)
         port = server.sockets[0].getsockname()[1]
         if listener.port == 0 and len(server.sockets) > 1:
@@ -106,7 +121,7 @@ class Server:
     def connected(self, connection: Connection) -> None:
         config = self.broker.config
         self._per_address[connection.address] += 1
-        if self._per_address[connection.address] > config.max_connections_per_ip:
+        if self._per_address[connection.address] > config.max_connections_from(connection.address):
             self.broker.log.warning("max.connections.per.ip reached; closing the connection", client=connection.address)
             connection.close()
         elif len(self.connections) >= config.max_connections:
