@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from threading import Event, Thread
 
 import pytest
@@ -72,6 +73,10 @@ def _shared_out(*members: RunningMember) -> bool:
     return all(parts) and sorted(each for part in parts for each in part) == list(range(_PARTITIONS))
 
 
+def _all_delivered(records: set[tuple[int, int]], members: list[RunningMember]) -> bool:
+    return records <= set().union(*(member.delivered for member in members))
+
+
 @pytest.mark.parametrize("kind", MEMBERS)
 def test_every_record_is_delivered_while_members_join_leave_and_vanish(
     kind: Member, make_topic: Callable[..., str], start_member: Callable[..., RunningMember], servers: str
@@ -117,6 +122,6 @@ def test_members_of_different_libraries_share_one_group(
     for member in members:
         # One by one: a member that has read its partition to the end reports nothing more.
         own = {record for record in written if record[0] in member.assigned}
-        _await([member], lambda own=own: own <= set().union(*(each.delivered for each in members)))
-    assert written <= set().union(*(member.delivered for member in members))
+        _await([member], partial(_all_delivered, own, members))
+    assert _all_delivered(written, members)
     assert all(len(member.assigned) == 1 for member in members)
