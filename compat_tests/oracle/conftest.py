@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 from odradek_peers import ApacheKafka
 
-from compat_tests.brokers import COMMON_CONFIG, new_broker
+from compat_tests.brokers import COMMON_CONFIG, Broker, new_broker
 from compat_tests.oracle import schema
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.peer import Peer
@@ -30,19 +30,27 @@ def kafka_servers() -> Iterator[Callable[[str], str]]:
 
 
 @pytest.fixture(scope="session")
-def strict_servers(broker_name: str) -> Iterator[str]:
-    """The broker under test, looking at every record as Kafka does."""
-    broker = new_broker(broker_name, STRICT.get(broker_name, {}))
-    try:
-        broker.start()
-        yield broker.bootstrap_servers
-    finally:
-        broker.close()
+def strict_servers(broker_name: str) -> Iterator[Callable[[str], str]]:
+    """The address of a broker under test, looking at every record as Kafka does: one beside each release of Kafka.
+
+    So that the two of a pair have been asked the same from their start on.
+    """
+    started: list[Broker] = []
+
+    @cache
+    def start(release: str) -> str:
+        started.append(new_broker(broker_name, STRICT.get(broker_name, {})))
+        started[-1].start()
+        return started[-1].bootstrap_servers
+
+    yield start
+    for each in started:
+        each.close()
 
 
 @pytest.fixture
 def pair_for(
-    kafka_servers: Callable[[str], str], strict_servers: str, broker_name: str
+    kafka_servers: Callable[[str], str], strict_servers: Callable[[str], str], broker_name: str
 ) -> Iterator[Callable[[str, int], Pair]]:
     """The pair to ask about an API in a version: Kafka of the newest release that speaks it, and our broker."""
     peers: list[Peer] = []
@@ -51,7 +59,7 @@ def pair_for(
         release = schema.release_for(api, version)
         if broker_name.startswith("kafka-") and version not in schema.versions(api, broker_name.removeprefix("kafka-")):
             pytest.skip(f"{broker_name} does not speak {api} {version}")
-        kafka, ours = Peer(f"kafka-{release}", kafka_servers(release)), Peer("ours", strict_servers)
+        kafka, ours = Peer(f"kafka-{release}", kafka_servers(release)), Peer("ours", strict_servers(release))
         peers.extend((kafka, ours))
         return Pair(kafka, ours)
 

@@ -28,7 +28,7 @@ class Pair:
         """
         theirs, ours = (_comparable(peer, _answer(peer, api, version, body, shown)) for peer in (self.kafka, self.ours))
         found = [
-            f"{path or 'answer'}: Kafka {left!r}, ours {right!r}"
+            f"{path or 'answer'}: {_told(left, right)}"
             for path, left, right in _differences(theirs, ours)
             if unexplained(api, path, left, right)
         ]
@@ -52,7 +52,7 @@ class Pair:
                 peer.reconnect()
                 answers.append(_CLOSED)
         theirs, ours = answers
-        assert theirs == ours, frame
+        assert theirs == ours, f"{frame!r}: Kafka {theirs!r}, ours {ours!r}"
 
     def learn(self, api: str, version: int, body: Body, **names: Callable[[Body], Any]) -> None:
         """Ask both, and remember from each answer what is that broker's own; nothing is compared."""
@@ -131,6 +131,15 @@ def _named(peer: Peer, field: str, value: Any) -> Any:
         if type(own) is type(value) and own == value and not isinstance(value, int):
             return f"<{name}>"
     return value
+
+
+def _told(theirs: Any, ours: Any) -> str:
+    if isinstance(theirs, bytes) and isinstance(ours, bytes):
+        place = next((at for at, pair in enumerate(zip(theirs, ours, strict=False)) if pair[0] != pair[1]), "the end")
+        return (
+            f"{len(theirs)} and {len(ours)} bytes, other from {place} on: Kafka {theirs.hex(' ')}, ours {ours.hex(' ')}"
+        )
+    return f"Kafka {theirs!r}, ours {ours!r}"
 
 
 def _differences(theirs: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -25,8 +25,9 @@ def test_describe_configs_of_topics(version: int, pair_for: PairFor) -> None:
         pair.ask("DescribeConfigs", version, {"resources": [asked], **more}, _without_documentation)
 
     ask("configured", ["cleanup.policy", "segment.bytes", "retention.ms", "no.such.config"])
-    ask("configured", None)
-    ask("configured", [])
+    if version:  # Version 0 is asked of Kafka 3.9, whose topics have settings that 4.x removed.
+        ask("configured", None)
+        ask("configured", [])
     ask("no-such-topic", None)
     ask("not a name", None)
     if version >= 1:
@@ -54,7 +55,8 @@ def test_describe_configs_of_brokers_and_others(version: int, pair_for: PairFor)
     ask(_BROKER, "", stable)
     ask(_BROKER, "9", stable)
     ask(_BROKER, "one", stable)
-    ask(_GROUP, "some-group", ["consumer.session.timeout.ms"])
+    if version:  # Version 0 is asked of Kafka 3.9, which has no settings of groups.
+        ask(_GROUP, "some-group", ["consumer.session.timeout.ms"])
     ask(_CLIENT_METRICS, "none", None)
     ask(77, "what", None)
 
@@ -115,7 +117,6 @@ def test_incremental_alter_configs(version: int, pair_for: PairFor) -> None:
     ask(("segment.bytes", _APPEND, "1"))
     ask(("segment.bytes", _SET, None))
     ask(("segment.bytes", _SET, "few"))
-    ask(("segment.bytes", 9, "1"))
     ask(("segment.bytes", _SET, "1048576"), ("segment.bytes", _SET, "2097152"))
     ask(("no.such.config", _SET, "1"))
     ask(("retention.ms", _SET, "1"), resource="no-such-topic")

@@ -346,6 +346,9 @@ def test_init_producer_id_without_a_transaction(version: int, pair_for: PairFor)
     def ask(**fields: Any) -> None:
         pair.ask("InitProducerId", version, {"transactional_id": None, "transaction_timeout_ms": 60_000, **fields})
 
+    for peer in (pair.kafka, pair.ours):
+        while peer.ask("InitProducerId", 4, {"transactional_id": None, "transaction_timeout_ms": 60_000})["error_code"]:
+            pass
     ask()
     ask(transactional_id="")
     if version >= 3:
