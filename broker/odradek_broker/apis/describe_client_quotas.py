@@ -8,12 +8,21 @@ from odradek_broker.context import Context
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 
+ENTITY_TYPES = ("user", "client-id", "ip")
+
 
 def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     if not ctx.may_cluster(Operation.DESCRIBE_CONFIGS):
         return DescribeClientQuotasResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None
         )
+    for component in request.components:
+        if component.entity_type not in ENTITY_TYPES:
+            return DescribeClientQuotasResponse(
+                error_code=ErrorCode.UNSUPPORTED_VERSION,
+                error_message=f"Unsupported entity type {component.entity_type}",
+                entries=None,
+            )
     return DescribeClientQuotasResponse(error_message=None, entries=[])
 
 

@@ -147,8 +147,7 @@ def _shown(ctx: Context, definition: Definition, entry: Entry, asked: Asked, *, 
         name=definition.name,
         value=None if definition.sensitive else entry.value,
         read_only=asked.resource_type == Resource.BROKER and definition.mode is Mode.READ_ONLY,
-        # Version 0 knows only this about the source; the field went when config_source came.
-        is_default=ctx.api_version == 0 and entry.source is Source.DEFAULT,
+        # Version 0 has is_default instead of the source; Kafka 3.9 leaves it false for all.
         config_source=entry.source,
         is_sensitive=definition.sensitive,
         synonyms=[
