@@ -19,6 +19,7 @@ from odradek_broker.report import Logger
 from odradek_broker.timers import TimerHandle, Timers
 
 WORKERS = 2
+LAG_CHECK_S = 0.5
 
 
 class Background:
@@ -32,6 +33,9 @@ class Background:
         self._repeating: dict[str, TimerHandle] = {}
         self._running: set[asyncio.Future[None]] = set()
         self._stopped = False
+        self._lag_check: asyncio.TimerHandle | None = None
+        self.loop_lag_s = 0.0
+        """How late the event loop was at its last check: real time, whatever the user did to the clocks."""
         self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}
 
     def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
@@ -53,6 +57,8 @@ class Background:
         self._stopped = True
         for handle in self._repeating.values():
             handle.cancel()
+        if self._lag_check is not None:
+            self._lag_check.cancel()
         if self._running:
             await asyncio.wait(self._running)
         if self._executor is not None:
@@ -69,6 +75,18 @@ class Background:
         )
         for setting, job in jobs:
             self._repeat(config, setting, job)
+
+    def watch_loop(self) -> None:
+        """Measure from now on how late the loop is."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + LAG_CHECK_S
+
+        def check() -> None:
+            self.loop_lag_s = max(loop.time() - due, 0.0)
+            if not self._stopped:
+                self.watch_loop()
+
+        self._lag_check = loop.call_at(due, check)
 
     def retain(self, partitions: Iterable[Partition]) -> None:
         """Retention now: delete what is too old or too much, below the high watermark.

@@ -25,6 +25,8 @@ OUR_DEFAULTS: Mapping[str, str] = {
 VALIDATION = "odradek.validation"
 EMULATE = "odradek.emulate"
 SYNC = "odradek.sync"
+HTTP_PORT = "metrics.http.port"
+"""Set: serve `/metrics` and `/ready` over HTTP there, 0 for a free port."""
 
 OUR_SETTINGS: Mapping[str, tuple[str, ...]] = {
     VALIDATION: ("header", "strict"),

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from odradek_broker.apis import api_versions
 from odradek_broker.apis.table import TABLE
 from odradek_broker.background import Background
 from odradek_broker.broker import Broker
 from odradek_broker.clock import Clock
-from odradek_broker.config import EMULATE, SYNC, BrokerConfig
+from odradek_broker.config import EMULATE, HTTP_PORT, SYNC, BrokerConfig
 from odradek_broker.network.listeners import Listener, parse_listeners
 from odradek_broker.network.routes import Routes
 from odradek_broker.network.server import Server
@@ -32,6 +33,9 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.broker_registration import BrokerRegistrationRequest
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.uuid import Uuid, random_uuid, uuid_to_text
+
+if TYPE_CHECKING:
+    from odradek_broker.network.http import HttpPort
 
 DEFAULT_HOST = "localhost"
 """What is advertised for a listener on every interface, when `advertised.listeners` does not say otherwise."""
@@ -57,6 +61,7 @@ class Node:
         self._directories = directories
         self._background = background
         self._stopped = False
+        self.http: HttpPort | None = None
 
     @classmethod
     async def start(
@@ -106,6 +111,8 @@ class Node:
             await controller.unfence_broker(broker.node_id)
             background.start(lambda: broker.config, broker.hosting, broker.partitions)
             await server.serve()
+            node = cls(broker, server, controller, store, directories, background)
+            await node.open_http()
         except BaseException:
             if server is not None:
                 await server.stop(0)
@@ -116,7 +123,22 @@ class Node:
             for directory in directories:
                 directory.abandon()
             raise
-        return cls(broker, server, controller, store, directories, background)
+        return node
+
+    async def open_http(self) -> None:
+        """The port of `/metrics` and `/ready`, if it is asked for."""
+        port = self.broker.config.static.get(HTTP_PORT)
+        if port is not None:
+            # Only who asks for the port pays for loading it.
+            from odradek_broker.metrics import collect, render
+            from odradek_broker.network.http import HttpPort
+
+            self._background.watch_loop()
+            self.http = HttpPort(
+                lambda: self.ready,
+                lambda: render(collect(self.broker, self.server, self._background.loop_lag_s)),
+            )
+            await self.http.start(self.listeners[0].host, int(port))
 
     @property
     def listeners(self) -> list[Listener]:
@@ -139,6 +161,8 @@ class Node:
             return
         self._stopped = True
         broker = self.broker
+        if self.http is not None:
+            self.http.close()
         broker.purgatory.expire_all()
         # Members that wait for a rebalance are answered too: nobody would end it any more.
         await broker.groups.stop()
@@ -156,6 +180,8 @@ class Node:
         if self._stopped:
             return
         self._stopped = True
+        if self.http is not None:
+            self.http.close()
         self.server.abort()
         self.broker.timers.close()
         await self._background.stop()

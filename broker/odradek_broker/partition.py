@@ -33,6 +33,9 @@ class Partition:
     log."""
 
     __slots__ = (
+        "_first_new_offset",
+        "bytes_in",
+        "bytes_out",
         "directory",
         "error",
         "guarded",
@@ -63,6 +66,9 @@ class Partition:
         self.watchers = Watchers()
         self.leader: PartitionLeader | None = None
         self.leader_epoch = -1
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self._first_new_offset = 0
         self.high_watermark = 0
         self.min_insync_replicas = 1
         self.guarded = topic in INTERNAL_TOPICS
@@ -75,6 +81,12 @@ class Partition:
         self.log = self.served_log = log
         self.directory = directory
         self.high_watermark = log.log_start_offset
+        self._first_new_offset = log.log_end_offset
+
+    @property
+    def messages_in(self) -> int:
+        """Records appended since this broker started."""
+        return 0 if self.served_log is None else self.served_log.log_end_offset - self._first_new_offset
 
     @property
     def log_start_offset(self) -> int:
@@ -139,6 +151,7 @@ class Partition:
         except DISK_TROUBLE as error:
             self.take_offline(error)
             return AppendRejected(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        self.bytes_in += len(records)
         if leader.alone:
             # Our log is the whole ISR: its end is the high watermark, without asking the core (profile of 1 KiB
             # produces).

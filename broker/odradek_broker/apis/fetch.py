@@ -198,6 +198,7 @@ class Fetch:
         try:
             found = partition.log.read(wanted.fetch_offset, max_bytes, limit=limit, min_one=min_one)
             if found is not None:
+                partition.bytes_out += len(found)
                 records = found if self._version >= 4 else self._converted(found.tobytes(), wanted.fetch_offset)
         except OffsetOutOfRangeError:
             return self._error(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)

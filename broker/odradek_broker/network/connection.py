@@ -193,6 +193,7 @@ class Connection(asyncio.BufferedProtocol):
             route = self.server.routes.get(key_and_version)
             if route is None:
                 return self._not_served(key_and_version, correlation_id)
+        route.requests += 1
         broker = self._broker
         interceptors = self._interceptors
         if route.quick is not None and not interceptors.before_handle and not interceptors.before_write:

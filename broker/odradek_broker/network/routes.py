@@ -29,6 +29,7 @@ class Route:
         "handle",
         "key",
         "quick",
+        "requests",
         "response_class",
         "response_has_tags",
         "sends_files",
@@ -38,6 +39,7 @@ class Route:
 
     def __init__(self, key: ApiKey, version: int, api: Api[Any, Any]) -> None:
         self.key = key
+        self.requests = 0
         self.version = version
         self.api = api
         self.handle: Handle = api.handle

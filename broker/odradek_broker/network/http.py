@@ -1,0 +1,62 @@
+"""An optional port for people's tools: `/metrics` for Prometheus, `/ready` for whoever waits for the broker.
+
+Owns as much of HTTP as these two need: one GET for each connection, answered and closed. Leaves the figures to
+`metrics`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+REQUEST_MAX_BYTES = 8192
+PATIENCE_S = 5
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class HttpPort:
+    """`ready` and `metrics` are asked anew for each request."""
+
+    def __init__(self, ready: Callable[[], bool], metrics: Callable[[], str]) -> None:
+        self._ready = ready
+        self._metrics = metrics
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> None:
+        """Bind and serve; port 0 takes a free one."""
+        self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_MAX_BYTES)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+            status, body = self._answer(head)
+            data = body.encode()
+            writer.write(
+                f"HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {len(data)}\r\n"
+                "Connection: close\r\n\r\n".encode()
+                + data
+            )
+            await writer.drain()
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+            pass  # whoever it was, it was no tool that we know
+        finally:
+            writer.close()
+
+    def _answer(self, head: bytes) -> tuple[str, str]:
+        method, _, rest = head.partition(b" ")
+        path = rest.partition(b" ")[0].partition(b"?")[0]
+        if method != b"GET":
+            return "405 Method Not Allowed", "only GET\n"
+        if path == b"/ready":
+            return ("200 OK", "ready\n") if self._ready() else ("503 Service Unavailable", "not ready\n")
+        if path == b"/metrics":
+            return "200 OK", self._metrics()
+        return "404 Not Found", "/metrics or /ready\n"
