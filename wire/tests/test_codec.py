@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wire_samples import MESSAGES, messages, versions
+from wire_samples import MESSAGES, few_examples, messages, versions
 
 from odradek_wire.codec import decode, encode, encode_parts, layout
 from odradek_wire.errors import EncodeError, UnsupportedVersionError
@@ -18,6 +18,7 @@ from odradek_wire.walk import Reader, Writer
 
 
 @pytest.mark.parametrize(("cls", "version"), versions())
+@few_examples
 @given(data=st.data())
 def test_a_message_comes_back_equal_from_its_bytes(cls: type[Message], version: int, data: Any) -> None:
     message = data.draw(messages(cls, version))

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import EXAMPLES
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from wire_facts import CASES, FACTS, definition_for, snake_case, versions
-from wire_samples import MESSAGES, messages
+from wire_samples import MESSAGES, few_examples, messages
 
 from odradek_wire import releases
 from odradek_wire.codec import encode, layout
@@ -43,7 +42,7 @@ def samples(cls: type[Message], version: int, unknown_tags: bool) -> list[Any]:
     """Random messages, many at once: one JVM answers for all of them."""
     found: list[Any] = []
 
-    @settings(max_examples=EXAMPLES, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @few_examples
     @given(messages(cls, version, unknown_tags=unknown_tags))
     def collect(message: Any) -> None:
         found.append(message)

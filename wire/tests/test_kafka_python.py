@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.schemas.fields.codecs import BitField
-from wire_samples import MESSAGES, messages, values
+from wire_samples import MESSAGES, few_examples, messages, values
 
 from odradek_wire.codec import decode, encode
 from odradek_wire.message import Message
@@ -49,6 +49,7 @@ def bits(value: set[int] | None) -> int:
 
 
 @pytest.mark.parametrize(("ours", "theirs", "version"), kafka_python_cases())
+@few_examples
 @given(data=st.data())
 def test_kafka_python_agrees_on_the_bytes_of_a_message(
     ours: type[Message], theirs: type[Any], version: int, data: Any

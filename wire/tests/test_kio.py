@@ -14,7 +14,7 @@ from kio.index import load_entity_schema
 from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
-from wire_samples import MESSAGES, messages, values
+from wire_samples import MESSAGES, few_examples, messages, values
 
 from odradek_wire.codec import decode, encode
 from odradek_wire.message import Message
@@ -60,6 +60,7 @@ def without_zero_uuids(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(("ours", "theirs", "version"), kio_cases())
+@few_examples
 @given(data=st.data())
 def test_kio_agrees_on_the_bytes_of_a_message(ours: type[Message], theirs: type[Any], version: int, data: Any) -> None:
     message = data.draw(messages(ours, version, tame=True, unknown_tags=False))

@@ -1,9 +1,11 @@
 """Random messages of every class and version, and their values in a form to compare with other implementations."""
 
+import os
 from importlib import import_module
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from odradek_wire.codec import layout
@@ -16,6 +18,17 @@ MESSAGES: dict[str, type[Message]] = {
     for name in definitions()
     for message in load(name)
 }
+
+# `make soak` raises it, and then the examples are new ones each time.
+EXAMPLES = int(os.environ.get("ODRADEK_EXAMPLES", "3"))
+
+few_examples = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    derandomize="ODRADEK_EXAMPLES" not in os.environ,
+    suppress_health_check=list(HealthCheck),
+)
 
 YEAR_9999_MS = 253402300799000
 
