@@ -1,85 +1,100 @@
 """The one table of APIs served by the broker. A new API is one module and one line here.
 
-Dispatch, ApiVersions, authorization and the compatibility page are read from it. Modules of the groups and of the admin
-APIs stand in tables of their own next to them, so that the list stays readable.
+Dispatch, ApiVersions, authorization and the compatibility page are read from it. A module, and with it its messages, is
+loaded when its API is first asked for: a broker is ready sooner, and ApiVersions needs the rows only.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from odradek_broker.api import Api
-from odradek_broker.apis import (
-    alter_configs,
-    api_versions,
-    create_partitions,
-    create_topics,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_acls,
-    describe_client_quotas,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_quorum,
-    describe_topic_partitions,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_config_resources,
-    list_groups,
-    list_offsets,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sync_group,
-    update_features,
-)
-from odradek_wire.apis import ApiKey
+from odradek_wire.apis import APIS, ApiKey
 
-TABLE: dict[ApiKey, Api[Any, Any]] = {
-    ApiKey.PRODUCE: produce.API,
-    ApiKey.FETCH: fetch.API,
-    ApiKey.LIST_OFFSETS: list_offsets.API,
-    ApiKey.METADATA: metadata.API,
-    ApiKey.OFFSET_COMMIT: offset_commit.API,
-    ApiKey.OFFSET_FETCH: offset_fetch.API,
-    ApiKey.FIND_COORDINATOR: find_coordinator.API,
-    ApiKey.JOIN_GROUP: join_group.API,
-    ApiKey.HEARTBEAT: heartbeat.API,
-    ApiKey.LEAVE_GROUP: leave_group.API,
-    ApiKey.SYNC_GROUP: sync_group.API,
-    ApiKey.DESCRIBE_GROUPS: describe_groups.API,
-    ApiKey.LIST_GROUPS: list_groups.API,
-    ApiKey.API_VERSIONS: api_versions.API,
-    ApiKey.CREATE_TOPICS: create_topics.API,
-    ApiKey.DELETE_TOPICS: delete_topics.API,
-    ApiKey.DELETE_RECORDS: delete_records.API,
-    ApiKey.INIT_PRODUCER_ID: init_producer_id.API,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.API,
-    ApiKey.DESCRIBE_ACLS: describe_acls.API,
-    ApiKey.DESCRIBE_CONFIGS: describe_configs.API,
-    ApiKey.ALTER_CONFIGS: alter_configs.API,
-    ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs.API,
-    ApiKey.CREATE_PARTITIONS: create_partitions.API,
-    ApiKey.DELETE_GROUPS: delete_groups.API,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.API,
-    ApiKey.OFFSET_DELETE: offset_delete.API,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas.API,
-    ApiKey.DESCRIBE_QUORUM: describe_quorum.API,
-    ApiKey.UPDATE_FEATURES: update_features.API,
-    ApiKey.DESCRIBE_CLUSTER: describe_cluster.API,
-    ApiKey.DESCRIBE_PRODUCERS: describe_producers.API,
-    ApiKey.LIST_CONFIG_RESOURCES: list_config_resources.API,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.API,
-}
+
+class Row(NamedTuple):
+    """Where one API is served, and in which versions: by default all of the union of Kafka 3.9 and 4.3."""
+
+    module: str
+    min_version: int | None = None
+    max_version: int | None = None
+    inter_broker: bool = False
+    """Refused on client listeners, and not advertised there."""
+
+
+class Table(Mapping[ApiKey, Api[Any, Any]]):
+    """API key to API, by ascending key."""
+
+    def __init__(self, rows: Mapping[ApiKey, Row]) -> None:
+        self._rows = {key: rows[key] for key in sorted(rows)}
+        self._loaded: dict[ApiKey, Api[Any, Any]] = {}
+
+    def __getitem__(self, key: ApiKey) -> Api[Any, Any]:
+        api = self._loaded.get(key)
+        if api is None:
+            module = import_module(f"odradek_broker.apis.{self._rows[key].module}")
+            api = self._loaded[key] = module.API
+        return api
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    def __iter__(self) -> Iterator[ApiKey]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def versions(self, key: ApiKey) -> tuple[int, int]:
+        """Lowest and highest version served."""
+        row, (lowest, highest) = self._rows[key], APIS[key].versions
+        return (
+            lowest if row.min_version is None else row.min_version,
+            highest if row.max_version is None else row.max_version,
+        )
+
+    def for_clients(self) -> dict[ApiKey, tuple[int, int]]:
+        """What is served on client listeners, with its versions."""
+        return {key: self.versions(key) for key, row in self._rows.items() if not row.inter_broker}
+
+
+TABLE = Table(
+    {
+        ApiKey.PRODUCE: Row("produce"),
+        ApiKey.FETCH: Row("fetch"),
+        ApiKey.LIST_OFFSETS: Row("list_offsets"),
+        ApiKey.METADATA: Row("metadata"),
+        ApiKey.OFFSET_COMMIT: Row("offset_commit"),
+        ApiKey.OFFSET_FETCH: Row("offset_fetch"),
+        ApiKey.FIND_COORDINATOR: Row("find_coordinator"),
+        ApiKey.JOIN_GROUP: Row("join_group"),
+        ApiKey.HEARTBEAT: Row("heartbeat"),
+        ApiKey.LEAVE_GROUP: Row("leave_group"),
+        ApiKey.SYNC_GROUP: Row("sync_group"),
+        ApiKey.DESCRIBE_GROUPS: Row("describe_groups"),
+        ApiKey.LIST_GROUPS: Row("list_groups"),
+        ApiKey.API_VERSIONS: Row("api_versions"),
+        ApiKey.CREATE_TOPICS: Row("create_topics"),
+        ApiKey.DELETE_TOPICS: Row("delete_topics"),
+        ApiKey.DELETE_RECORDS: Row("delete_records"),
+        ApiKey.INIT_PRODUCER_ID: Row("init_producer_id", max_version=5),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: Row("offset_for_leader_epoch"),
+        ApiKey.DESCRIBE_ACLS: Row("describe_acls"),
+        ApiKey.DESCRIBE_CONFIGS: Row("describe_configs"),
+        ApiKey.ALTER_CONFIGS: Row("alter_configs"),
+        ApiKey.DESCRIBE_LOG_DIRS: Row("describe_log_dirs"),
+        ApiKey.CREATE_PARTITIONS: Row("create_partitions"),
+        ApiKey.DELETE_GROUPS: Row("delete_groups"),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: Row("incremental_alter_configs"),
+        ApiKey.OFFSET_DELETE: Row("offset_delete"),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: Row("describe_client_quotas"),
+        ApiKey.DESCRIBE_QUORUM: Row("describe_quorum"),
+        ApiKey.UPDATE_FEATURES: Row("update_features"),
+        ApiKey.DESCRIBE_CLUSTER: Row("describe_cluster"),
+        ApiKey.DESCRIBE_PRODUCERS: Row("describe_producers"),
+        ApiKey.LIST_CONFIG_RESOURCES: Row("list_config_resources"),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: Row("describe_topic_partitions"),
+    }
+)

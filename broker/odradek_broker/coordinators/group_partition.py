@@ -17,7 +17,7 @@ from odradek_broker.core.group_deadlines import Instant
 from odradek_broker.core.group_loading import Loading
 from odradek_broker.core.group_records import CoordinatorRecord, encode_record
 from odradek_broker.core.group_shard import GroupShard
-from odradek_broker.core.group_step import GroupSettings, Step
+from odradek_broker.core.group_step import GroupSettings, Happening, Step
 from odradek_broker.deferred import Deferred
 from odradek_broker.partition import Partition
 from odradek_broker.report import Logger
@@ -136,11 +136,20 @@ class GroupPartition:
 
     def carry_out(self, step: Step) -> None:
         """Give the answers of a step, write its records, and tell the core the outcome when it waits for it."""
+        for happening in step.happened:
+            self._note(happening)
         for token, answer in step.answers:
             _deferred(token).complete(answer)
         if step.records:
             self.write(step.records, lambda error: self._step_written(step, error))
         self._arm()
+
+    def _note(self, happening: Happening) -> None:
+        facts: dict[str, object] = {"group": happening.group, "generation": happening.generation}
+        member = happening.member
+        if member is not None:
+            facts |= {"member": member.member_id, "client_id": member.client_id, "address": member.client_host[1:]}
+        (self._log.info if happening.notable else self._log.debug)(happening.event, **facts)
 
     def _step_written(self, step: Step, error: ErrorCode) -> None:
         if error:

@@ -31,6 +31,7 @@ def prepare_rebalance(step: Step, group: ClassicGroup) -> None:
     step.expect_no_more(DeadlineKind.SYNC, group)
     initial = group.is_empty
     group.transition(GroupState.PREPARING_REBALANCE, step.now.wall_ms)
+    step.tell("group rebalances", group)
     if initial:
         # The first members of an application rarely arrive together: wait, and wait longer while they keep coming.
         delay_ms = step.settings.initial_rebalance_delay_ms
@@ -69,6 +70,7 @@ def complete_join(step: Step, group: ClassicGroup) -> None:
     group.initial_delay_left_ms = None
     group.newcomers = False
     for member in [m for m in group.members.values() if m.join is None and m.instance_id is None]:
+        step.tell("member did not rejoin in time", group, member, notable=True)
         group.remove(member.member_id)
         step.expect_no_more(DeadlineKind.SESSION, group, member.member_id)
     if group.members and not group.elect_joined_leader():
@@ -77,6 +79,7 @@ def complete_join(step: Step, group: ClassicGroup) -> None:
         return
     group.next_generation(step.now.wall_ms)
     if group.is_empty:
+        step.tell("group is empty", group)
         step.records.append(group_record(group, {}))
         return
     for member in group.members.values():
@@ -91,6 +94,7 @@ def sync_phase_expired(step: Step, group: ClassicGroup) -> None:
     """Members that took part in the join phase but never asked for an assignment are out."""
     if group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.pending_sync:
         for member_id in list(group.pending_sync):
+            step.tell("member did not ask for its assignment in time", group, group.members[member_id], notable=True)
             group.remove(member_id)
             step.expect_no_more(DeadlineKind.SESSION, group, member_id)
         prepare_rebalance(step, group)
@@ -104,6 +108,7 @@ def session_expired(step: Step, group: ClassicGroup, member_id: str) -> None:
         if group.is_in(GroupState.PREPARING_REBALANCE) and group.all_joined:
             complete_join(step, group)
     elif member is not None and not member.keeps_session_by_waiting:
+        step.tell("member's session has expired", group, member, notable=True)
         remove_member(step, group, member)
         if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             prepare_rebalance(step, group)
@@ -136,6 +141,7 @@ def assignment_written(step: Step, group: ClassicGroup, write: AssignmentWrite, 
             # While it waited its session could not expire, and nothing was expected of it.
             step.extend_session(group, member)
     group.transition(GroupState.STABLE, step.now.wall_ms)
+    step.tell("group is stable", group)
 
 
 def _forget_assignments(step: Step, group: ClassicGroup, error: ErrorCode) -> None:

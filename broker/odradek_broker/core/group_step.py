@@ -78,6 +78,17 @@ class ReplacementWrite:
 Write = AssignmentWrite | ReplacementWrite
 
 
+class Happening(NamedTuple):
+    """Something that an operator may want to read: what happened to which group, and to which member."""
+
+    event: str
+    group: str
+    generation: int
+    member: Member | None
+    notable: bool
+    """Somebody was thrown out; the rest is the ordinary course of a group."""
+
+
 @dataclass(slots=True)
 class Step:
     """Filled while one input is worked on. The shell gives the answers, appends the records as one batch, and reports
@@ -89,6 +100,10 @@ class Step:
     records: list[CoordinatorRecord] = field(default_factory=list)
     answers: list[tuple[Token, Answer]] = field(default_factory=list)
     write: Write | None = None
+    happened: list[Happening] = field(default_factory=list)
+
+    def tell(self, event: str, group: ClassicGroup, member: Member | None = None, *, notable: bool = False) -> None:
+        self.happened.append(Happening(event, group.group_id, group.generation, member, notable))
 
     def answer(self, token: Token | None, answer: Answer) -> None:
         """Nobody to answer is no error: the member may not be waiting."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-import structlog
 
 from odradek_broker.clock import ManualClock
 from odradek_broker.coordinators.group_partition import GroupPartition, LoadState
@@ -49,6 +49,23 @@ class Soon:
             self.callbacks.pop(0)()
 
 
+class Notes:
+    """A log that keeps what operators see by default."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, Any]]] = []
+
+    def bind(self, **facts: Any) -> Notes:
+        return self
+
+    def debug(self, event: str, /, **facts: Any) -> None: ...
+
+    def info(self, event: str, /, **facts: Any) -> None:
+        self.seen.append((event, facts))
+
+    warning = error = info
+
+
 class Broker:
     """Just enough of one: a log directory, clocks, timers, one partition."""
 
@@ -66,9 +83,8 @@ class Broker:
         self.partition.use(log, self.directory)
         end = log.log_end_offset
         self.partition.become_leader(PartitionLeader(1, 0, 0, replicas, frozenset(replicas), end, end, 0))
-        self.groups = GroupPartition(
-            self.partition, self.clock, self.timers, GroupSettings(), structlog.get_logger("test")
-        )
+        self.log = Notes()
+        self.groups = GroupPartition(self.partition, self.clock, self.timers, GroupSettings(), self.log)
         self.groups.load()
 
     def follower_fetched_everything(self) -> None:
@@ -141,6 +157,14 @@ def test_groups_and_offsets_are_there_again_after_a_restart(tmp_path: Path) -> N
     after.clock.advance_timeouts(10_001)
     assert after.groups.shard.describe("g").group_state == "Empty"
     after.stop()
+
+
+def test_an_operator_reads_who_was_thrown_out_and_why(broker: Broker) -> None:
+    broker.join()
+    broker.sync()
+    broker.clock.advance_timeouts(10_001)
+    member = {"member": "i-1", "client_id": "c", "address": "h"}
+    assert broker.log.seen == [("member's session has expired", {"group": "g", "generation": 1, **member})]
 
 
 def test_records_take_effect_in_order_when_the_high_watermark_passes_them(followed: Broker) -> None:
