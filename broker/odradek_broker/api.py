@@ -1,7 +1,7 @@
-"""What the server must know about one API: its messages, its handler, its versions.
+"""What the server must know about one API: its messages, its handler, what it leaves out.
 
-Every module under `apis/` ends with one `API = Api(...)`; `apis/table.py` lists them. Dispatch, ApiVersions and the
-compatibility page read these objects and nothing else.
+Every module under `apis/` ends with one `API = Api(...)`; `apis/table.py` lists them, with their versions. Dispatch,
+ApiVersions and the compatibility page read these objects and nothing else.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from odradek_broker.context import Context
-from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 
@@ -31,9 +30,6 @@ class Api(Generic[Request, Response]):
     request: type[Request]
     response: type[Response]
     handle: Callable[[Context, Any], Response | Awaitable[Response] | None]
-    min_version: int | None = None
-    """None: the lowest version of the union of Kafka 3.9 and 4.3."""
-    max_version: int | None = None
     notes: str = ""
     """What it leaves out, for the compatibility page."""
     failed: Callable[[Context, Any, ErrorCode], Response | None] | None = None
@@ -43,13 +39,3 @@ class Api(Generic[Request, Response]):
     """For the hot path: `quick(version)` makes a function `(broker, frame, body_position)` that answers the usual
     request with the body of its answer, or None to have it handled in the general way. Only asked while nothing
     intercepts."""
-    inter_broker: bool = False
-    """Refused on client listeners."""
-
-
-def served_versions(api: Api[Any, Any]) -> tuple[int, int]:
-    """Lowest and highest version served: the union of Kafka 3.9 and 4.3 unless the module says otherwise."""
-    union = APIS[api.request.API_KEY].versions
-    lowest = union[0] if api.min_version is None else api.min_version
-    highest = union[1] if api.max_version is None else api.max_version
-    return lowest, highest

@@ -7,13 +7,13 @@ requests to `apis`, and putting the parts of a process together to `node`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from odradek_broker.authorizer import AllowAll, Authorizer
 from odradek_broker.auto_create import CONSUMER_OFFSETS
 from odradek_broker.background import Background
 from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
-from odradek_broker.coordinators.groups import GroupCoordinators
 from odradek_broker.core.fetch_session import FetchSessions
 from odradek_broker.hosting import Hosting
 from odradek_broker.interceptors import Interceptors
@@ -29,6 +29,9 @@ from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+
+if TYPE_CHECKING:
+    from odradek_broker.coordinators.groups import GroupCoordinators
 
 SESSION_EVICTION_MS = 120_000
 """How long a fetch session is safe from larger ones (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
@@ -72,7 +75,25 @@ class Broker:
             config.integer("max.incremental.fetch.session.cache.slots"), SESSION_EVICTION_MS, self._session_id
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self.groups = GroupCoordinators(self)
+        self._groups: GroupCoordinators | None = None
+
+    @property
+    def groups(self) -> GroupCoordinators:
+        """The coordinator of groups, loaded when the first group or `__consumer_offsets` appears."""
+        if self._groups is None:
+            from odradek_broker.coordinators.groups import GroupCoordinators
+
+            self._groups = GroupCoordinators(self)
+        return self._groups
+
+    @property
+    def groups_ready(self) -> bool:
+        """Is every group that this broker coordinates loaded?"""
+        return self._groups is None or self._groups.ready
+
+    async def stop_groups(self) -> None:
+        if self._groups is not None:
+            await self._groups.stop()
 
     @property
     def epoch(self) -> int:
@@ -92,7 +113,8 @@ class Broker:
         if not self._own_resources().isdisjoint(delta.configs):
             self.config = self.config.with_dynamic(delta.image)
         elected, resigned = self.hosting.apply(delta, self.config)
-        self.groups.metadata_changed(delta)
+        if self._groups is not None:
+            self._groups.metadata_changed(delta)
         for partition in resigned:
             if partition.topic == CONSUMER_OFFSETS:
                 self.groups.resigned(partition.index)

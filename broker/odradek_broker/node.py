@@ -152,7 +152,7 @@ class Node:
     @property
     def ready(self) -> bool:
         """Metadata and the group coordinator answer."""
-        return not self._stopped and self.broker.groups.ready
+        return not self._stopped and self.broker.groups_ready
 
     async def stop(self, grace_ms: int = 5000) -> None:
         """Orderly: requests in flight are answered, logs flushed, the marker of a clean shutdown written.
@@ -165,7 +165,7 @@ class Node:
             self.http.close()
         broker.purgatory.expire_all()
         # Members that wait for a rebalance are answered too: nobody would end it any more.
-        await broker.groups.stop()
+        await broker.stop_groups()
         await self.server.stop(grace_ms)
         broker.timers.close()
         await self._background.stop()

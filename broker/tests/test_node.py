@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -247,6 +249,23 @@ def test_every_api_of_the_table_stands_under_its_own_key_and_has_its_own_message
     for key, api in TABLE.items():
         assert api.request is APIS[key].request_class()
         assert api.response is APIS[key].response_class()
+
+
+def test_a_module_is_loaded_when_its_api_is_first_asked_for() -> None:
+    script = """
+import asyncio, sys, tempfile
+from odradek_broker.node import Node
+async def main():
+    node = await Node.start({"log.dirs": tempfile.mkdtemp(), "listeners": "PLAINTEXT://127.0.0.1:0"})
+    assert node.ready
+    await node.stop()
+asyncio.run(main())
+loaded = {name for name in sys.modules if name.startswith("odradek_broker.")}
+assert "odradek_broker.apis.table" in loaded
+for late in ("apis.produce", "apis.join_group", "coordinators.groups", "metrics", "network.http"):
+    assert f"odradek_broker.{late}" not in loaded, late
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 def test_every_api_can_answer_an_error_of_the_whole_request() -> None:

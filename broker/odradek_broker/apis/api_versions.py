@@ -8,8 +8,9 @@ though 4.x serves it from 3, because old librdkafka looks at nothing else (KAFKA
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from odradek_broker.api import Api, served_versions
+from odradek_broker.api import Api
 from odradek_broker.context import Context
 from odradek_wire.apis import APIS, ApiKey
 from odradek_wire.codec import encode
@@ -44,10 +45,10 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
 
 
 def _advertised(ctx: Context) -> list[ApiVersionsResponse.ApiVersion]:
-    ranges = ctx.broker.emulation.apis
-    if ranges is None:
-        table = ctx.connection.server.routes.table
-        ranges = {key: served_versions(api) for key, api in sorted(table.items()) if not api.inter_broker}
+    emulated = ctx.broker.emulation.apis
+    ranges: Mapping[int, tuple[int, int]] = (
+        ctx.connection.server.routes.table.for_clients() if emulated is None else emulated
+    )
     return [ApiVersionsResponse.ApiVersion(key, low, high) for key, (low, high) in ranges.items()]
 
 

@@ -40,6 +40,5 @@ API = Api(
     InitProducerIdRequest,
     InitProducerIdResponse,
     handle,
-    max_version=5,
     notes="Only without a transactional id.",
 )

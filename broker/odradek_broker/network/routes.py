@@ -6,10 +6,11 @@ the hot path takes one step from bytes to decoder, handler and encoder. Leaves t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from odradek_broker.api import Api, served_versions
+from odradek_broker.api import Api
+from odradek_broker.apis.table import Table
 from odradek_broker.context import Context
 from odradek_wire.apis import ApiKey
 from odradek_wire.codec import Part, decode_prefix, decoder, encoder
@@ -76,7 +77,7 @@ class Routes:
 
     __slots__ = ("downgrade", "known", "table")
 
-    def __init__(self, table: Mapping[ApiKey, Api[Any, Any]], downgrade: bytes) -> None:
+    def __init__(self, table: Table, downgrade: bytes) -> None:
         """`downgrade` is the body of the answer to an ApiVersions request in a version that we do not know."""
         self.table = table
         self.downgrade = downgrade
@@ -92,12 +93,9 @@ class Routes:
             key = ApiKey(number)
         except ValueError:
             return None
-        api = self.table.get(key)
         # Every listener is for clients so far: what brokers say to each other is refused.
-        if api is None or api.inter_broker:
-            return None
-        lowest, highest = served_versions(api)
+        lowest, highest = self.table.for_clients().get(key, (0, -1))
         if not lowest <= version <= highest:
             return None
-        route = self.known[key_and_version] = Route(key, version, api)
+        route = self.known[key_and_version] = Route(key, version, self.table[key])
         return route
