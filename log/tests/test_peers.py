@@ -23,7 +23,7 @@ pytestmark = pytest.mark.peers
 _COMPLAINTS = re.compile(r"mismatch|non-?consecutive|corrupt|exception|not sane|invalid|isvalid: false|error", re.I)
 
 
-_FILES = (".log", ".index", ".timeindex", ".snapshot")
+_FILES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 def _dump(directory: Path, *options: str, suffixes: tuple[str, ...] = _FILES) -> str:
@@ -85,13 +85,18 @@ def test_dump_log_segments_reads_what_recovery_and_truncation_leave(tmp_path: Pa
 def test_dump_log_segments_reads_transactions_and_their_markers(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
-    log.append(batch(b"a", b"b", producer=(7, 0, 0), transactional=True), 0)
-    marker = end_txn_marker_batch(commit=True, coordinator_epoch=2, producer_id=7, producer_epoch=0, timestamp=START_MS)
-    log.append(marker, 0, origin=AppendOrigin.COORDINATOR)
+    for commit in (True, False):
+        log.append(batch(b"a", b"b", producer=(7, 0, 0 if commit else 2), transactional=True), 0)
+        marker = end_txn_marker_batch(
+            commit=commit, coordinator_epoch=2, producer_id=7, producer_epoch=0, timestamp=START_MS
+        )
+        log.append(marker, 0, origin=AppendOrigin.COORDINATOR)
     directory.close()
     output = _dump(tmp_path / "t-0", "--deep-iteration")
     assert not _COMPLAINTS.search(output), output
     assert "endTxnMarker: COMMIT coordinatorEpoch: 2" in output
+    assert "endTxnMarker: ABORT coordinatorEpoch: 2" in output
+    assert "version: 0 producerId: 7 firstOffset: 3 lastOffset: 5 lastStableOffset: 6" in output
 
 
 def _consume(kafka: ApacheKafka, topic: str, partition: int, count: int) -> list[tuple[int, bytes | None]]:
