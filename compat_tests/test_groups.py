@@ -1,6 +1,7 @@
 """Groups whose members come, go and vanish while records keep coming: every record is delivered."""
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from threading import Event, Thread
@@ -11,6 +12,7 @@ from confluent_kafka import Producer
 from compat_tests.clients.members import MEMBERS, Member, RunningMember
 
 _PARTITIONS = 6
+_SECONDS = 90.0
 
 
 class _Load:
@@ -62,9 +64,11 @@ def start_member(make_topic: Callable[..., str]) -> Iterator[Callable[..., Runni
 
 def _await(members: list[RunningMember], condition: Callable[[], bool]) -> None:
     """Take reports from the members in turn until the condition holds."""
+    deadline = time.monotonic() + _SECONDS
     while not condition():
+        assert time.monotonic() < deadline, [(member.process.name, member.assigned) for member in members]
         for member in members:
-            member.next_report()
+            member.hear(0.05)
 
 
 def _shared_out(*members: RunningMember) -> bool:

@@ -58,9 +58,11 @@ class RunningMember:
     assigned: set[int] = field(default_factory=set)
     assignments: int = 0
 
-    def next_report(self) -> None:
-        """Wait for one more report and take it in."""
-        self._take(self.process.next_line(timeout=60.0))
+    def hear(self, seconds: float) -> None:
+        """Take in the next report if one comes in time."""
+        line = self.process.poll_line(seconds)
+        if line is not None:
+            self._take(line)
 
     def leave(self) -> None:
         """Let it say goodbye, and take in what it still reports."""

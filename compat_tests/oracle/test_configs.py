@@ -55,9 +55,9 @@ def test_describe_configs_of_brokers_and_others(version: int, pair_for: PairFor)
     ask(_BROKER, "", stable)
     ask(_BROKER, "9", stable)
     ask(_BROKER, "one", stable)
-    if version:  # Version 0 is asked of Kafka 3.9, which has no settings of groups.
+    if version:  # Version 0 is asked of Kafka 3.9, which has other settings of groups and of client metrics.
         ask(_GROUP, "some-group", ["consumer.session.timeout.ms"])
-    ask(_CLIENT_METRICS, "none", None)
+        ask(_CLIENT_METRICS, "none", None)
     ask(77, "what", None)
 
 

@@ -123,12 +123,19 @@ class RunningTool:
 
     def next_line(self, timeout: float = _TOOL_SECONDS) -> str:
         """The next line of standard output, also kept in `lines`; ToolFailed when none comes."""
+        line = self.poll_line(timeout)
+        if line is None:
+            raise ToolFailed(f"{self.name} said nothing more after {self.lines[-5:]}\n{self.errors()}")
+        return line
+
+    def poll_line(self, timeout: float) -> str | None:
+        """The next line if one comes in time; ToolFailed when the tool has ended."""
         try:
             line = self._queue.get(timeout=timeout)
         except Empty:
-            line = None
+            return None
         if line is None:
-            raise ToolFailed(f"{self.name} said nothing more after {self.lines[-5:]}\n{self.errors()}")
+            raise ToolFailed(f"{self.name} has ended after {self.lines[-5:]}\n{self.errors()}")
         self.lines.append(line)
         return line
 
