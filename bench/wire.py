@@ -94,7 +94,7 @@ WORK: list[tuple[str, Message, int]] = [
 class Theirs:
     """One library's decoder and encoder of one message."""
 
-    def __init__(self, decode: Callable[[bytes], Any], encode: Callable[[Any], Any]) -> None:
+    def __init__(self, decode: Callable[[memoryview], Any], encode: Callable[[Any], Any]) -> None:
         self.decode = decode
         self.encode = encode
 
@@ -105,7 +105,7 @@ def kafka_python(message: Message, version: int) -> Theirs:
         import_module(f"kafka.protocol.{part}")
     theirs: Any = next(cls for cls in api_message.ApiMessage.__subclasses__() if cls.name == type(message).__name__)
 
-    def decode(data: bytes) -> Any:
+    def decode(data: memoryview) -> Any:
         read = theirs.decode(data, version=version)
         read._header = None
         return read

@@ -106,7 +106,7 @@ class _DecoderSource(_Source):
             "short_varint": _read_string_length,
             "count": _read_count,
         }
-        self.names |= {"explain": self.explain, "tags": self.tags}
+        self.names |= {"explain": self.explain, "tags": self.tags, "SECOND": _SECOND, "THIRD": _THIRD}
 
     def explain(self, data: Any, position: int, error: Exception) -> Exception:
         """The error that says where; the compiled code only knows that there is one."""
@@ -196,10 +196,12 @@ class _DecoderSource(_Source):
                 if field.type == "records":
                     # Batches have lengths of two or three bytes, and a call costs more than reading them.
                     self.emit(f"if {n} > 127:")
-                    self.emit(f" b = m[p]; {n} += (b << 7) - 128; p += 1")
-                    self.emit(" if b > 127:")
-                    self.emit(f"  b = m[p]; {n} += (b << 14) - 16384; p += 1")
-                    self.emit(f"  if b > 127: {n}, p = varint(m, p - 2)")
+                    self.emit(" b = m[p]")
+                    self.emit(f" if b < 128: {n} += SECOND[b]; p += 1")
+                    self.emit(" else:")
+                    self.emit("  c = m[p + 1]")
+                    self.emit(f"  if c < 128: {n} += SECOND[b] + THIRD[c]; p += 2")
+                    self.emit(f"  else: {n}, p = varint(m, p)")
                 else:
                     self.emit(f"if {n} > 127: {n}, p = {reader}(m, p)")
         else:
@@ -233,7 +235,8 @@ class _DecoderSource(_Source):
         none, least = ("0", "1") if self.compact(field) else ("-1", "0")
         self.flush()
         if field.nullable(self.version):
-            self.emit(f"if {n} == {none}: {target} = None")
+            missing = f"not {n}" if self.compact(field) else f"{n} == {none}"
+            self.emit(f"if {missing}: {target} = None")
             self.emit("else:")
             self.indent += " "
         if not self.compact(field) or not (field.array or field.nullable(self.version)):
@@ -312,6 +315,11 @@ class _DecoderSource(_Source):
         if field.nullable(self.version):
             self.emit(f"elif {n} == {none}: {target} = None")
         self.emit(f"else: {target} = [*{table}[{n}](m, p)]; p += {n} * {width}{f' - {width}' * empty}")
+
+
+_SECOND = tuple((byte << 7) - 128 for byte in range(256))
+_THIRD = tuple((byte << 14) - 16384 for byte in range(128))
+"""What the second and third byte of a varint add, less the continuation bit of the byte before."""
 
 
 def _read_varint(m: Any, p: int) -> tuple[int, int]:
