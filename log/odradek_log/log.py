@@ -114,7 +114,7 @@ class Log:
         if topic_id is not None:
             env.disk.write_file(f"{path}/{PARTITION_METADATA}", encode_topic_id(topic_id))
         snapshots = ProducerSnapshots(env, path, [])
-        loaded = recovery.LoadedLog([Segment.create(env, path, 0, config)], 0, 0, LeaderEpochs(), snapshots)
+        loaded = recovery.LoadedLog([Segment.unwritten(env, path, config)], 0, 0, LeaderEpochs(), snapshots)
         return cls(env, path, topic, partition, topic_id, config, loaded)
 
     @classmethod
@@ -557,8 +557,9 @@ class Log:
         if self.failure is not None:
             return
         with self._working("close"):
-            if self.leader_epochs.dirty or self.log_end_offset == 0:
-                self._epoch_file.write()
+            if self.log_end_offset:
+                # An epoch without a record is nothing that anybody could ask for.
+                self._epoch_file.write_if_dirty()
             self.flush()
             self._snapshots.take(self.producers, self.log_end_offset)
             for segment in self._segments:

@@ -78,7 +78,9 @@ def load(
     _remove_orphans(env, directory, names, bases)
     segments = [_segment(env, directory, base, present, config) for base in bases]
     if not segments:
-        segments = [Segment.create(env, directory, log_start_offset, config)]
+        # A name tells the offset, so that only a beginning at 0 may do without a file.
+        begin_at = Segment.create(env, directory, log_start_offset, config) if log_start_offset else None
+        segments = [begin_at or Segment.unwritten(env, directory, config)]
         epochs.clear()
     if clean_shutdown:
         next_offset = segments[-1].next_offset()

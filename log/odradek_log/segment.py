@@ -98,6 +98,14 @@ class Segment:
         env.disk.close(env.disk.open(segment.path(LOG), CREATE))
         return segment
 
+    @classmethod
+    def unwritten(cls, env: LogEnvironment, directory: str, config: LogConfig) -> Segment:
+        """The first segment of a partition that nothing was ever appended to: its files come with its first batch, for
+        creating files is what creating a partition costs. (Kafka makes them where there are none.)"""
+        segment = cls(env, directory, 0, 0, env.wall_ms(), config.index_interval_bytes)
+        segment.sealed = True
+        return segment
+
     def path(self, suffix: str) -> str:
         return f"{self.directory}/{segment_name(self.base_offset, suffix)}"
 
@@ -105,7 +113,7 @@ class Segment:
         """The log file, opened if it is not."""
         file = self.file
         if file is None:
-            file = self._env.open_files.open(self.path(LOG), APPEND, self)
+            file = self._env.open_files.open(self.path(LOG), APPEND if self.size else CREATE, self)
         file.used = True
         return file
 

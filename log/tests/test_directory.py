@@ -28,16 +28,49 @@ def test_a_clean_end_leaves_kafkas_marker_and_the_next_start_takes_it(tmp_path: 
     assert directory.logs["t", 0].topic_id == TOPIC_ID
 
 
-def test_an_unused_partition_has_the_files_that_kafka_leaves(tmp_path: Path) -> None:
+def _files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_a_partition_is_its_topic_id_until_its_first_record_comes(tmp_path: Path) -> None:
+    metadata = {"partition.metadata": b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"}
+    for number in range(3):
+        directory = open_directory(tmp_path, Time())
+        directory.load(lambda _: LogConfig())
+        log = directory.logs.get(("t", 0)) or directory.create_log("t", 0, TOPIC_ID, LogConfig())
+        log.leader_epochs.assign(number, 0)
+        assert (log.read(0, 100), log.offset_for_timestamp(0), log.size_bytes) == (None, None, 0)
+        log.flush()
+        log.roll()
+        assert log.delete_old_segments(0) == 0
+        directory.close()
+        assert _files(tmp_path / "t-0") == metadata
     directory = open_directory(tmp_path, Time())
-    log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
-    log.leader_epochs.assign(0, 0)
+    directory.load(lambda _: LogConfig())
+    assert append(directory.logs["t", 0], b"a", epoch=3).first_offset == 0
     directory.close()
-    assert {path.name: path.read_bytes() for path in (tmp_path / "t-0").iterdir()} == {
-        "00000000000000000000.log": b"",
-        "00000000000000000000.index": b"",
-        "00000000000000000000.timeindex": b"",
-        "leader-epoch-checkpoint": b"0\n1\n0 0\n",
+    assert set(_files(tmp_path / "t-0")) == {
+        *metadata,
+        "00000000000000000000.log",
+        "00000000000000000000.index",
+        "00000000000000000000.timeindex",
+        "00000000000000000001.snapshot",
+        "leader-epoch-checkpoint",
+    }
+
+
+def test_an_emptied_partition_has_the_files_that_kafka_leaves(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig(file_delete_delay_ms=0))
+    append(log, b"a")
+    log.truncate_fully_and_start_at(5)
+    directory.close()
+    assert {name: data for name, data in _files(tmp_path / "t-0").items() if not name.endswith(".deleted")} == {
+        "00000000000000000005.log": b"",
+        "00000000000000000005.index": b"",
+        "00000000000000000005.timeindex": b"",
+        "00000000000000000005.snapshot": bytes.fromhex("0001") + bytes.fromhex("48674bc7") + bytes(4),
+        "leader-epoch-checkpoint": b"0\n0\n",
         "partition.metadata": b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw",
     }
 

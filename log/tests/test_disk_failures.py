@@ -152,7 +152,7 @@ def test_a_partition_whose_directory_cannot_be_read_is_left_out_at_start(tmp_pat
 def test_a_partition_that_cannot_be_created_leaves_the_directory_as_it_was(tmp_path: Path) -> None:
     disk = FailingDisk()
     directory = _directory(tmp_path, disk)
-    for call in ("make_directory", "write_file", "open"):
+    for call in ("make_directory", "write_file"):
         disk.fail(errno.EACCES, lambda name, _path, _, call=call: name == call)
         with pytest.raises(PermissionError):
             directory.create_log("t", 0, TOPIC_ID, CONFIG)

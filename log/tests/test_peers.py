@@ -239,9 +239,13 @@ def test_kafka_recovers_what_we_leave_when_we_are_killed(tmp_path: Path) -> None
         kafka.start()
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         segment = {"segment.bytes": "1048576"}
-        for future in admin.create_topics([NewTopic("ours", 1, 1, config=segment)]).values():
+        topics = [NewTopic("ours", 1, 1, config=segment), NewTopic("unused", 1, 1)]
+        for future in admin.create_topics(topics).values():
             future.result()
         kafka.stop()
+        for file in (kafka.data_directory / "unused-0").iterdir():
+            if file.name != "partition.metadata":
+                file.unlink()  # as of a partition that was created here and never used
         time = Time()
         directory = open_directory(kafka.data_directory, time)
         directory.load(lambda _: LogConfig.from_configs(segment))
@@ -255,5 +259,9 @@ def test_kafka_recovers_what_we_leave_when_we_are_killed(tmp_path: Path) -> None
             torn.write(batch(b"torn")[:-1])
         kafka.start()
         assert _consume(kafka, "ours", 0, len(sent)) == list(enumerate(sent))
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+        producer.produce("unused", b"first")
+        producer.flush()
+        assert _consume(kafka, "unused", 0, 1) == [(0, b"first")]
     finally:
         kafka.close()
