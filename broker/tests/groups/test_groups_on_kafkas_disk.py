@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from odradek_peers import KAFKA_3_9, KAFKA_4_3, ApacheKafka, JavaTools
 
@@ -19,9 +23,15 @@ Start = Callable[..., Any]
 GROUPS = ("g", "simple", "empty")
 
 
+@cache
+def administrator(bootstrap: str) -> AdminClient:
+    """One for each broker; it outlives the broker, and keeps quiet about that."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
 def use_groups(bootstrap: str) -> None:
     """Group g reads two records of t and stays, simple only commits, empty reads and leaves."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = administrator(bootstrap)
     admin.create_topics([NewTopic("t", 2, 1)])["t"].result(10)
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(4):
@@ -45,22 +55,42 @@ def read_two_records(bootstrap: str, group: str) -> None:
     consumer.close()
 
 
+COMMIT_IN_TRANSACTIONS = """
+import sys
+from confluent_kafka import Consumer, Producer, TopicPartition
+producer = Producer({"bootstrap.servers": sys.argv[1], "transactional.id": "tx"})
+producer.init_transactions(30)
+consumer = Consumer({"bootstrap.servers": sys.argv[1], "group.id": "simple"})
+for offset, commit in ((2, True), (99, False)):
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction([TopicPartition("t", 0, offset)], consumer.consumer_group_metadata())
+    producer.commit_transaction(30) if commit else producer.abort_transaction(30)
+"""
+
+
 def commit_in_transactions(bootstrap: str) -> None:
-    """One transaction moves group simple to 2, a second one that is aborted to 99."""
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "tx"})
-    producer.init_transactions(30)
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "simple"})
-    for offset, commit in ((2, True), (99, False)):
-        producer.begin_transaction()
-        metadata = consumer.consumer_group_metadata()
-        producer.send_offsets_to_transaction([TopicPartition("t", 0, offset)], metadata)
-        producer.commit_transaction(30) if commit else producer.abort_transaction(30)
-    consumer.close()
+    """One transaction moves group simple to 2, a second one that is aborted to 99. In a process of its own, whose
+    client does not outlive the broker."""
+    subprocess.run([sys.executable, "-c", COMMIT_IN_TRANSACTIONS, bootstrap], check=True, timeout=60)
+
+
+def await_groups(bootstrap: str, *groups: str) -> None:
+    """A broker that just started loads its groups. An administrator must not ask for offsets meanwhile: librdkafka
+    2.16 crashes on the refusal (NOT_COORDINATOR to OffsetFetch, on a client without a group of its own)."""
+    deadline = time.monotonic() + 60
+    for group in groups:
+        while True:
+            try:
+                administrator(bootstrap).describe_consumer_groups([group])[group].result(30)
+                break
+            except KafkaException:
+                assert time.monotonic() < deadline
 
 
 def known(bootstrap: str) -> dict[str, Any]:
     """What an administrator sees of the groups."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    await_groups(bootstrap, *GROUPS)
+    admin = administrator(bootstrap)
     found: dict[str, Any] = {}
     for group in GROUPS:
         offsets = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
@@ -110,3 +140,41 @@ def test_kafka_goes_on_with_our_groups(start_node: Start, tmp_path: Path) -> Non
     node.call(node.node.stop())
     with ApacheKafka(KAFKA_4_3, directory=tmp_path) as kafka:
         assert known(kafka.bootstrap_servers) == expected
+
+
+def modern_group(bootstrap: str, *, leave: bool) -> Consumer:
+    """A group of Kafka 4's own protocol (KIP-848) that has committed offset 1 of t-0."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "modern", "group.protocol": "consumer"}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    consumer.subscribe(["t"])
+    message = None
+    while message is None or message.error() is not None or message.partition() != 0:
+        message = consumer.poll(1)
+    consumer.commit(offsets=[TopicPartition("t", 0, 1)], asynchronous=False)
+    if leave:
+        consumer.close()
+    return consumer
+
+
+@pytest.mark.parametrize("leave", [True, False])
+def test_a_group_of_a_type_that_we_do_not_serve_stays_what_it_is(
+    start_node: Start, tmp_path: Path, leave: bool
+) -> None:
+    with ApacheKafka(KAFKA_4_3, directory=tmp_path) as kafka:
+        use_groups(kafka.bootstrap_servers)
+        consumer = modern_group(kafka.bootstrap_servers, leave=leave)
+    node = start_node()
+    admin = administrator(node.bootstrap)
+    listed = {group.group_id: group for group in admin.list_consumer_groups().result(30).valid}
+    assert (listed["modern"].type.name, listed["modern"].state.name) == ("CONSUMER", "EMPTY" if leave else "STABLE")
+    offsets = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("modern")])["modern"].result(30)
+    assert [(p.topic, p.partition, p.offset) for p in offsets.topic_partitions] == [("t", 0, 1)]
+    node.call(node.node.stop())
+    with ApacheKafka(KAFKA_4_3, directory=tmp_path) as kafka:
+        await_groups(kafka.bootstrap_servers, "modern")
+        again = administrator(kafka.bootstrap_servers)
+        described = again.describe_consumer_groups(["modern"])["modern"].result(30)
+        assert described.type.name == "CONSUMER"
+        offsets = again.list_consumer_group_offsets([ConsumerGroupTopicPartitions("modern")])["modern"].result(30)
+        assert [(p.topic, p.partition, p.offset) for p in offsets.topic_partitions] == [("t", 0, 1)]
+    del consumer
