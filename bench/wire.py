@@ -19,7 +19,8 @@ from importlib import import_module
 from typing import Any
 
 from odradek_wire.codec import decoder, encode, encode_parts, layout
-from odradek_wire.compiled import compile_decoder, compile_encoder
+from odradek_wire.compiled_decoder import compile_decoder
+from odradek_wire.compiled_encoder import compile_encoder
 from odradek_wire.message import Message
 from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
@@ -173,32 +174,32 @@ def compile_milliseconds(rounds: int) -> dict[str, float]:
     return {name: value / 1e3 for name, value in microseconds(work, rounds).items()}
 
 
+def compare(message: Message, version: int, rounds: int) -> dict[str, dict[str, float]]:
+    """Microseconds to decode and to encode one message, for us and for the other libraries."""
+    cls = type(message)
+    data = memoryview(encode(message, version))
+    assert layout(cls).name == cls.__name__
+    others = {"kafka-python": kafka_python(message, version), "kio": kio(message, version)}
+    read = {name: library.decode(data) for name, library in others.items()}
+    ours = decoder(cls, version)
+    decoding: dict[str, Callable[[], object]] = {"odradek": lambda: ours(data)}
+    encoding: dict[str, Callable[[], object]] = {
+        "odradek": lambda: encode(message, version),
+        "odradek, parts": lambda: encode_parts(message, version),
+    }
+    for name, library in others.items():
+        assert library.encode(read[name]) == data
+        decoding[name] = lambda library=library: library.decode(data)  # type: ignore[misc]
+        encoding[name] = lambda library=library, value=read[name]: library.encode(value)  # type: ignore[misc]
+    return {"decode": microseconds(decoding, rounds), "encode": microseconds(encoding, rounds)}
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--rounds", type=int, default=15)
     arguments.add_argument("--json", action="store_true")
     options = arguments.parse_args()
-    results: dict[str, Any] = {}
-    for title, message, version in WORK:
-        cls = type(message)
-        data = memoryview(encode(message, version))
-        assert layout(cls).name == cls.__name__
-        others = {"kafka-python": kafka_python(message, version), "kio": kio(message, version)}
-        read = {name: library.decode(data) for name, library in others.items()}
-        ours = decoder(cls, version)
-        decoding: dict[str, Callable[[], object]] = {"odradek": lambda ours=ours, data=data: ours(data)}  # type: ignore[misc]
-        encoding: dict[str, Callable[[], object]] = {
-            "odradek": lambda message=message, version=version: encode(message, version),  # type: ignore[misc]
-            "odradek, parts": lambda message=message, version=version: encode_parts(message, version),  # type: ignore[misc]
-        }
-        for name, library in others.items():
-            assert library.encode(read[name]) == data
-            decoding[name] = lambda library=library, data=data: library.decode(data)  # type: ignore[misc]
-            encoding[name] = lambda library=library, value=read[name]: library.encode(value)  # type: ignore[misc]
-        results[title] = {
-            "decode": microseconds(decoding, options.rounds),
-            "encode": microseconds(encoding, options.rounds),
-        }
+    results: dict[str, Any] = {title: compare(message, version, options.rounds) for title, message, version in WORK}
     results["import, ms"] = import_milliseconds(options.rounds)
     results["compile, ms"] = compile_milliseconds(options.rounds)
     if options.json:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from odradek_wire import notation
-from odradek_wire.compiled import compile_decoder, compile_encoder
+from odradek_wire.compiled_decoder import compile_decoder
+from odradek_wire.compiled_encoder import compile_encoder
 from odradek_wire.errors import UnsupportedVersionError
 from odradek_wire.message import FileRecords, Message
 from odradek_wire.walk import Reader
