@@ -194,6 +194,52 @@ async def test_a_fetch_waits_for_the_bytes_it_asked_for(node: Node, connect: Any
     assert [len(data.records) for data in response.responses[0].partitions] == [len(one), len(one)]
 
 
+async def test_a_fetch_that_found_too_little_waits_for_the_same_partition_to_grow(
+    node: Node, connect: Any, make_batch: MakeBatch
+) -> None:
+    reader, writer = await connect(node), await connect(node)
+    await writer.create_topic("t", partitions=2)
+    one = make_batch(b"x" * 100)
+    await writer.produce("t", one)
+    waiting = asyncio.create_task(
+        reader.ask(fetch_request("t", min_bytes=2 * len(one), max_wait_ms=30_000, session_epoch=0), 11)
+    )
+    async with asyncio.timeout(10):
+        while not len(node.broker.purgatory):
+            await asyncio.sleep(0)
+    await writer.produce("t", one)
+    response = await waiting
+    assert len(response.responses[0].partitions[0].records) == 2 * len(one)
+
+
+async def test_a_session_that_waits_is_woken_by_any_of_its_partitions(
+    node: Node, connect: Any, make_batch: MakeBatch
+) -> None:
+    reader, writer = await connect(node), await connect(node)
+    await writer.create_topic("t", partitions=3)
+    request = fetch_request("t", session_epoch=0)
+    for partition in (1, 2):
+        request.topics[0].partitions.append(FetchRequest.FetchPartition(partition, partition_max_bytes=1000))
+    session = (await reader.ask(request, 11)).session_id
+    one = make_batch(b"v")
+    moved: list[FetchRequest.FetchTopic] = []
+    for number, partition in enumerate((2, 0, 1)):
+        waiting = asyncio.create_task(
+            reader.ask(
+                FetchRequest(
+                    max_wait_ms=30_000, min_bytes=1, session_id=session, session_epoch=1 + number, topics=moved
+                ),
+                11,
+            )
+        )
+        async with asyncio.timeout(10):
+            while not len(node.broker.purgatory):
+                await asyncio.sleep(0)
+        await writer.produce("t", one, partition=partition)
+        assert told(await waiting)[partition] == len(one)
+        moved = fetch_request("t", 1, partition=partition).topics
+
+
 async def test_a_fetch_without_data_is_answered_when_its_time_is_over(client: Any) -> None:
     await client.create_topic("t")
     data = await fetch(client, "t", max_wait_ms=20)

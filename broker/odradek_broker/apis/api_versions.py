@@ -8,7 +8,6 @@ though 4.x serves it from 3, because old librdkafka looks at nothing else (KAFKA
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from odradek_broker.api import Api
 from odradek_broker.context import Context
@@ -46,9 +45,7 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
 
 def _advertised(ctx: Context) -> list[ApiVersionsResponse.ApiVersion]:
     emulated = ctx.broker.emulation.apis
-    ranges: Mapping[int, tuple[int, int]] = (
-        ctx.connection.server.routes.table.for_clients() if emulated is None else emulated
-    )
+    ranges = ctx.connection.server.routes.table.for_clients() if emulated is None else emulated
     return [ApiVersionsResponse.ApiVersion(key, low, high) for key, (low, high) in ranges.items()]
 
 

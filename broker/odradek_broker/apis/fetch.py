@@ -102,6 +102,8 @@ class Fetch:
         size = 0
         session = self._session
         for wanted in list(session.partitions.values()) if session is not None else self._wanted:
+            if session is not None and self._nothing_new(wanted):
+                continue
             data = self._read(wanted, room, min_one)
             length = 0 if data.records is None else len(data.records)
             if length:
@@ -109,9 +111,29 @@ class Fetch:
                 size += length
                 room = max(room - length, 0)
             found.append((wanted, data))
-        if size >= self._min_bytes or self._urgent or not found:
+        if size >= self._min_bytes or self._urgent or not (found or self.watched):
             return self._answer(found)
         return None
+
+    def _nothing_new(self, wanted: FetchedPartition) -> bool:
+        """Whether an incremental answer could say nothing of this partition: the reader is at the end and knows it.
+
+        A consumer of a thousand partitions has nearly all of them in this state, and no answer is made up for them."""
+        partition = self._partition(wanted)
+        if partition is None or partition.error or not self._ctx.broker.authorizer.allows_everything:
+            return False
+        end = partition.high_watermark
+        if (
+            wanted.fetch_offset != end
+            or wanted.told_high_watermark != end
+            or wanted.told_log_start_offset != partition.log.log_start_offset
+            or wanted.leader_epoch not in (-1, partition.leader_epoch)
+            or wanted.last_fetched_epoch >= 0
+            or self._replica_id >= 0
+        ):
+            return False
+        self.watched.append(partition)
+        return True
 
     def answer_now(self) -> FetchResponse:
         """The time is over: answer with whatever there is."""
@@ -166,13 +188,16 @@ class Fetch:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
+    def _partition(self, wanted: FetchedPartition) -> Partition | None:
+        partitions = self._ctx.broker.partitions
+        if self._by_id:
+            return partitions.get_by_id(wanted.topic, wanted.index)  # type: ignore[arg-type]  # an id
+        return partitions.get(wanted.topic, wanted.index)  # type: ignore[arg-type]  # a name
+
     def _read(self, wanted: FetchedPartition, room: int, min_one: bool) -> PartitionData:
         """One partition, as of now. Errors end the wait of the whole request."""
         broker = self._ctx.broker
-        if self._by_id:
-            partition = broker.partitions.get_by_id(wanted.topic, wanted.index)  # type: ignore[arg-type]
-        else:
-            partition = broker.partitions.get(wanted.topic, wanted.index)  # type: ignore[arg-type]
+        partition = self._partition(wanted)
         if partition is None:
             return self._error(wanted, self._why_not_here(wanted))
         if not broker.authorizer.allows_everything and not self._ctx.may_topic(Operation.READ, partition.topic):
@@ -198,7 +223,6 @@ class Fetch:
         try:
             found = partition.log.read(wanted.fetch_offset, max_bytes, limit=limit, min_one=min_one)
             if found is not None:
-                partition.bytes_out += len(found)
                 records = found if self._version >= 4 else self._converted(found.tobytes(), wanted.fetch_offset)
         except OffsetOutOfRangeError:
             return self._error(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -209,8 +233,7 @@ class Fetch:
         except DISK_TROUBLE as error:
             partition.take_offline(error)
             return self._error(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
-        if found is None:
-            self.watched.append(partition)
+        self.watched.append(partition)
         return PartitionData(
             partition_index=wanted.index,
             high_watermark=high_watermark,
@@ -300,6 +323,10 @@ class Fetch:
                     topic.topic = wanted.topic  # type: ignore[assignment]
                 response.responses.append(topic)
             topic.partitions.append(data)
+            if data.records:
+                partition = self._partition(wanted)
+                if partition is not None:
+                    partition.bytes_out += len(data.records)
         if self._version >= 16:
             self._add_endpoints(response, told)
         return response

@@ -55,7 +55,7 @@ class Table(Mapping[ApiKey, Api[Any, Any]]):
             highest if row.max_version is None else row.max_version,
         )
 
-    def for_clients(self) -> dict[ApiKey, tuple[int, int]]:
+    def for_clients(self) -> dict[int, tuple[int, int]]:
         """What is served on client listeners, with its versions."""
         return {key: self.versions(key) for key, row in self._rows.items() if not row.inter_broker}
 
