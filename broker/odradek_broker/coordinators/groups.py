@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.config import BrokerConfig
 from odradek_broker.coordinators.group_partition import GroupPartition, LoadState, offset_write_error
+from odradek_broker.core import offsets
 from odradek_broker.core.group_step import Caller, GroupSettings, join_error
 from odradek_broker.core.java_hash import partition_for
+from odradek_broker.core.offsets_store import OffsetStore
 from odradek_broker.deferred import Deferred
 from odradek_broker.partition import Partition
 from odradek_broker.timers import TimerHandle
@@ -163,6 +165,10 @@ class GroupCoordinators:
     ) -> OffsetFetchGroup | Deferred[OffsetFetchGroup]:
         coordinated = self._coordinated(request.group_id)
         if isinstance(coordinated, ErrorCode):
+            if OFFSETS_TOPIC not in self._broker.image.topics:
+                # Nobody ever committed anything, or all was reset. Kafka says NOT_COORDINATOR, at which the admin
+                # client of librdkafka 2.16 crashes, in the very process of a user's test.
+                return offsets.fetch(OffsetStore(), request)
             return OffsetFetchGroup(group_id=request.group_id, error_code=coordinated)
         if not require_stable:
             return coordinated.shard.fetch(request)

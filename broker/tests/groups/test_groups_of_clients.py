@@ -95,8 +95,8 @@ def test_librdkafka_members_come_and_go_and_every_record_is_processed(start_node
     assert {offset for _, offset in ledger.processed} == set(range(RECORDS // PARTITIONS))
 
 
-def committed(bootstrap: str, group: str, topic: str) -> list[int]:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+def committed(bootstrap: str, group: str, topic: str, admin: AdminClient | None = None) -> list[int]:
+    admin = admin or AdminClient({"bootstrap.servers": bootstrap})
     wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, index) for index in range(PARTITIONS)])
     found = admin.list_consumer_group_offsets([wanted])[group].result(10)
     return [partition.offset for partition in found.topic_partitions]
@@ -200,9 +200,11 @@ def test_a_reset_sends_waiting_members_away_and_the_group_begins_anew(start_node
     fill(node.bootstrap, "load", 60)
     ledger = Ledger()
     confluent_member(node.bootstrap, ledger, 60, "range", threading.Event())
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    assert committed(node.bootstrap, "g", "load", admin) == [10] * PARTITIONS
     node.call(node.node.reset())
+    assert committed(node.bootstrap, "g", "load", admin) == [-1001] * PARTITIONS
     fill(node.bootstrap, "load", 60)
-    assert committed(node.bootstrap, "g", "load") == [-1001] * PARTITIONS
     again = Ledger()
     confluent_member(node.bootstrap, again, 60, "range", threading.Event())
     assert committed(node.bootstrap, "g", "load") == [10] * PARTITIONS
