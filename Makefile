@@ -7,7 +7,7 @@
 #   make test-container  the image, on a container engine (skips, saying why, when none answers)
 #   make bench           speed and size, as ratios to Apache Kafka; PEER=name=host:port adds a broker
 #   make docs            docs/compatibility.md from the table of APIs
-#   make soak            the same tests with more seeds and more examples; SOAK_MINUTES bounds it
+#   make soak            the same tests with more seeds and more examples (EXAMPLES of each random test)
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -18,8 +18,7 @@ PACKAGES := wire/odradek_wire log/odradek_log controller/odradek_controller brok
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -ra --durations=15
 PARALLEL := -n $(WORKERS) --dist loadscope
-SOAK_MINUTES ?= 60
-export SOAK_MINUTES
+EXAMPLES ?= 200
 
 .PHONY: help demo test check format bench test-peers test-spark-3.5 test-container soak docs
 
@@ -49,7 +48,7 @@ test-container:
 
 soak:
 	@tools/setup peers
-	@$(PYTEST) $(PARALLEL) -m 'soak or not container' --soak $(TESTED) $(ARGS)
+	@ODRADEK_EXAMPLES=$(EXAMPLES) $(PYTEST) $(PARALLEL) -m 'not container' $(TESTED) $(ARGS)
 
 check:
 	@tools/setup venv

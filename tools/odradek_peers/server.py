@@ -5,6 +5,7 @@ and started again on what it wrote, or its directory given to somebody else.
 """
 
 import contextlib
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -89,7 +90,7 @@ class ApacheKafka:
             self._format([*java, "-XX:TieredStopAtLevel=1"], properties)
         with (self.directory / "stdout.log").open("ab") as output:
             self._process = subprocess.Popen(
-                [*java, "kafka.Kafka", str(properties)],
+                [*_dying_with_us(), *java, "kafka.Kafka", str(properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -172,6 +173,11 @@ class ApacheKafka:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"Kafka's StorageTool could not format {self.data_directory}:\n{done.stdout}")
+
+
+def _dying_with_us() -> list[str]:
+    """What makes the system kill a command when this process is gone, even when it was killed itself (Linux)."""
+    return ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
 
 
 def _free_ports(count: int) -> list[int]:
