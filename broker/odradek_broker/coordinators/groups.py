@@ -73,7 +73,7 @@ class GroupCoordinators:
     def metadata_changed(self, delta: MetadataDelta) -> None:
         """Offsets of deleted topics go with them, by name, as Kafka keeps them."""
         deleted = [topic.name for topic in delta.deleted_topics.values()]
-        if deleted:
+        if deleted and OFFSETS_TOPIC not in deleted:
             for coordinated in self._ready():
                 self._drop_topics(coordinated, deleted)
 
