@@ -18,6 +18,7 @@ from odradek_wire.codec import decode, decoder, encode, layout
 from odradek_wire.errors import DecodeError
 from odradek_wire.frames import decode_request, encode_request
 from odradek_wire.message import Message
+from odradek_wire.messages.alter_client_quotas import AlterClientQuotasRequest
 from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek_wire.messages.fetch import FetchRequest
 from odradek_wire.messages.metadata import MetadataRequest
@@ -151,6 +152,22 @@ def test_memory_for_a_malformed_frame_is_a_small_multiple_of_its_size() -> None:
                 assert peak - before < 100_000 + 150 * len(mutant), (cls, version, mutant.hex())
     finally:
         tracemalloc.stop()
+
+
+def test_a_frame_full_of_the_smallest_structs_is_the_most_expensive_there_is() -> None:
+    """Three bytes each; what is left of a frame's size is the broker's memory budget to limit."""
+    entries = [AlterClientQuotasRequest.EntryData() for _ in range(10_000)]
+    frame = encode(AlterClientQuotasRequest(entries), 1)
+    assert len(frame) == 10_000 * 3 + 4
+    read = decoder(AlterClientQuotasRequest, 1)
+    tracemalloc.start()
+    try:
+        message = read(frame)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(message.entries) == 10_000
+    assert peak < 80 * len(frame)
 
 
 @pytest.mark.parametrize("count", [b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x01"])
