@@ -1,6 +1,6 @@
 """How an answer that holds slices of log files reaches its socket.
 
-Owns the choice between `os.sendfile` and reading (measured: bench/sendfile.py), and waiting for the socket to take
+Owns the choice between `os.sendfile` and reading, and waiting for the socket to take
 more. Every other answer is bytes and goes through the transport. A connection sends one answer at a time.
 
 The descriptor is written to directly, past the transport, only while the transport has nothing buffered, so that bytes
@@ -22,7 +22,9 @@ from odradek_log.segment import FileSlice
 from odradek_wire.codec import Part
 
 SENDFILE_MIN_BYTES = 64 * 1024
-"""Below this, one read and one write through the transport are cheaper than the system calls around sendfile."""
+"""Below this, one read and one write through the transport are cheaper than the system calls around sendfile. Server's
+CPU for an answer, read / sendfile: 4 KiB 27 / 51 us, 32 KiB 33 / 35, 64 KiB 38 / 40, 128 KiB 58 / 50, 256 KiB 296 / 67,
+and above that a third to a quarter (1 MiB: 1.15 / 0.37 s per GB)."""
 MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
 
 
