@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
 from odradek_broker.authorizer import ANONYMOUS, Principal
 from odradek_broker.context import Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.interceptors import Delay, Disconnect, Drop, Fail, Verdict
+from odradek_broker.network.header import HEAD, HEADER_MIN_BYTES, SIZE_BYTES, skip_tags
 from odradek_broker.network.routes import Route
 from odradek_broker.network.sender import ANSWER, ANSWER_WITH_TAGS, Sender, answer_head
 from odradek_broker.report import Logger
@@ -29,10 +29,6 @@ from odradek_wire.errors import DecodeError, ErrorCode
 if TYPE_CHECKING:
     from odradek_broker.network.server import Server
 
-# Length, API key and version as one number, correlation id, length of the client id.
-HEAD = Struct(">iIih")
-SIZE_BYTES = 4
-HEADER_MIN_BYTES = 10
 UNKNOWN_SOFTWARE = ("unknown", "unknown")
 
 
@@ -59,7 +55,6 @@ class Connection(asyncio.BufferedProtocol):
         "busy",
         "client_software",
         "closing",
-        "held",
         "idle_since",
         "listener",
         "port",
@@ -79,7 +74,6 @@ class Connection(asyncio.BufferedProtocol):
         self.client_software = UNKNOWN_SOFTWARE
         self.address = ""
         self.port = 0
-        self.held = False
         self.active = True
         self.idle_since = 0.0
         self.busy = False
@@ -389,7 +383,7 @@ class Connection(asyncio.BufferedProtocol):
         buffer = self._buffer
         if buffer is not None and self._filled:
             self._consume(buffer, self._filled)
-        if self._paused and not (self.busy or self.write_blocked or self.closing or self.held):
+        if self._paused and not (self.busy or self.write_blocked or self.closing):
             self._paused = False
             self.transport.resume_reading()
 
@@ -465,12 +459,13 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def hold(self) -> None:
-        """`max.connections` is reached: be connected, but read nothing until `release`."""
-        self.held = True
+        """`max.connections` is reached: be connected, but handle nothing until `release`. Loops differ in whether
+        reading can be stopped this early, so that what arrives all the same is kept."""
+        self.busy = True
         self._pause()
 
     def release(self) -> None:
-        self.held = False
+        self.busy = False
         self._go_on()
 
     # -- buffers ----------------------------------------------------------------------------------------------------
@@ -541,28 +536,3 @@ class Connection(asyncio.BufferedProtocol):
             self.active = False
             self.idle_since = now
         return now - self.idle_since
-
-
-def skip_tags(frame: memoryview, position: int) -> int:
-    """Skip the tagged fields of a request header; Kafka knows none so far, clients may send some."""
-    count, position = _varint(frame, position)
-    for _ in range(count):
-        _, position = _varint(frame, position)
-        size, position = _varint(frame, position)
-        position += size
-        if position > len(frame):
-            raise ValueError("tagged field of the header runs past the end of the request")
-    return position
-
-
-def _varint(frame: memoryview, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = frame[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-        if shift > 28:
-            raise ValueError("varint of the header is too long")
