@@ -10,6 +10,7 @@ import argparse
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 
 from odradek_wire.records import batch
 from odradek_wire.records.attributes import Compression, TimestampType
@@ -84,7 +85,7 @@ def frames() -> None:
 def sums() -> None:
     for size in (100, 16 << 10, 1 << 20, 10 << 20):
         data = memoryview(bytearray(random.Random(1).randbytes(size)))
-        cost = microseconds(lambda data=data: crc32c(data))
+        cost = microseconds(partial(crc32c, data))
         print(f"{f'CRC-32C of a view of {size:,} bytes':58} {cost:10.2f}  {size / cost / 1000:.1f} GB/s")
 
 
@@ -101,17 +102,26 @@ def contents() -> None:
     for codec in list(Compression)[1:]:
         packed = memoryview(compress(codec, body))
         note = f"{len(body):,} -> {len(packed):,} bytes"
-        print_row(f"{codec.label}: compress", lambda codec=codec: compress(codec, body), note)
-        print_row(f"{codec.label}: decompress", lambda codec=codec, packed=packed: decompress(codec, packed))
+        print_row(f"{codec.label}: compress", partial(compress, codec, body), note)
+        print_row(f"{codec.label}: decompress", partial(decompress, codec, packed))
+
+
+def decoders(data: memoryview) -> dict[str, Callable[[], object]]:
+    """Who decodes the records of a batch; aiokafka in C."""
+    from aiokafka.record.default_records import DefaultRecordBatch as Aiokafka  # type: ignore[import-untyped]
+    from kafka.record.default_records import DefaultRecordBatch as KafkaPython  # type: ignore[import-untyped]
+
+    header, copy = batch.read_header(data), bytes(data)
+    return {
+        "Odradek": lambda: list(read_records(data, header)),
+        "kafka-python": lambda: list(KafkaPython(copy)),
+        "aiokafka (C)": lambda: list(Aiokafka(copy)),
+    }
 
 
 def others() -> None:
-    from aiokafka.record.default_records import DefaultRecordBatch as Aiokafka
-    from kafka.record.default_records import DefaultRecordBatch as KafkaPython
-
-    data = bytes(build_batch(records(1000, 100)))
-    print_row("decode 1,000 records: kafka-python", lambda: list(KafkaPython(data)))
-    print_row("decode 1,000 records: aiokafka (C)", lambda: list(Aiokafka(data)))
+    for name, work in decoders(memoryview(build_batch(records(1000, 100)))).items():
+        print_row(f"decode 1,000 records: {name}", work)
 
 
 def main() -> None:

@@ -1,0 +1,155 @@
+"""The brokers that are measured: Odradek from its command line, Apache Kafka from its jars, and whoever runs.
+
+Owns how they are started and stopped. Nothing is pinned to a processor.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Protocol
+
+from odradek_peers import ApacheKafka
+
+from bench.line import KAFKA, ODRADEK
+from bench.process import listening_on
+from bench.ready import wait_for_metadata
+from odradek.client.client import parse_address
+
+_HOST = "127.0.0.1"
+# What Kafka's own kafka-server-start.sh and kafka-run-class.sh give the server's JVM.
+_KAFKA_HEAP = "1G"
+_KAFKA_JVM = (
+    "-Xms1G", "-server", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15",
+)  # fmt: skip
+
+
+class Broker(Protocol):
+    """One that answers at `address` between `start` and `stop`, on data that it keeps until `close`."""
+
+    name: str
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def pid(self) -> int | None:
+        """None: its processor time and memory cannot be seen."""
+
+    def start(self) -> float:
+        """Seconds from the command to the first answered Metadata."""
+
+    def stop(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Odradek:
+    """`odradek up --data FOLDER`."""
+
+    name = ODRADEK
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{_HOST}:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def start(self) -> float:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        program = Path(sys.executable).with_name("odradek")
+        with (self._folder / "output.log").open("ab") as output:
+            begun = time.perf_counter()
+            self._process = process = subprocess.Popen(
+                [program, "up", "--host", _HOST, "--port", str(self._port), "--data", self._folder / "data"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        wait_for_metadata((_HOST, self._port), alive=lambda: process.poll() is None)
+        return time.perf_counter() - begun
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.terminate()
+            self._process.wait(120)
+            self._process = None
+
+    def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Kafka:
+    """Kafka's server with its own scripts' JVM options, one node in KRaft mode."""
+
+    name = KAFKA
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._kafka = ApacheKafka(directory=folder, heap=_KAFKA_HEAP, jvm_options=_KAFKA_JVM)
+
+    @property
+    def address(self) -> str:
+        return self._kafka.bootstrap_servers
+
+    @property
+    def pid(self) -> int | None:
+        return self._kafka.pid
+
+    def start(self) -> float:
+        """An empty folder is formatted and the server started once before, so that what is timed is the server."""
+        if not self._kafka.data_directory.exists():
+            self._kafka.start()
+            self._kafka.stop()
+        begun = time.perf_counter()
+        self._kafka.start()
+        return time.perf_counter() - begun
+
+    def stop(self) -> None:
+        self._kafka.stop()
+
+    def close(self) -> None:
+        self._kafka.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Peer:
+    """`PEER=name=host:port`: a broker that is not ours to start or to stop."""
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name = name
+        self.address = address
+
+    @property
+    def pid(self) -> int | None:
+        return listening_on(parse_address(self.address)[1])
+
+    def start(self) -> float:
+        begun = time.perf_counter()
+        wait_for_metadata(parse_address(self.address))
+        return time.perf_counter() - begun
+
+    def stop(self) -> None:
+        """Left as it is."""
+
+    def close(self) -> None:
+        """Left as it is."""
+
+
+def _free_port() -> int:
+    with socket.create_server((_HOST, 0)) as listener:
+        return int(listener.getsockname()[1])

@@ -1,0 +1,100 @@
+"""Bulk data through librdkafka: `python -m bench.load.bulk produce|consume HOST:PORT TOPIC --bytes N`.
+
+Records of 1 KiB over all partitions. The clock runs from the first record that is given or taken to the last that is
+acknowledged or taken: finding the broker is not what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from bench.topics import PARTITIONS
+
+RECORD_BYTES = 1024
+_AT_ONCE = 1000
+_OUTSTANDING_MAX = 100_000
+_SILENCE_S = 20.0
+
+
+def produce(broker: str, topic: str, size: int) -> dict[str, float]:
+    """acks=all, idempotence off as librdkafka's default is, batches up to 1 MB or 5 ms old."""
+    producer = Producer(
+        {
+            "bootstrap.servers": broker,
+            "acks": "all",
+            "linger.ms": 5,
+            "batch.size": 1_000_000,
+            "queue.buffering.max.messages": 2 * _OUTSTANDING_MAX,
+            "delivery.report.only.error": True,
+        }
+    )
+    failures: list[str] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        failures.append(str(error))
+
+    messages = [{"value": bytes(range(256)) * (RECORD_BYTES // 256)} for _ in range(_AT_ONCE)]
+    rounds = max(size // (RECORD_BYTES * _AT_ONCE), PARTITIONS)
+    for partition in range(PARTITIONS):
+        producer.produce_batch(topic, messages[:1], partition=partition, on_delivery=delivered)
+    producer.flush()
+    started, cpu = time.perf_counter(), time.process_time()
+    for number in range(rounds):
+        while len(producer) > _OUTSTANDING_MAX:
+            producer.poll(0.002)
+        producer.produce_batch(topic, messages, partition=number % PARTITIONS, on_delivery=delivered)
+    producer.flush()
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    assert not failures, failures[0]
+    return {"seconds": seconds, "bytes": rounds * RECORD_BYTES * _AT_ONCE, "client_cpu": cpu}
+
+
+def consume(broker: str, topic: str, size: int) -> dict[str, float]:
+    """All partitions from their beginning, without a group's coordinator."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            # Else a queue that was full for a moment is looked at again only after a second.
+            "fetch.queue.backoff.ms": 2,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(PARTITIONS)])
+    wanted = max(size // (RECORD_BYTES * _AT_ONCE), PARTITIONS) * _AT_ONCE + PARTITIONS
+    taken = _take(consumer, 1)
+    first, started, cpu = taken, time.perf_counter(), time.process_time()
+    while taken < wanted:
+        taken += _take(consumer, wanted - taken)
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    consumer.close()
+    return {"seconds": seconds, "bytes": (taken - first) * RECORD_BYTES, "client_cpu": cpu}
+
+
+def _take(consumer: Consumer, most: int) -> int:
+    messages = consumer.consume(min(most, 10_000), timeout=_SILENCE_S)
+    if not messages:
+        raise TimeoutError("no more records")
+    error = messages[-1].error()
+    if error is not None:
+        raise KafkaException(error)
+    return len(messages)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("work", choices=["produce", "consume"])
+    parser.add_argument("broker")
+    parser.add_argument("topic")
+    parser.add_argument("--bytes", type=int, required=True)
+    options = parser.parse_args()
+    work = produce if options.work == "produce" else consume
+    print(json.dumps(work(options.broker, options.topic, options.bytes)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Many connections, one request in flight on each: `python -m bench.load.calls HOST:PORT TOPIC --connections N …`.
+
+Unbatched produces of one small record; with `--fetch` each is followed by the fetch of what it wrote. Without `--rate`
+every connection sends again as soon as it is answered; with it all of them together send so many requests a second, in
+even steps, and a request that is due late counts from when it was due. One thread on epoll over raw sockets, with
+finished bytes. Prints requests answered, seconds, p50 and p99 in milliseconds, errors, the least served connection and
+how much of a processor the client itself took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import select
+import socket
+import time
+
+from bench.load.frames import Calls
+from bench.topics import PARTITIONS
+from odradek.client.client import parse_address
+
+_WARM_UP_S = 0.5
+_EPOLL_STEP_S = 0.001
+_RECEIVE_BYTES = 1 << 16
+
+
+class Caller:
+    """One connection: produce, and fetch what was written if that is asked for, again and again."""
+
+    def __init__(self, address: tuple[str, int], calls: Calls, *, fetch: bool) -> None:
+        self.socket = socket.create_connection(address, timeout=30)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.calls = calls
+        self.fetch = fetch
+        self.next = calls.produce
+        self.since = 0.0
+        self.answered = 0
+        self._received = b""
+
+    def send(self, since: float) -> None:
+        self.since = since
+        self.socket.send(self.next)
+
+    def receive(self) -> bool | None:
+        """None when the answer is not there whole; whether it was a good one otherwise."""
+        received = self.socket.recv(_RECEIVE_BYTES)
+        if not received:
+            raise ConnectionError("closed by the broker")
+        if self._received:
+            received = self._received + received
+        if len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4]):
+            self._received = received
+            return None
+        self._received = b""
+        self.answered += 1
+        if self.next is not self.calls.produce:
+            self.next = self.calls.produce
+            return self.calls.fetched(received)
+        offset = self.calls.produced_at(received)
+        if self.fetch and offset >= 0:
+            self.next = self.calls.fetch(offset)
+        return offset >= 0
+
+
+class Load:
+    """All connections, for a while."""
+
+    def __init__(self, callers: list[Caller], rate: float) -> None:
+        self.by_descriptor = {caller.socket.fileno(): caller for caller in callers}
+        self.period = len(callers) / rate if rate else 0.0
+        self.latencies: list[float] = []
+        self.errors = 0
+        self._due: list[tuple[float, int]] = []
+        self._poll = select.epoll()
+        for descriptor in self.by_descriptor:
+            self._poll.register(descriptor, select.EPOLLIN)
+
+    def run(self, seconds: float) -> float:
+        """Returns how long it took, answers to the last requests included."""
+        self.latencies, self.errors, waiting = [], 0, 0
+        begun = time.perf_counter()
+        end = begun + seconds
+        step = self.period / len(self.by_descriptor)
+        self._due = [(begun + number * step, descriptor) for number, descriptor in enumerate(self.by_descriptor)]
+        while True:
+            now = time.perf_counter()
+            while self._due and self._due[0][0] <= now < end:
+                due, descriptor = heapq.heappop(self._due)
+                self.by_descriptor[descriptor].send(due)
+                waiting += 1
+            if now >= end and not waiting:
+                return now - begun
+            for descriptor, _ in self._poll.poll(self._pause(now, end)):
+                waiting -= self._answered(descriptor, end)
+
+    def _pause(self, now: float, end: float) -> float:
+        """How long nothing is due; epoll rounds up to whole milliseconds, so the last one is spent asking."""
+        if now >= end:
+            return 10.0
+        until = min(self._due[0][0], end) if self._due else end
+        return max(until - now - _EPOLL_STEP_S, 0.0)
+
+    def close(self) -> None:
+        for caller in self.by_descriptor.values():
+            caller.socket.close()
+
+    def _answered(self, descriptor: int, end: float) -> int:
+        """1 if the connection now has nothing in flight."""
+        caller = self.by_descriptor[descriptor]
+        try:
+            good = caller.receive()
+        except OSError:
+            good = False
+            self._poll.unregister(descriptor)
+            self.errors += 1
+            return 1
+        if good is None:
+            return 0
+        now = time.perf_counter()
+        self.latencies.append(now - caller.since)
+        self.errors += not good
+        if now >= end:
+            return 1
+        if self.period:
+            heapq.heappush(self._due, (caller.since + self.period, descriptor))
+            return 1
+        caller.send(now)
+        return 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("broker")
+    parser.add_argument("topic")
+    parser.add_argument("--connections", type=int, required=True)
+    parser.add_argument("--idle", type=int, default=0, help="connections besides that say nothing")
+    parser.add_argument("--rate", type=float, default=0.0)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--fetch", action="store_true")
+    options = parser.parse_args()
+    address = parse_address(options.broker)
+    calls = [Calls(options.topic, partition, options.size) for partition in range(PARTITIONS)]
+    idle = [socket.create_connection(address, timeout=30) for _ in range(options.idle)]
+    callers = [
+        Caller(address, calls[number % PARTITIONS], fetch=options.fetch) for number in range(options.connections)
+    ]
+    load = Load(callers, options.rate)
+    load.run(_WARM_UP_S)
+    for caller in callers:
+        caller.answered = 0
+    cpu = time.process_time()
+    seconds = load.run(options.seconds)
+    cpu = time.process_time() - cpu
+    latencies = sorted(load.latencies)
+    lost = sum(_closed(connection) for connection in idle)
+    figures = {
+        "requests": len(latencies),
+        "seconds": seconds,
+        "p50_ms": latencies[len(latencies) // 2] * 1e3,
+        "p99_ms": latencies[len(latencies) * 99 // 100] * 1e3,
+        "errors": load.errors + lost,
+        "least_served": min(caller.answered for caller in callers),
+        "client_busy": cpu / seconds,
+    }
+    load.close()
+    print(json.dumps(figures))
+
+
+def _closed(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return not connection.recv(1)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""`Cluster()` to its first answered Metadata, again and again in one process: `python -m bench.load.clusters`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+
+from bench.ready import wait_for_metadata
+from odradek import Cluster
+from odradek.client.client import parse_address
+
+
+def milliseconds() -> float:
+    """One cluster: made, started, asked."""
+    begun = time.perf_counter()
+    with Cluster() as cluster:
+        wait_for_metadata(parse_address(cluster.bootstrap_servers))
+        return (time.perf_counter() - begun) * 1e3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clusters", type=int, default=9)
+    options = parser.parse_args()
+    first = milliseconds()
+    print(json.dumps({"first_ms": first, "ms": statistics.median(milliseconds() for _ in range(options.clusters))}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""One record of 100 bytes in each request, acks=all, each connection waiting for its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench import load
+from bench.brokers import Broker
+from bench.line import ODRADEK, Line, at_least, at_most
+from bench.session import Session
+from bench.topics import topic
+
+_CONNECTIONS = (1, 16, 64)
+_CLIENT_IS_THE_LIMIT = 0.95
+
+
+def lines(session: Session) -> Iterator[Line]:
+    for connections in _CONNECTIONS:
+
+        def measure(broker: Broker, connections: int = connections) -> dict[str, float]:
+            with topic(broker.address) as name:
+                done = load.run(
+                    "calls", broker.address, name, "--connections", connections, "--seconds", session.seconds(3)
+                )
+            assert not done["errors"], done
+            return {"rate": done["requests"] / done["seconds"], "p99": done["p99_ms"], "busy": done["client_busy"]}
+
+        medians = session.in_turn(session.warm(), measure)
+        plural = "connection" if connections == 1 else "connections"
+        work = f"unbatched produce, {connections} {plural}"
+        busy = medians["busy"][ODRADEK]
+        note = f"the client is busy for {busy:.0%} of a processor"
+        if busy > _CLIENT_IS_THE_LIMIT:
+            note += ": it is the limit"
+        yield Line(work, "requests/s", medians["rate"], (at_least(1.0),), note)
+        yield Line(f"{work}, p99", "ms", medians["p99"], (at_most(1.0),))

@@ -1,0 +1,49 @@
+"""Topics of the bench: created before a run, deleted after it, so that the disk holds one run at a time."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench.ready import wait_for_metadata
+from odradek.client import Client
+from odradek.client.client import parse_address
+from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+
+PARTITIONS = 3
+_TIMEOUT_MS = 120_000
+_numbers = itertools.count()
+
+
+@contextmanager
+def topic(address: str) -> Iterator[str]:
+    """A new topic of three partitions, for the length of the block."""
+    name = f"bench-{os.getpid()}-{next(_numbers)}"
+    create(address, [name])
+    wait_for_metadata(parse_address(address))
+    try:
+        yield name
+    finally:
+        delete(address, [name])
+
+
+def create(address: str, names: list[str]) -> None:
+    """In one request."""
+    # A deleted topic's data goes at once, not after Kafka's minute: the next run shall not meet its writes.
+    config = [CreateTopicsRequest.CreatableTopicConfig("file.delete.delay.ms", "0")]
+    wanted = [CreateTopicsRequest.CreatableTopic(name, PARTITIONS, 1, configs=config) for name in names]
+    with Client(address, timeout_s=_TIMEOUT_MS / 1000) as client:
+        answer = client.call(CreateTopicsRequest(wanted, _TIMEOUT_MS), CreateTopicsResponse)
+    refused = [result for result in answer.topics if result.error_code]
+    assert not refused, refused[0]
+
+
+def delete(address: str, names: list[str]) -> None:
+    """In one request, by name."""
+    states = [DeleteTopicsRequest.DeleteTopicState(name) for name in names]
+    with Client(address, timeout_s=_TIMEOUT_MS / 1000) as client:
+        request = DeleteTopicsRequest(states, topic_names=list(names), timeout_ms=_TIMEOUT_MS)
+        client.call(request, DeleteTopicsResponse)
