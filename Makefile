@@ -13,8 +13,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 BIN := .venv/bin
-TESTED := $(wildcard wire/tests log/tests controller/tests broker/tests broker/simulation kit/tests pipeline/tests docker/tests tools/tests compat_tests)
-PACKAGES := wire/odradek_wire log/odradek_log controller/odradek_controller broker/odradek_broker kit/odradek pipeline/odradek_pipeline tools/odradek_peers
+TESTED := $(wildcard wire/tests log/tests controller/tests broker/tests broker/simulation kit/tests pipeline/tests docker/tests tools/tests bench/tests compat_tests)
+PACKAGES := wire/odradek_wire log/odradek_log controller/odradek_controller broker/odradek_broker kit/odradek pipeline/odradek_pipeline tools/odradek_peers bench
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -ra --durations=15
 PARALLEL := -n $(WORKERS) --dist loadscope
