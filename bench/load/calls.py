@@ -3,8 +3,8 @@
 Unbatched produces of one small record; with `--fetch` each is followed by the fetch of what it wrote. Without `--rate`
 every connection sends again as soon as it is answered; with it all of them together send so many requests a second, in
 even steps, and a request that is due late counts from when it was due. One thread on epoll over raw sockets, with
-finished bytes. Prints requests answered, seconds, p50 and p99 in milliseconds, errors, the least served connection and
-how much of a processor the client itself took.
+finished bytes. Prints requests answered, seconds, p50 and p99 in milliseconds, errors, the least served connection, how
+much of a processor the client itself took and, with `--pid`, the server's processor time for each request.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import socket
 import time
 
 from bench.load.frames import Calls
+from bench.process import cpu_seconds
 from bench.topics import PARTITIONS
 from odradek.client.client import parse_address
 
@@ -139,6 +140,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--fetch", action="store_true")
+    parser.add_argument("--pid", type=int, help="the server's process, to tell its processor time for each request")
     options = parser.parse_args()
     address = parse_address(options.broker)
     calls = [Calls(options.topic, partition, options.size) for partition in range(PARTITIONS)]
@@ -150,7 +152,7 @@ def main() -> None:
     load.run(_WARM_UP_S)
     for caller in callers:
         caller.answered = 0
-    cpu = time.process_time()
+    cpu, server_cpu = time.process_time(), cpu_seconds(options.pid) if options.pid else 0.0
     seconds = load.run(options.seconds)
     cpu = time.process_time() - cpu
     latencies = sorted(load.latencies)
@@ -164,6 +166,8 @@ def main() -> None:
         "least_served": min(caller.answered for caller in callers),
         "client_busy": cpu / seconds,
     }
+    if options.pid:
+        figures["server_us"] = (cpu_seconds(options.pid) - server_cpu) / len(latencies) * 1e6
     load.close()
     print(json.dumps(figures))
 

@@ -19,18 +19,18 @@ def lines(session: Session) -> Iterator[Line]:
 
         def measure(broker: Broker, connections: int = connections) -> dict[str, float]:
             with topic(broker.address) as name:
-                done = load.run(
-                    "calls", broker.address, name, "--connections", connections, "--seconds", session.seconds(3)
-                )
+                options = ("--connections", connections, "--seconds", session.seconds(3), "--pid", broker.pid or 0)
+                done = load.run("calls", broker.address, name, *options)
             assert not done["errors"], done
-            return {"rate": done["requests"] / done["seconds"], "p99": done["p99_ms"], "busy": done["client_busy"]}
+            figures = {"rate": done["requests"] / done["seconds"], "p99": done["p99_ms"], "busy": done["client_busy"]}
+            return figures | ({"server": done["server_us"]} if broker.pid else {})
 
         medians = session.in_turn(session.warm(), measure)
         plural = "connection" if connections == 1 else "connections"
         work = f"unbatched produce, {connections} {plural}"
         busy = medians["busy"][ODRADEK]
-        note = f"the client is busy for {busy:.0%} of a processor"
-        if busy > _CLIENT_IS_THE_LIMIT:
-            note += ": it is the limit"
+        limit = ": it is the limit" if busy > _CLIENT_IS_THE_LIMIT else ""
+        note = f"the client took {busy:.2f} of a processor{limit}"
         yield Line(work, "requests/s", medians["rate"], (at_least(1.0),), note)
-        yield Line(f"{work}, p99", "ms", medians["p99"], (at_most(1.0),))
+        yield Line("… p99", "ms", medians["p99"], (at_most(1.0),))
+        yield Line("… server CPU per request", "µs", medians["server"])
