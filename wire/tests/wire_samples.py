@@ -54,7 +54,7 @@ _text = st.text(max_size=12) | st.sampled_from(["", "x" * 126, "x" * 127, "ß" *
 _bytes = st.binary(max_size=12) | st.sampled_from([b"", b"b" * 127, b"b" * 20000])
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
-    "float64": st.floats(allow_nan=False),
+    "float64": st.floats(allow_nan=False, allow_infinity=False),
     "uuid": st.binary(min_size=16, max_size=16),
     "string": _text,
     "bytes": _bytes,
