@@ -98,8 +98,7 @@ class Background:
             if log is None or log.failure is not None:
                 continue
             try:
-                if log.config.delete:
-                    log.delete_old_segments(partition.high_watermark)
+                log.delete_old_segments(partition.high_watermark)
             except DISK_TROUBLE as error:
                 partition.take_offline(error)
 
@@ -140,8 +139,11 @@ class Background:
                 self.run("high watermark checkpoint", lambda d=directory, o=offsets: d.write_high_watermarks(o))  # type: ignore[misc]
 
     def _checkpoint_recovery(self, hosting: Hosting) -> None:
+        """Write how far the logs are on the disk, then force sealed segments there, for the next time: a start after a
+        crash reads what lies behind the recovery point."""
         for directory in hosting.directories:
             directory.write_checkpoints()
+            self.run("flush of sealed segments", directory.flush_sealed)
 
     def _expire_producers(self, partitions: Iterable[Partition]) -> None:
         now_ms = self._clock.wall_ms()
