@@ -18,7 +18,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    return getattr(val, "name", None)
+    """Clients and members go by their names; the hook is called for everybody's parameters."""
+    if isinstance(val, type) or not type(val).__module__.startswith("compat_tests."):
+        return None
+    name = getattr(val, "name", None)
+    return name if isinstance(name, str) else None
 
 
 @pytest.fixture(scope="session")
