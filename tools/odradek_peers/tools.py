@@ -11,6 +11,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Self
 
+from odradek_peers.class_archive import archive_options
 from odradek_peers.jars import KAFKA_4_3, libs
 from odradek_peers.logconf import log_to_stderr
 
@@ -60,7 +61,8 @@ class JavaTools:
         """The whole command line that runs a tool."""
         jars = libs(self.version)
         logging = log_to_stderr(self.version, jars.parent)
-        return ["java", *self.options, logging, "-cp", f"{jars}/*", self._class(tool), *arguments]
+        java = ["java", *self.options, *archive_options(jars, self.options), logging]
+        return [*java, "-cp", f"{jars}/*", self._class(tool), *arguments]
 
     def run(self, tool: str, *arguments: str, stdin: str = "", timeout: float = _TOOL_SECONDS) -> str:
         """Run a tool to its end and return its standard output; ToolFailed with all it said when it failed."""
