@@ -1,0 +1,42 @@
+"""A folder of the cache is there whole or not at all, whoever fills it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from odradek_peers.cache import filled_once, peers_home
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ODRADEK_PEERS", str(tmp_path / "peers"))
+
+
+def test_a_folder_is_filled_once_by_the_first_of_many() -> None:
+    filled = []
+
+    def fill(folder: Path) -> None:
+        filled.append(folder)
+        (folder / "jar").write_text("content")
+
+    with ThreadPoolExecutor(8) as pool:
+        folders = set(pool.map(lambda _: filled_once("thing", fill), range(8)))
+
+    assert len(filled) == 1
+    assert folders == {peers_home() / "thing"}
+    assert (peers_home() / "thing" / "jar").read_text() == "content"
+
+
+def test_a_folder_whose_filling_failed_is_filled_again() -> None:
+    def fail(folder: Path) -> None:
+        (folder / "half").write_text("")
+        raise RuntimeError("no network")
+
+    with pytest.raises(RuntimeError, match="no network"):
+        filled_once("thing", fail)
+    assert not (peers_home() / "thing").exists()
+
+    whole = filled_once("thing", lambda folder: (folder / "jar").touch())
+    assert [file.name for file in whole.iterdir()] == ["jar"]
