@@ -12,6 +12,7 @@ import resource
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 from bench.line import Line
@@ -35,36 +36,45 @@ def main() -> int:
     if unknown:
         parser.error(f"no such row: {', '.join(unknown)}; there are {', '.join(NAMES)}")
     _raise_file_limit()
+    command = "PEER=… " * ("PEER" in os.environ) + " ".join(["make bench", *sys.argv[1:]])
+    machine = description(command)
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
         session = Session(Path(folder), _peers(os.environ.get("PEER", "")), quick=options.quick)
         try:
-            lines = _measure(session, options.rows or NAMES)
+            lines, failed = _measure(session, options.rows or NAMES)
         finally:
             session.close()
-    text = (
-        markdown(lines)
-        + "\n"
-        + description("PEER=… " * ("PEER" in os.environ) + " ".join(["make bench", *sys.argv[1:]]))
-    )
+    text = f"{markdown(lines)}\n{machine}"
+    if failed:
+        text += f"\nNot measured, because it failed: {', '.join(failed)}.\n"
     print(text)
     output = options.output or (None if options.quick or options.rows else _RESULTS)
     if output:
         output.write_text(text)
-    return 0
+    return 1 if failed else 0
 
 
-def _measure(session: Session, rows: list[str] | tuple[str, ...]) -> list[Line]:
-    lines = []
+def _measure(session: Session, rows: list[str] | tuple[str, ...]) -> tuple[list[Line], list[str]]:
+    """The lines, and the rows that failed: what others have measured by then is not lost."""
+    lines, failed = [], []
     for row in rows:
         begun = time.monotonic()
         session.say(row)
-        for line in lines_of(row)(session):
-            lines.append(line)
-            figures = ", ".join(f"{column} {figure:.4g}" for column, figure in line.figures.items())
-            verdicts = " ".join(verdict(target, line.figures) for target in line.targets)
-            session.say(f"  {line.work}: {figures} {line.unit} {verdicts} {line.note}")
+        try:
+            for line in lines_of(row)(session):
+                lines.append(line)
+                session.say(_progress(line))
+        except Exception:
+            traceback.print_exc()
+            failed.append(row)
         session.say(f"{row} took {time.monotonic() - begun:.0f} s")
-    return lines
+    return lines, failed
+
+
+def _progress(line: Line) -> str:
+    figures = ", ".join(f"{column} {figure:.4g}" for column, figure in line.figures.items())
+    verdicts = " ".join(verdict(target, line.figures) for target in line.targets)
+    return f"  {line.work}: {figures} {line.unit} {verdicts} {line.note}"
 
 
 def _peers(text: str) -> dict[str, str]:

@@ -11,15 +11,16 @@ from pathlib import Path
 
 
 def description(command: str) -> str:
-    """A few lines of Markdown."""
+    """A few lines of Markdown; to be asked for before the work, so that the load is what others put on the machine."""
     now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     clients = f"confluent-kafka {version('confluent-kafka')}"
     return (
         f"Measured {now} at commit {_commit()} with `{command}`: {os.cpu_count()} processors ({_processor()}),"
-        f" {memory:.0f} GiB, {platform.system()} {platform.release()}, Python {platform.python_version()}, {clients},"
-        f" {_java()}. Brokers in turn, medians of 5 (of 3 for memory, topics and many connections), 3 partitions;"
-        " the client runs on the same processors. Ratio: Odradek ÷ the other.\n"
+        f" {memory:.0f} GiB, load before {os.getloadavg()[0]:.1f}, {platform.system()} {platform.release()},"
+        f" Python {platform.python_version()}, {clients}, {_java()}. Brokers in turn, medians of 5 (of 3 for memory,"
+        " topics and many connections), 3 partitions; the client runs on the same processors. Ratio: Odradek ÷ the"
+        " other.\n"
     )
 
 
