@@ -16,6 +16,7 @@ from odradek.client import Client, KafkaError
 from odradek.client.client import parse_address
 from odradek.faults import Faults
 from odradek.hosts.host import Host, LogEntry, NotRunningError
+from odradek.hosts.thread import ThreadHost
 from odradek.settings import as_text, gather
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -221,6 +222,4 @@ def _host(process: bool) -> Host:
         from odradek.hosts.process import ProcessHost
 
         return ProcessHost()
-    from odradek.hosts.thread import ThreadHost
-
     return ThreadHost()
