@@ -19,6 +19,10 @@ from odradek_controller.configs.table import Resource, definitions, nearest, par
 
 # Variables of the apache/kafka image that are for its JVM and its scripts, not for the broker.
 _NOT_SETTINGS = re.compile(r"KAFKA_(VERSION|HEAP_OPTS|OPTS|JMX_|GC_LOG|LOG4J_|JVM_|CLUSTER_ID$)")
+# The one variable of that image without the prefix: what its start script formats the storage with.
+_CLUSTER_ID = "CLUSTER_ID"
+# Not Kafka's: there a file in the data directory, written before the first start, says it.
+_CLUSTER_ID_SETTING = "cluster.id"
 # Per-listener and per-mechanism settings have names of their own beyond the table.
 _OPEN_PREFIXES = ("listener.name.", "metric.", "metrics.", "config.providers.")
 
@@ -88,6 +92,8 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
             name = variable.removeprefix("KAFKA_").lower()
             name = re.sub("_{1,3}", lambda run: {1: ".", 2: "_", 3: "-"}[len(run[0])], name)
             found[name] = environment[variable]
+    if environment.get(_CLUSTER_ID):
+        found[_CLUSTER_ID_SETTING] = environment[_CLUSTER_ID]
     return found
 
 
@@ -140,7 +146,12 @@ def _unescape(text: str) -> str:
 
 
 def _known(name: str) -> bool:
-    return name in definitions(Resource.BROKER) or name in OUR_SETTINGS or name.startswith(_OPEN_PREFIXES)
+    return (
+        name in definitions(Resource.BROKER)
+        or name in OUR_SETTINGS
+        or name == _CLUSTER_ID_SETTING
+        or name.startswith(_OPEN_PREFIXES)
+    )
 
 
 def _did_you_mean(name: str) -> str:

@@ -41,6 +41,11 @@ def test_a_bad_value_is_refused_in_kafkas_words() -> None:
         gather(overrides={"odradek.validation": "lax"})
 
 
+def test_the_environment_names_the_cluster_without_a_prefix() -> None:
+    settings = gather(environment={"CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw", "KAFKA_CLUSTER_ID": "another"})
+    assert settings == Settings({"cluster.id": "4L6g3nShT-eMCtK--X86sw"}, ())
+
+
 def test_unknown_names_in_a_file_and_the_environment_are_warnings(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partitons=2\nlog.message.format.version=3.0\n")

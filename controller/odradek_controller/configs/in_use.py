@@ -6,8 +6,8 @@ The one list to edit when a component begins (or stops) reading a configuration.
 from __future__ import annotations
 
 _NAMES = """
-    advertised.listeners broker.id broker.rack cluster.id listeners listener.security.protocol.map log.dir log.dirs
-    node.id
+    advertised.listeners broker.id broker.rack cluster.id controller.listener.names listeners
+    listener.security.protocol.map log.dir log.dirs node.id
     auto.create.topics.enable default.replication.factor delete.topic.enable num.partitions
     connections.max.idle.ms max.connections max.connections.per.ip max.connections.per.ip.overrides
     socket.listen.backlog.size socket.receive.buffer.bytes socket.request.max.bytes socket.send.buffer.bytes
