@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from odradek.cli.in_container import default_listeners
 from odradek.cli.output import parse_settings
 from odradek.client import KafkaError
 from odradek.client.client import format_address
@@ -26,7 +26,6 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest
 
 _DEFAULT_PORT = 9092
-_CONTAINER_NETWORK_PORT = 19092
 
 
 @click.command()
@@ -68,7 +67,7 @@ def command(
         logger.warning(warning)
     values = dict(settings.values)
     if port is not None or "listeners" not in values:
-        values |= _container_listeners(values) if container and port is None else _listeners(host, port)
+        values |= default_listeners(values) if container and port is None else _listeners(host, port)
     with ExitStack() as stack:
         if data is not None:
             values["log.dirs"] = str(data)
@@ -124,21 +123,6 @@ def _topic(text: str) -> tuple[str, int]:
 
 def _listeners(host: str, port: int | None) -> dict[str, str]:
     return {"listeners": f"PLAINTEXT://{format_address(host, _DEFAULT_PORT if port is None else port)}"}
-
-
-def _container_listeners(values: dict[str, str]) -> dict[str, str]:
-    """9092 for clients on the host, where the engine publishes it, and 19092 for the containers of the network.
-
-    `KAFKA_ADVERTISED_LISTENERS` without `KAFKA_LISTENERS` means one listener, as in the apache/kafka image.
-    """
-    if "advertised.listeners" in values:
-        return {"listeners": f"PLAINTEXT://:{_DEFAULT_PORT}"}
-    inside = f"{socket.gethostname()}:{_CONTAINER_NETWORK_PORT}"
-    return {
-        "listeners": f"PLAINTEXT_HOST://:{_DEFAULT_PORT},PLAINTEXT://:{_CONTAINER_NETWORK_PORT}",
-        "listener.security.protocol.map": "PLAINTEXT_HOST:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "advertised.listeners": f"PLAINTEXT_HOST://localhost:{_DEFAULT_PORT},PLAINTEXT://{inside}",
-    }
 
 
 def _where(error: OSError, values: dict[str, str]) -> str:
