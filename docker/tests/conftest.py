@@ -1,0 +1,149 @@
+"""What the tests of the image stand on: an engine that answers, or the reason why they skip, and the image, built once.
+
+Containers, networks and volumes of a test go away with it, whether it passes or not; the image stays, as the cache of
+the next run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+# pytest has just made a module `docker` of this folder's parent; testcontainers needs the package of that name.
+if not hasattr(sys.modules.get("docker"), "from_env"):
+    sys.modules.pop("docker", None)
+    importlib.import_module("docker")
+
+ROOT = Path(__file__).parents[2]
+IMAGE = "odradek:test"
+TIMEOUT_S = 120
+
+Command = Callable[..., str]
+"""Arguments of a command; `environment` adds variables. Returns its standard output, raises when it fails."""
+
+
+def _command(program: str) -> Command:
+    def run(*arguments: str, environment: dict[str, str] | None = None) -> str:
+        done = subprocess.run(
+            [program, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            env={**os.environ, **(environment or {})},
+            check=False,
+        )
+        if done.returncode != 0:
+            raise AssertionError(f"{program} {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout.strip()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def docker() -> Command:
+    """The `docker` command, in front of an engine that answers."""
+    if shutil.which("docker") is None:
+        pytest.skip("no container engine: there is no docker command here (tools/engine installs one)")
+    answer = subprocess.run(["docker", "version"], capture_output=True, text=True, timeout=30, check=False)
+    if answer.returncode != 0:
+        pytest.skip(f"no container engine answers (tools/engine starts one): {answer.stderr.strip()}")
+    return _command("docker")
+
+
+@pytest.fixture(scope="session")
+def image(docker: Command) -> str:
+    docker("build", "--network", "host", "-q", "-t", IMAGE, "-f", str(ROOT / "docker/Dockerfile"), str(ROOT))
+    return IMAGE
+
+
+@pytest.fixture
+def container(docker: Command, image: str) -> Iterator[Command]:
+    """Start a container of the image with these options of `docker run`; returns its id."""
+    started: list[str] = []
+
+    def start(*options: str) -> str:
+        started.append(docker("run", "-d", *options, image))
+        return started[-1]
+
+    yield start
+    if started:
+        docker("rm", "-f", "-v", *started)
+
+
+@pytest.fixture
+def network(docker: Command) -> Iterator[str]:
+    """Name it before `container` in a test: what uses it has to go first."""
+    name = f"odradek-test-{uuid.uuid4().hex[:8]}"
+    docker("network", "create", name)
+    yield name
+    docker("network", "rm", name)
+
+
+@pytest.fixture
+def volume(docker: Command) -> Iterator[str]:
+    """Name it before `container` in a test: what uses it has to go first."""
+    name = docker("volume", "create")
+    yield name
+    docker("volume", "rm", name)
+
+
+@pytest.fixture
+def compose(docker: Command, image: str) -> Iterator[Command]:
+    """`docker-compose` for one file, named first, in a project that ends with the test."""
+    if shutil.which("docker-compose") is None:
+        pytest.skip("there is no docker-compose command here")
+    run = _command("docker-compose")
+    project = f"odradek-test-{uuid.uuid4().hex[:8]}"
+    variables = {"ODRADEK_IMAGE": image, "KAFKA_IMAGE": image}
+    used: dict[Path, dict[str, str]] = {}
+
+    def call(file: Path, *arguments: str, environment: dict[str, str] | None = None) -> str:
+        used[file] = {**variables, **(environment or {})}
+        return run("-p", project, "-f", str(file), *arguments, environment=used[file])
+
+    yield call
+    for file, environment in used.items():
+        run("-p", project, "-f", str(file), "down", "-v", "-t", "5", environment=environment)
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@pytest.fixture
+def client_of() -> Callable[[str], Command]:
+    """The unmodified client on this host that `round_trip` writes and reads with, for one address."""
+    from confluent_kafka import Consumer, Producer
+
+    def at(bootstrap: str) -> Command:
+        def round_trip(topic: str, *values: str) -> str:
+            producer = Producer({"bootstrap.servers": bootstrap})
+            for value in values:
+                producer.produce(topic, value.encode())
+            assert producer.flush(30) == 0
+            consumer = Consumer(
+                {"bootstrap.servers": bootstrap, "group.id": f"{topic}-readers", "auto.offset.reset": "earliest"}
+            )
+            consumer.subscribe([topic])
+            try:
+                messages = consumer.consume(len(values), timeout=30)
+            finally:
+                consumer.close()
+            return " ".join(sorted((message.value() or b"").decode() for message in messages))
+
+        return round_trip
+
+    return at
