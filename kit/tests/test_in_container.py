@@ -1,0 +1,34 @@
+"""Inside a container: the address that a health check asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.cli.in_container import own_address
+
+
+@pytest.mark.parametrize(
+    ("variables", "address"),
+    [
+        ({}, "localhost:9092"),
+        ({"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://example:29092"}, "localhost:9092"),
+        ({"KAFKA_LISTENERS": "PLAINTEXT://broker:29092"}, "broker:29092"),
+        ({"KAFKA_LISTENERS": "PLAINTEXT://[::]:7000"}, "localhost:7000"),
+        (
+            {
+                "KAFKA_LISTENERS": "CONTROLLER://:9093,OUTSIDE://0.0.0.0:9094",
+                "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+                "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,OUTSIDE:PLAINTEXT",
+            },
+            "localhost:9094",
+        ),
+    ],
+)
+def test_the_broker_of_these_variables_is_found(variables: dict[str, str], address: str) -> None:
+    assert own_address(variables) == address
+
+
+def test_variables_that_leave_no_listener_for_clients_are_an_error() -> None:
+    variables = {"KAFKA_LISTENERS": "CONTROLLER://:9093", "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER"}
+    with pytest.raises(ValueError, match="no listener for clients is left"):
+        own_address(variables)
