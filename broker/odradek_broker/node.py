@@ -31,6 +31,7 @@ from odradek_log.errors import LogDirectoryError
 from odradek_log.meta_properties import MetaProperties
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.broker_registration import BrokerRegistrationRequest
+from odradek_wire.messages.create_topics import CreateTopicsRequest
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.uuid import Uuid, random_uuid, uuid_to_text
 
@@ -189,14 +190,26 @@ class Node:
         for directory in self._directories:
             directory.abandon()
 
-    async def reset(self) -> None:
-        """All topics, groups and producers are gone; address and connections stay. What waits ends with an error."""
-        image = self.controller.image
-        if image.topics:
-            names = [
-                DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic.id) for topic in image.topics.values()
+    async def reset(self, topics: Mapping[str, int] | None = None) -> None:
+        """All topics, groups and producers are gone; address and connections stay. What waits ends with an error.
+
+        `topics` (name to partitions) are there again with the same breath: a connected client must not come first and
+        have one of them created for it, with another number of partitions.
+        """
+        deleted = DeleteTopicsRequest(
+            topics=[
+                DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic.id)
+                for topic in self.controller.image.topics.values()
             ]
-            await self.controller.delete_topics(DeleteTopicsRequest(topics=names))
+        )
+        wanted = [CreateTopicsRequest.CreatableTopic(name, count, -1) for name, count in (topics or {}).items()]
+        # The controller takes changes in the order in which they are asked for: these two are neighbours.
+        _, created = await asyncio.gather(
+            self.controller.delete_topics(deleted), self.controller.create_topics(CreateTopicsRequest(wanted))
+        )
+        for result in created.topics:
+            if result.error_code:
+                raise ValueError(f"topic {result.name!r} cannot be created: {result.error_message}")
         self.broker.forget_clients()
 
 

@@ -114,8 +114,7 @@ class Cluster:
         The address stays; what waits in the broker (a long poll, a group's rebalance) ends with an error. Topics given
         to the constructor are created again.
         """
-        self._host.reset()
-        self._create_own_topics()
+        self._host.reset(_as_mapping(self._topics))
 
     def create_topic(self, name: str, partitions: int = 1, *, config: Mapping[str, object] | None = None) -> None:
         """Create one topic. `KafkaError` if it exists, or if the broker refuses it."""

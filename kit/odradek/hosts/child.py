@@ -33,7 +33,7 @@ def _carry_out(host: ThreadHost, order: dict[str, Any]) -> Any:
         case "start":
             return host.start(**order)
         case "reset":
-            host.reset()
+            host.reset(**order)
         case "advance":
             host.advance(**order)
         case "fault":

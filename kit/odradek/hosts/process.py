@@ -84,9 +84,9 @@ class ProcessHost:
             self._child.kill()
             self._forget(self._child)
 
-    def reset(self) -> None:
+    def reset(self, topics: Mapping[str, int]) -> None:
         self._running()
-        self._ask({"do": "reset"})
+        self._ask({"do": "reset", "topics": dict(topics)})
 
     def advance(self, wall_ms: int, timeouts_ms: int) -> None:
         self._ahead_ms = (self._ahead_ms[0] + wall_ms, self._ahead_ms[1] + timeouts_ms)

@@ -68,8 +68,8 @@ class ThreadHost:
             finally:
                 self._end_thread()
 
-    def reset(self) -> None:
-        self._await(self._running().reset())
+    def reset(self, topics: Mapping[str, int]) -> None:
+        self._await(self._running().reset(topics))
 
     def advance(self, wall_ms: int, timeouts_ms: int) -> None:
         if self._node is None:

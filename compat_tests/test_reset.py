@@ -1,0 +1,51 @@
+"""Clients that stay connected while the broker under them becomes as new: `Cluster.reset()`."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from odradek_peers import KAFKA_3_9, KAFKA_4_3, JavaTools
+
+from odradek import Cluster
+
+
+@pytest.fixture
+def cluster(broker_name: str) -> Iterator[Cluster]:
+    if broker_name != "odradek":
+        pytest.skip("only Odradek can be reset")
+    with Cluster(topics={"t": 1}) as made:
+        yield made
+
+
+@pytest.mark.parametrize("version", [KAFKA_4_3, KAFKA_3_9])
+def test_a_java_producer_and_consumer_go_on_after_a_reset(cluster: Cluster, version: str) -> None:
+    tools = JavaTools(version)
+    at = ("--bootstrap-server", cluster.bootstrap_servers, "--topic", "t")
+    with (
+        tools.start("kafka-console-producer", *at) as producer,
+        tools.start("kafka-console-consumer", *at, "--group", "g", "--from-beginning") as consumer,
+    ):
+        producer.write("before\n")
+        assert consumer.next_line() == "before"
+        cluster.reset()
+        producer.write("after\n")
+        assert consumer.next_line() == "after"
+
+
+def test_a_verifiable_producer_is_acknowledged_again_after_a_reset(cluster: Cluster) -> None:
+    with JavaTools(KAFKA_4_3).start(
+        "kafka-verifiable-producer",
+        *("--bootstrap-server", cluster.bootstrap_servers, "--topic", "t", "--throughput", "200"),
+    ) as producer:
+        _next(producer.next_line, "producer_send_success")
+        cluster.reset()
+        # What was sent from now on begins a log of its own: offsets start again.
+        while _next(producer.next_line, "producer_send_success")["offset"] > 100:
+            pass
+
+
+def _next(next_line, name: str) -> dict:  # type: ignore[no-untyped-def,type-arg]
+    while True:
+        event: dict = json.loads(next_line())  # type: ignore[type-arg]
+        if event["name"] == name:
+            return event
