@@ -44,12 +44,17 @@ class Clock:
         """Move the clock of timeouts forward; every `Timers` on it fires what became due, before this returns."""
         assert delta_ms >= 0, "the clock of timeouts never runs backwards"
         self._timeouts_ahead_ms += delta_ms
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener()
 
     def on_timeouts_advanced(self, listener: Callable[[], None]) -> None:
         """Register what has to look at its deadlines again when the user moves the clock of timeouts."""
         self._listeners.append(listener)
+
+    def forget(self, listener: Callable[[], None]) -> None:
+        """Undo `on_timeouts_advanced`; idempotent."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
 
 
 class ManualClock(Clock):

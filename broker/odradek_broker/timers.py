@@ -111,12 +111,14 @@ class Timers:
         """A handle was cancelled: rebuild the heap when most of it is dead."""
         self._cancelled += 1
         if self._cancelled > 64 and self._cancelled * 2 > len(self._heap):
-            self._heap = [handle for handle in self._heap if handle.pending]
+            # In place: `fire_due` may be in the middle of it.
+            self._heap[:] = [handle for handle in self._heap if handle.pending]
             heapq.heapify(self._heap)
             self._cancelled = 0
 
     def close(self) -> None:
-        """Forget every timer."""
+        """Forget every timer; the clock, which may outlive a broker, forgets these ones."""
+        self._clock.forget(self.fire_due)
         self._heap.clear()
         self._cancelled = 0
         if self._wakeup is not None:

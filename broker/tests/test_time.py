@@ -90,3 +90,33 @@ def test_moving_the_wall_clock_fires_no_timer(clock: ManualClock, timers: Timers
     timers.call_later(10, lambda: fired.append("fired"))
     clock.advance_wall(1_000_000)
     assert fired == []
+
+
+def test_timers_cancelled_by_a_timer_do_not_delay_a_new_one(clock: ManualClock) -> None:
+    asked: list[float] = []
+
+    class Remembering(Loop):
+        def call_later(self, delay: float, callback: Callable[[], object]) -> Loop:
+            asked.append(delay)
+            return self
+
+    timers = Timers(clock, Remembering())
+    doomed = [timers.call_later(1000, lambda: None) for _ in range(200)]
+    timers.call_later(60_000, lambda: None)
+
+    def cancel_them_and_wait_a_little() -> None:
+        for handle in doomed:
+            handle.cancel()
+        timers.call_later(20, lambda: None)
+
+    timers.call_later(10, cancel_them_and_wait_a_little)
+    clock.advance_timeouts(10)
+    assert asked[-1] == 0.021
+
+
+def test_closed_timers_are_forgotten_by_their_clock(clock: ManualClock, timers: Timers) -> None:
+    fired: list[str] = []
+    timers.close()
+    timers.call_later(1, lambda: fired.append("after the end"))
+    clock.advance_timeouts(10)
+    assert fired == []
