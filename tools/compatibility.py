@@ -33,11 +33,9 @@ def page() -> str:
 
 
 def _row(api: ApiInfo) -> str:
-    entry = TABLE[api.key]
-    low = api.versions[0] if entry.min_version is None else entry.min_version
-    high = api.versions[1] if entry.max_version is None else entry.max_version
+    served, notes = _versions(TABLE.versions(api.key)), TABLE[api.key].notes
     known = (_versions(api.kafka_3_9), _versions(api.kafka_4_3))
-    return f"| {api.name} | {int(api.key)} | {_versions((low, high))} | {known[0]} | {known[1]} | {entry.notes} |\n"
+    return f"| {api.name} | {int(api.key)} | {served} | {known[0]} | {known[1]} | {notes} |\n"
 
 
 def _versions(versions: tuple[int, int] | None) -> str:
