@@ -68,6 +68,7 @@ def gather(
                 f"{name} was removed from Kafka: {reason}" if reason else f"unknown setting {name}{_did_you_mean(name)}"
             )
         found[name] = as_text(value)
+    _refuse_several_controllers(found.get("controller.quorum.voters", ""))
     for name, value in found.items():
         _check(name, value)
         if name not in OUR_SETTINGS and not has_effect(name) and not name.startswith(_OPEN_PREFIXES):
@@ -169,3 +170,11 @@ def _check(name: str, value: str) -> None:
             raise SettingsError(f"{name} is {value!r}; it can be {' or '.join(own)}")
     except ConfigError as error:
         raise SettingsError(str(error)) from error
+
+
+def _refuse_several_controllers(voters: str) -> None:
+    """Brokers that were meant as one cluster must not start as clusters of their own, each taking half the records."""
+    if voters.count("@") > 1:
+        raise SettingsError(
+            f"controller.quorum.voters names several controllers ({voters}): Odradek runs one node with its own controller"
+        )

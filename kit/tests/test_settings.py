@@ -65,6 +65,11 @@ def test_a_known_setting_without_effect_is_a_warning() -> None:
     assert gather(overrides={"ssl.protocol": "TLSv1.3"}).warnings == ("ssl.protocol has no effect here",)
 
 
+def test_a_quorum_of_several_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"controller\.quorum\.voters names several controllers"):
+        gather(environment={"KAFKA_CONTROLLER_QUORUM_VOTERS": "1@a:9093,2@b:9093"})
+
+
 def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(
