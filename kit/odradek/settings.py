@@ -176,5 +176,5 @@ def _refuse_several_controllers(voters: str) -> None:
     """Brokers that were meant as one cluster must not start as clusters of their own, each taking half the records."""
     if voters.count("@") > 1:
         raise SettingsError(
-            f"controller.quorum.voters names several controllers ({voters}): Odradek runs one node with its own controller"
+            f"controller.quorum.voters names several controllers ({voters}): Odradek runs one node, its own controller"
         )
