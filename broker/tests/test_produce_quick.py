@@ -10,7 +10,9 @@ import pytest
 from odradek_broker.apis.produce_quick import quick
 from odradek_broker.node import Node
 from odradek_wire.codec import encode
+from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest
+from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 MakeBatch = Callable[..., bytes]
@@ -118,3 +120,20 @@ async def test_tagged_fields_take_the_general_way(
     request.unknown_tags = ((77, b"tag"),)
     answer = await client.ask(request, 12)
     assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+async def test_a_batch_of_a_topic_with_append_time_is_refused_for_its_own_fault(client: Any) -> None:
+    await client.create_topic("t", message_timestamp_type="LogAppendTime", max_message_bytes="1000")
+
+    def batch(sequence: int, size: int) -> bytes:
+        builder = BatchBuilder(producer_id=5, producer_epoch=0, base_sequence=sequence)
+        builder.append(TIME, None, b"x" * size)
+        return bytes(builder.build())
+
+    codes = [(await client.produce("t", batch(*each))).error_code for each in ((0, 10), (7, 10), (1, 2000), (1, 10))]
+    assert codes == [
+        ErrorCode.NONE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.NONE,
+    ]

@@ -2,7 +2,7 @@
 
 Unbatched producers send nothing else, and the profile of them showed more time in the objects of a request and its
 answer than in the log. Whatever is not usual, or goes wrong, is answered None and takes the general way through
-`produce.handle`: a refused batch has changed nothing, so that refusing it twice does no harm. A test compares these
+`produce.handle`: a refused batch is as it came, so that refusing it twice does no harm. A test compares these
 bytes with the codec's.
 
 For each topic and partition that a version was asked for, the bytes from the topic's name to the partition's index are
@@ -154,6 +154,7 @@ def _append(
         partition.guarded
         or leader is None
         or not leader.alone
+        or partition.log.config.rules.stamps  # stamping changes a batch before it may be refused
         or not broker.authorizer.allows_everything
         or len(records) < BATCH_HEADER_SIZE
         or records[MAGIC_POSITION] != 2
