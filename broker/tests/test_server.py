@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +12,12 @@ import pytest
 
 from odradek_broker.clock import ManualClock
 from odradek_broker.interceptors import Delay, Disconnect, Drop, Fail
+from odradek_broker.network.memory import MemoryBudget
 from odradek_broker.node import Node
 from odradek_wire.errors import ErrorCode
 from odradek_wire.frames import encode_request
 from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from odradek_wire.messages.fetch import FetchRequest
+from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.messages.metadata import MetadataRequest, MetadataResponse
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 
@@ -393,3 +395,81 @@ async def test_an_emulated_release_advertises_its_own_versions(start_node: Any, 
     response = await client.ask(ApiVersionsRequest("a", "1"), 3)
     ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
     assert (ranges[0], ranges[1], ranges[2]) == ((0, 11), (0, 17), (0, 9))
+
+
+def long_poll(max_wait_ms: int, partition_max_bytes: int = 1000) -> FetchRequest:
+    partition = FetchRequest.FetchPartition(0, partition_max_bytes=partition_max_bytes)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=1, topics=[FetchRequest.FetchTopic("t", partitions=[partition])]
+    )
+
+
+async def test_a_delayed_request_may_be_followed_by_bytes_too(client: Any, node: Node) -> None:
+    node.broker.interceptors.before_handle.append(lambda ctx, request: Delay(1))
+    client.send_frame(encode_request(METADATA, 9, 7, "c") + b"\0\0\0")
+    assert (await client.receive(MetadataResponse, 9))[0] == 7
+
+
+async def test_a_handler_that_is_cancelled_closes_its_connection(client: Any, node: Node) -> None:
+    async def handle(ctx: Any, request: Any) -> None:
+        raise asyncio.CancelledError
+
+    route = node.server.routes.get(MetadataRequest.API_KEY << 16 | 9)
+    assert route is not None
+    route.handle = handle
+    client.send(METADATA, 9)
+    assert await client.is_closed_by_broker()
+
+
+async def test_what_waits_for_memory_behind_a_request_in_flight_stays_in_order(client: Any, node: Node) -> None:
+    await client.create_topic("t")
+    budget = node.server.buffers.budget
+    held = budget.limit
+    budget.take_anyway(held)
+    first = client.send(long_poll(max_wait_ms=50), 11)
+    await until(lambda: len(node.broker.purgatory) == 1)
+    (connection,) = node.server.connections
+    connection.active = False
+    second = client.send(METADATA, 9)
+    await until(lambda: connection.active)  # it has arrived, and finds no room
+    assert (await client.receive(FetchResponse, 11))[0] == first
+    third = client.send(METADATA, 9)
+    await client.writer.drain()
+    budget.give_back(held)
+    assert [(await client.receive(MetadataResponse, 9))[0] for _ in range(2)] == [second, third]
+
+
+def test_memory_given_back_passes_over_who_went_away() -> None:
+    budget = MemoryBudget(10)
+    budget.take(10)
+    served: list[bool] = []
+    budget.when_available(lambda: None)
+    budget.when_available(lambda: served.append(budget.take(10)))
+    budget.give_back(10)
+    assert served == [True]
+
+
+async def test_a_default_timeout_of_the_users_sockets_does_not_block_the_loop(
+    client: Any, node: Node, make_batch: Callable[..., bytes]
+) -> None:
+    await client.create_topic("t")
+    await client.produce("t", make_batch(b"x" * 500_000))
+    socket.setdefaulttimeout(3)
+    try:
+        client.send(long_poll(0, partition_max_bytes=1_000_000), 11)
+        await client.receive_frame()
+    finally:
+        socket.setdefaulttimeout(None)
+    (connection,) = node.server.connections
+    sending = connection._sender._socket
+    assert sending is not None
+    assert sending.gettimeout() == 0
+
+
+async def test_at_shutdown_no_long_poll_follows_the_one_that_was_answered(node: Node, client: Any) -> None:
+    await client.create_topic("t")
+    for _ in range(3):
+        client.send(long_poll(max_wait_ms=30_000), 11)
+    await until(lambda: len(node.broker.purgatory) == 1)
+    async with asyncio.timeout(2):
+        await node.stop()

@@ -49,6 +49,7 @@ class Connection(asyncio.BufferedProtocol):
         "_known_routes",
         "_paused",
         "_sender",
+        "_starved",
         "_task",
         "active",
         "address",
@@ -85,6 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._buffered = 0
         self._paused = False
+        self._starved = False
         self._consuming = False
         self._draining = False
         self._client_id: str | None = None
@@ -218,17 +220,14 @@ class Connection(asyncio.BufferedProtocol):
                     position = skip_tags(frame, position)
                 else:
                     position += 1
-            try:
-                request = route.decode(frame, position)
-            except DecodeError:
-                request = route.decode_before_trailing_bytes(frame, position)
+            request = _decoded(route, frame, position)
         except (DecodeError, IndexError, ValueError) as error:
             return self._refuse("request cannot be read", ctx, error=str(error))
         if interceptors.before_handle:
             verdict = interceptors.on_request(ctx, request)
             if verdict is not None:
                 if isinstance(verdict, Delay):
-                    request = route.decode(bytearray(frame), position)  # its views must outlive this callback
+                    request = _decoded(route, bytearray(frame), position)  # its views must outlive this callback
                 return self._intercept(ctx, route, request, verdict)
         # The straight line of the hot path; everything that is not usual takes the longer way below.
         try:
@@ -303,6 +302,8 @@ class Connection(asyncio.BufferedProtocol):
     def _task_done(self, ctx: Context, route: Route, request: Any, task: asyncio.Task[Any]) -> None:
         self._task = None
         if task.cancelled():
+            # The client went away; or a handler gave up on its own, and no other request may wait behind it for ever.
+            self.close()
             return
         error = task.exception()
         if error is not None:
@@ -346,9 +347,12 @@ class Connection(asyncio.BufferedProtocol):
             return self._not_encoded(ctx, error)
         tagged = route.response_has_tags
         if route.sends_files:
-            if not self._sender.send(ctx.correlation_id, tagged, parts):
-                self.busy = True
-                return None
+            try:
+                if not self._sender.send(ctx.correlation_id, tagged, parts):
+                    self.busy = True
+                    return None
+            except Exception as error:  # the disk: whoever woke this fetch has others to wake
+                return self._not_sent(ctx, error)
         else:
             body = b"".join(cast("list[bytes]", parts))
             self.transport.write(answer_head(ctx.correlation_id, tagged, len(body)) + body)
@@ -364,6 +368,10 @@ class Connection(asyncio.BufferedProtocol):
         self._log_of(ctx).error("response cannot be encoded; closing the connection", exc_info=error)
         self.close()
 
+    def _not_sent(self, ctx: Context, error: Exception) -> None:
+        self._log_of(ctx).error("response cannot be sent; closing the connection", exc_info=error)
+        self.abort()
+
     def _sent(self) -> None:
         """The sender got rid of an answer that did not fit into the socket at once."""
         if not self.closing:
@@ -378,12 +386,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         """Whatever held the connection is over: handle what has arrived meanwhile, read again."""
-        if self.busy or self.write_blocked or self.closing or self._consuming:
+        if self.busy or self.write_blocked or self.closing or self._consuming or self._starved:
             return
         buffer = self._buffer
         if buffer is not None and self._filled:
             self._consume(buffer, self._filled)
-        if self._paused and not (self.busy or self.write_blocked or self.closing):
+        if self._paused and not (self.busy or self.write_blocked or self.closing or self._starved):
             self._paused = False
             self.transport.resume_reading()
 
@@ -505,13 +513,13 @@ class Connection(asyncio.BufferedProtocol):
         """The broker's memory budget is exhausted: read no further until others have given back what they hold."""
         self._release_buffer()
         self._pause()
-        self.busy = True
+        self._starved = True  # not `busy`: a request in flight may end meanwhile, and what is kept comes after it
         self.server.memory_exhausted(self)
 
         def retry() -> None:
             if self.closing:
                 return
-            self.busy = False
+            self._starved = False
             view = memoryview(kept)
             self._keep(view, 0, len(view))
             self._go_on()
@@ -532,7 +540,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def idle_for(self, now: float) -> float:
         """Seconds without traffic, told to the server's sweep; a connection whose request waits is not idle."""
-        if self.active or self.busy:
+        if self.active or self.busy or self._starved:
             self.active = False
             self.idle_since = now
         return now - self.idle_since
+
+
+def _decoded(route: Route, frame: memoryview | bytearray, position: int) -> Any:
+    try:
+        return route.decode(frame, position)
+    except DecodeError:
+        return route.decode_before_trailing_bytes(frame, position)

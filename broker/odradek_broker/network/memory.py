@@ -44,10 +44,10 @@ class MemoryBudget:
         assert self.used >= 0, "more memory was given back than taken"
         waiting = self._waiting
         while waiting and self.used < self.limit:
-            before = self.used
+            queued = len(waiting)
             waiting.popleft()()
-            if self.used == before:
-                break
+            if len(waiting) >= queued:
+                break  # it waits again: what was given back is not enough
 
     def when_available(self, callback: Callable[[], None]) -> None:
         """Call back once something was given back. The callback tries again, and queues itself again if need be."""

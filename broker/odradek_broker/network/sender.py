@@ -115,6 +115,8 @@ class Sender:
             # A second object for the transport's own descriptor; it is detached, never closed.
             self._fd = plain.fileno()
             self._socket = socket.socket(plain.family, socket.SOCK_STREAM, plain.proto, fileno=self._fd)
+            # The descriptor does not block; the object would all the same, after `socket.setdefaulttimeout`.
+            self._socket.settimeout(0)
         return True
 
     def _push(self) -> None:

@@ -73,6 +73,8 @@ class Server:
             connection.close()
         for connection in list(self.connections):
             connection.drain()
+        # Only now does a wait that ends make way for no other one of the same connection.
+        self.broker.purgatory.expire_all()
         if self.connections:
             self._all_gone = self.loop.create_future()
             try:
@@ -165,7 +167,8 @@ class Server:
         longest = self.broker.config.connections_max_idle_ms / 1000
         for connection in list(self.connections):
             if connection.idle_for(now) >= longest:
-                connection.close()
+                # One that does not read its answers would never be done with a close.
+                connection.abort() if connection.write_blocked else connection.close()
         self._schedule_sweep()
 
     def _close_listeners(self) -> None:
