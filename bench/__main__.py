@@ -46,7 +46,7 @@ def main() -> int:
             session.close()
     text = f"{markdown(lines)}\n{machine}"
     if failed:
-        text += f"\nNot measured, because it failed: {', '.join(failed)}.\n"
+        text += f"\nNot measured, because they failed or the run was ended: {', '.join(failed)}.\n"
     print(text)
     output = options.output or (None if options.quick or options.rows else _RESULTS)
     if output:
@@ -55,8 +55,9 @@ def main() -> int:
 
 
 def _measure(session: Session, rows: list[str] | tuple[str, ...]) -> tuple[list[Line], list[str]]:
-    """The lines, and the rows that failed: what others have measured by then is not lost."""
-    lines, failed = [], []
+    """The lines, and the rows that failed or were cut short by Ctrl-C: what others have measured is not lost."""
+    lines: list[Line] = []
+    failed: list[str] = []
     for row in rows:
         begun = time.monotonic()
         session.say(row)
@@ -64,6 +65,9 @@ def _measure(session: Session, rows: list[str] | tuple[str, ...]) -> tuple[list[
             for line in lines_of(row)(session):
                 lines.append(line)
                 session.say(_progress(line))
+        except KeyboardInterrupt:
+            failed += rows[rows.index(row) :]
+            break
         except Exception:
             traceback.print_exc()
             failed.append(row)
