@@ -294,13 +294,20 @@ class LogDirectory:
         self._flush_all()
         clean = True
         for log in self.logs.values():
-            with suppress(OSError):  # reported by the log
+            with suppress(OSError, CorruptLogError):  # reported by the log
                 log.close()
             clean = clean and log.is_closed
         if self.write_checkpoints() and clean:
-            marker = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
-            self.env.disk.replace_file(self._file(file_names.CLEAN_SHUTDOWN), marker.encode())
+            self._write_marker(broker_epoch)
         self._lock.release()
+
+    def _write_marker(self, broker_epoch: int) -> None:
+        marker = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
+        path = self._file(file_names.CLEAN_SHUTDOWN)
+        try:
+            self.env.disk.replace_file(path, marker.encode())
+        except OSError as error:
+            self.env.reporter.error("could not write the marker of a clean shutdown", file=path, error=str(error))
 
     def _flush_all(self) -> None:
         """Side by side, because a disk answers many waiting syncs almost as fast as one."""

@@ -198,3 +198,20 @@ def test_checkpoints_keep_what_they_said_of_a_partition_that_could_not_be_opened
     directory.close()
     disk.heal()
     assert _directory(tmp_path, disk).logs["t", 0].log_start_offset == 1
+
+
+def test_a_directory_whose_marker_cannot_be_written_is_let_go_all_the_same(tmp_path: Path) -> None:
+    disk, sentences = FailingDisk(), Sentences()
+    directory = _directory(tmp_path, disk, sentences)
+    append(directory.create_log("t", 0, TOPIC_ID, CONFIG), b"kept")
+    disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "cleanshutdown" in str(path))
+    directory.close()
+    marker = f"{tmp_path}/.kafka_cleanshutdown"
+    error = f"[Errno 28] No space left on device: '{marker}'"
+    assert sentences.said == [
+        ("error", "could not write the marker of a clean shutdown", {"file": marker, "error": error})
+    ]
+    disk.heal()
+    again = _directory(tmp_path, disk)
+    assert values(read_all(again.logs["t", 0])) == [(0, b"kept")]
+    again.close()
