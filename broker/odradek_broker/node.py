@@ -196,21 +196,28 @@ class Node:
         `topics` (name to partitions) are there again with the same breath: a connected client must not come first and
         have one of them created for it, with another number of partitions.
         """
-        deleted = DeleteTopicsRequest(
-            topics=[
-                DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic.id)
-                for topic in self.controller.image.topics.values()
-            ]
-        )
         wanted = [CreateTopicsRequest.CreatableTopic(name, count, -1) for name, count in (topics or {}).items()]
         # The controller takes changes in the order in which they are asked for: these two are neighbours.
         _, created = await asyncio.gather(
-            self.controller.delete_topics(deleted), self.controller.create_topics(CreateTopicsRequest(wanted))
+            self._delete_all_topics(), self.controller.create_topics(CreateTopicsRequest(wanted))
         )
         for result in created.topics:
             if result.error_code:
                 raise ValueError(f"topic {result.name!r} cannot be created: {result.error_message}")
         self.broker.forget_clients()
+
+    async def _delete_all_topics(self) -> None:
+        """Looks for them when it runs: what is created until then goes, too."""
+        topics = [
+            DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic.id)
+            for topic in self.controller.image.topics.values()
+        ]
+        deleted = await self.controller.delete_topics(DeleteTopicsRequest(topics=topics))
+        for result in deleted.responses:
+            if result.error_code:
+                topic = self.controller.image.topics_by_id.get(Uuid(result.topic_id))
+                name = result.name if topic is None else topic.name
+                raise ValueError(f"topic {name!r} cannot be deleted: {result.error_message}")
 
 
 def _standard_log() -> Logger:

@@ -20,6 +20,7 @@ from odradek_broker.node import Node
 from odradek_log.errors import LogDirectoryError
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.create_topics import CreateTopicsRequest
 from odradek_wire.messages.fetch import FetchRequest
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest
@@ -184,6 +185,21 @@ async def test_a_reset_leaves_the_connections_and_takes_everything_else(
     assert after != before
     assert (await client.produce("t", make_batch(b"v"))).base_offset == 0
     assert (await client.ask(InitProducerIdRequest(None, 0), 4)).producer_id > producer.producer_id
+
+
+async def test_a_reset_takes_what_is_created_while_it_begins(node: Node, client: Any) -> None:
+    await client.create_topic("t")
+    late = CreateTopicsRequest([CreateTopicsRequest.CreatableTopic("late", 1, 1)])
+    resetting = asyncio.ensure_future(node.reset({"mine": 2}))
+    await asyncio.gather(resetting, node.controller.create_topics(late))
+    assert {name: len(topic.partitions) for name, topic in node.broker.image.topics.items()} == {"mine": 2}
+
+
+async def test_a_reset_that_may_not_delete_says_so(start_node: Any, connect: Any) -> None:
+    node = await start_node(delete_topic_enable="false")
+    await (await connect(node)).create_topic("t")
+    with pytest.raises(ValueError, match=r"topic 't' cannot be deleted: Topic deletion is disabled\."):
+        await node.reset()
 
 
 # -- stopping ---------------------------------------------------------------------------------------------------------
