@@ -86,10 +86,16 @@ class Cluster:
         first = self._directory is None
         if self._directory is None:
             self._directory = self._new_directory()
-        self._bootstrap_servers = self._host.start(self._node_settings(self._directory))
-        self._port = parse_address(self._bootstrap_servers)[1]
-        if first:
-            self._create_own_topics()
+        try:
+            self._bootstrap_servers = self._host.start(self._node_settings(self._directory))
+            self._port = parse_address(self._bootstrap_servers)[1]
+            if first:
+                self._create_own_topics()
+        except BaseException:
+            if first:
+                # Nothing runs or lies about after a start that failed, and the next one is the first.
+                self.close()
+            raise
         return self
 
     def stop(self) -> None:

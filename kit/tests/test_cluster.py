@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from odradek import Cluster, KafkaError, SettingsError
+from odradek.hosts.host import NotRunningError
 
 WAIT_S = 20
 
@@ -176,3 +178,22 @@ def test_a_broker_that_was_stopped_does_not_answer() -> None:
         cluster.stop()
         with pytest.raises(KafkaException):
             AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=0.5)
+
+
+def test_a_first_start_that_fails_leaves_nothing_running() -> None:
+    cluster = Cluster(topics={"not a name": 1})
+    with pytest.raises(KafkaError):
+        cluster.start()
+    with pytest.raises(NotRunningError):
+        cluster.reset()
+
+
+def test_a_start_that_failed_may_be_tried_again() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        cluster = Cluster(topics=["orders"], port=taken.getsockname()[1])
+        with pytest.raises(OSError, match="in use"):
+            cluster.start()
+    with cluster:
+        assert topic_names(cluster) == {"orders"}

@@ -18,7 +18,6 @@ from typing import Any
 
 from odradek.hosts.host import Fault, LogEntry, NotRunningError
 
-_START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 30.0
 _LOG_ENTRIES_MAX = 10_000
 
