@@ -28,6 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(NAMES)}; default: all")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--runs", type=int, default=5, help="how often each broker has its turn, at most; default: 5")
     parser.add_argument(
         "--output", type=Path, help="write the table here too; default: bench/results.md for a whole run"
     )
@@ -37,9 +38,9 @@ def main() -> int:
         parser.error(f"no such row: {', '.join(unknown)}; there are {', '.join(NAMES)}")
     _raise_file_limit()
     command = "PEER=… " * ("PEER" in os.environ) + " ".join(["make bench", *sys.argv[1:]])
-    machine = description(command)
+    machine = description(command, options.runs)
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as folder:
-        session = Session(Path(folder), _peers(os.environ.get("PEER", "")), quick=options.quick)
+        session = Session(Path(folder), _peers(os.environ.get("PEER", "")), quick=options.quick, runs=options.runs)
         try:
             lines, failed = _measure(session, options.rows or NAMES)
         finally:

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 
-def description(command: str) -> str:
+def description(command: str, runs: int) -> str:
     """A few lines of Markdown; to be asked for before the work, so that the load is what others put on the machine."""
     now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -18,9 +18,9 @@ def description(command: str) -> str:
     return (
         f"Measured {now} at commit {_commit()} with `{command}`: {os.cpu_count()} processors ({_processor()}),"
         f" {memory:.0f} GiB, load before {os.getloadavg()[0]:.1f}, {platform.system()} {platform.release()},"
-        f" Python {platform.python_version()}, {clients}, {_java()}. Brokers in turn, medians of 5 (of 3 for memory,"
-        " topics and many connections), 3 partitions; the client runs on the same processors. Ratio: Odradek ÷ the"
-        " other.\n"
+        f" Python {platform.python_version()}, {clients}, {_java()}. Brokers in turn, medians of {runs} (at most 3"
+        " for memory, topics and many connections), 3 partitions; the client runs on the same processors."
+        " Ratio: Odradek ÷ the other.\n"
     )
 
 

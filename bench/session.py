@@ -24,9 +24,10 @@ Medians = dict[str, dict[str, float]]
 class Session:
     """`quick` runs everything once and tiny: to see that it works, not how fast."""
 
-    def __init__(self, folder: Path, peers: Mapping[str, str], *, quick: bool) -> None:
+    def __init__(self, folder: Path, peers: Mapping[str, str], *, quick: bool, runs: int = 5) -> None:
         self.folder = folder
         self.quick = quick
+        self._runs = runs
         self._peers = peers
         self._stack = ExitStack()
         self._warm: list[Broker] = []
@@ -42,7 +43,7 @@ class Session:
 
     def runs(self, full: int = 5) -> int:
         """How often each broker has its turn."""
-        return 1 if self.quick else full
+        return 1 if self.quick else min(full, self._runs)
 
     def warm(self) -> Sequence[Broker]:
         """All brokers, running and warmed up, the same ones for every row that asks; peers among them."""

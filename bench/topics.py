@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,13 +15,18 @@ from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopic
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
 PARTITIONS = 3
+_DELETED_S = 0.5
 _TIMEOUT_MS = 120_000
 _numbers = itertools.count()
 
 
 @contextmanager
 def topic(address: str) -> Iterator[str]:
-    """A new topic of three partitions, for the length of the block."""
+    """A new topic of three partitions, for the length of the block.
+
+    Its data is gone when the next begins: memory that a broker still holds in files that it has forgotten would be
+    missing in another's turn.
+    """
     name = f"bench-{os.getpid()}-{next(_numbers)}"
     create(address, [name])
     wait_for_metadata(parse_address(address))
@@ -28,13 +34,12 @@ def topic(address: str) -> Iterator[str]:
         yield name
     finally:
         delete(address, [name])
+        time.sleep(_DELETED_S)
 
 
 def create(address: str, names: list[str]) -> None:
     """In one request."""
-    # A deleted topic's data goes at once, not after Kafka's minute: the next run shall not meet its writes.
-    config = [CreateTopicsRequest.CreatableTopicConfig("file.delete.delay.ms", "0")]
-    wanted = [CreateTopicsRequest.CreatableTopic(name, PARTITIONS, 1, configs=config) for name in names]
+    wanted = [CreateTopicsRequest.CreatableTopic(name, PARTITIONS, 1) for name in names]
     with Client(address, timeout_s=_TIMEOUT_MS / 1000) as client:
         answer = client.call(CreateTopicsRequest(wanted, _TIMEOUT_MS), CreateTopicsResponse)
     refused = [result for result in answer.topics if result.error_code]

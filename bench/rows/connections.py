@@ -27,7 +27,7 @@ def _busy_among_idle(session: Session) -> Iterator[Line]:
 
     def measure(broker: Broker) -> dict[str, float]:
         with topic(broker.address) as name:
-            common = ("calls", broker.address, name, "--fetch", "--seconds", session.seconds(3))
+            common = ("calls", broker.address, name, "--fetch", "--seconds", session.seconds(2))
             few = load.run(*common, "--connections", 16, "--rate", _RATE)
             many = load.run(*common, "--connections", 200, "--idle", 1000, "--rate", _RATE)
             flat_out = load.run(*common, "--connections", 200, "--idle", 1000)
@@ -57,7 +57,7 @@ def _thousands(session: Session) -> Iterator[Line]:
     def measure(broker: Broker) -> dict[str, float]:
         with topic(broker.address) as name:
             done = load.run(
-                "calls", broker.address, name, "--connections", connections, "--seconds", session.seconds(5), "--fetch"
+                "calls", broker.address, name, "--connections", connections, "--seconds", session.seconds(3), "--fetch"
             )
         return {
             "rate": done["requests"] / done["seconds"],
@@ -68,7 +68,7 @@ def _thousands(session: Session) -> Iterator[Line]:
 
     medians = session.in_turn(session.warm(), measure, session.runs(_RUNS))
     work = f"{connections:,} connections, each producing and fetching"
-    least = f"the least served connection had {medians['least'][ODRADEK]:.0f} answers in 5 s"
+    least = f"the least served connection had {medians['least'][ODRADEK]:.0f} answers in 3 s"
     served = Target("all served", lambda _: medians["least"][ODRADEK] > 0)
     yield Line(work, "requests/s", medians["rate"], (served,), least)
     yield Line("… p99", "ms", medians["p99"])

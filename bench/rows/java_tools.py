@@ -13,7 +13,7 @@ from bench.line import Line, at_least
 from bench.session import Session
 from bench.topics import topic
 
-_RECORDS = 4_000_000
+_RECORDS = 3_000_000
 _SIZE = 100
 # What kafka-run-class.sh gives a tool.
 _JVM = ("-Xmx512M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:MaxInlineLevel=15")

@@ -19,7 +19,7 @@ def lines(session: Session) -> Iterator[Line]:
 
         def measure(broker: Broker, connections: int = connections) -> dict[str, float]:
             with topic(broker.address) as name:
-                options = ("--connections", connections, "--seconds", session.seconds(3), "--pid", broker.pid or 0)
+                options = ("--connections", connections, "--seconds", session.seconds(2), "--pid", broker.pid or 0)
                 done = load.run("calls", broker.address, name, *options)
             assert not done["errors"], done
             figures = {"rate": done["requests"] / done["seconds"], "p99": done["p99_ms"], "busy": done["client_busy"]}
