@@ -5,6 +5,7 @@ and started again on what it wrote, or its directory given to somebody else.
 """
 
 import contextlib
+import random
 import shutil
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from odradek_peers.ready import NotReady, wait_until_ready
 _HOST = "127.0.0.1"
 _START_SECONDS = 120.0
 _STOP_SECONDS = 30.0
+_LOWEST_PORT, _HIGHEST_PORT = 20_000, 32_000
 
 # One node serves as every internal topic's only replica; groups start without the three-second wait for company.
 _DEFAULTS = {
@@ -41,7 +43,7 @@ _DEFAULTS = {
 class ApacheKafka:
     """A broker that can be started, stopped, killed and started again; as a context manager it is up inside.
 
-    The port is chosen by the system at the first start and kept. Without `directory` the data lives in a temporary
+    The port is a free one and stays the same. Without `directory` the data lives in a temporary
     folder that goes away with `close`.
     """
 
@@ -181,7 +183,16 @@ def _dying_with_us() -> list[str]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago; held together, so that they differ."""
+    """Ports that were free a moment ago; held together, so that they differ.
+
+    They lie below those that the system hands out to clients and for port 0: a test beside us must not be given one of
+    them while Kafka's JVM is still starting.
+    """
     with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server((_HOST, 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in sockets]
+        ports: list[int] = []
+        while len(ports) < count:
+            port = random.randrange(_LOWEST_PORT, _HIGHEST_PORT)
+            with contextlib.suppress(OSError):
+                held.enter_context(socket.create_server((_HOST, port)))
+                ports.append(port)
+        return ports
