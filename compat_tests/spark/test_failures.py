@@ -36,6 +36,11 @@ class Sender(threading.Thread):
             self.sent += 99
 
 
+# A query that stops waits until its admin client has given up on a dead broker: a minute by default, which is also how
+# long Spark waits for the query.
+_GIVES_UP_SOON = {"kafka.request.timeout.ms": 5_000, "kafka.default.api.timeout.ms": 10_000}
+
+
 def until(condition: Callable[[], bool]) -> None:
     """Wait for something to become so."""
     deadline = time.monotonic() + 120
@@ -48,7 +53,7 @@ def test_a_query_goes_on_from_its_checkpoint_after_kill_9_of_the_broker(own_brok
     job = job_on(own_broker.bootstrap_servers)
     topic = create_topic(job.servers, "survivor", partitions=3)
     job.send(topic, numbered(0, 3000, partitions=3))
-    first = job.into_parquet(subscribe=topic, maxOffsetsPerTrigger=300)
+    first = job.into_parquet(subscribe=topic, maxOffsetsPerTrigger=300, **_GIVES_UP_SOON)
     until(lambda: input_rows(first) != [])
 
     own_broker.kill()
