@@ -14,6 +14,7 @@ from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 from odradek_wire.uuid import Uuid
 
 from .image import NO_LEADER, RECOVERED, RECOVERING, PartitionRegistration
+from .reassignment import finished
 
 Active = Callable[[int], bool]
 
@@ -57,21 +58,21 @@ def change(
     topic_id: Uuid,
     index: int,
     partition: PartitionRegistration,
+    wanted: PartitionRegistration | None = None,
     *,
     active: Active,
-    isr: tuple[int, ...] | None = None,
     election: Election = Election.ONLINE,
     eligible_leaders: bool = False,
     min_isr: int = 1,
-    leader_recovery_state: int | None = None,
 ) -> PartitionChangeRecord | None:
-    """The record that brings a partition to a wanted ISR and to the leader that follows; None if nothing changes.
+    """The record that brings a partition to what is `wanted` of it and to the leader that follows; None if nothing
+    changes.
 
-    `isr` None keeps the ISR. With `eligible_leaders` whoever leaves an ISR that falls below `min_isr` stays eligible.
+    `wanted` differs from `partition` in replicas, ISR, reassignment or recovery state; the rest follows: a reassignment
+    that has come to its end is finished, and with `eligible_leaders` whoever leaves an ISR that falls below `min_isr`
+    stays eligible.
     """
-    wanted = partition.isr if isr is None else isr
-    record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
-    target = partition._replace(isr=wanted)
+    target = finished(wanted or partition)
     if eligible_leaders:
         target = _with_eligible_leaders(partition, target, min_isr)
     leader, unclean = elect(target, active, election)
@@ -83,19 +84,28 @@ def change(
         target = target._replace(isr=(leader,), eligible_leader_replicas=rest)
     if eligible_leaders or target.last_known_elr:
         target = target._replace(last_known_elr=_last_known(partition, target, leader))
-    if leader_recovery_state is not None and not unclean:
-        target = target._replace(leader_recovery_state=leader_recovery_state)
-    if leader != partition.leader:
+    record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
+    if leader != partition.leader or not set(partition.replicas) <= set(target.replicas):
+        # A replica that is dropped must not be counted by a leader that has not heard of it: a new epoch fences both.
         record.leader = leader
-    if target.isr != partition.isr:
-        record.isr = list(target.isr)
-    if target.eligible_leader_replicas != partition.eligible_leader_replicas:
-        record.eligible_leader_replicas = list(target.eligible_leader_replicas)
-    if target.last_known_elr != partition.last_known_elr:
-        record.last_known_elr = list(target.last_known_elr)
+    for name in _LISTS:
+        before, after = getattr(partition, name), getattr(target, name)
+        if after != before:
+            setattr(record, name, list(after))
     if target.leader_recovery_state != partition.leader_recovery_state:
         record.leader_recovery_state = target.leader_recovery_state
     return None if record == PartitionChangeRecord(partition_id=index, topic_id=topic_id) else record
+
+
+_LISTS = (
+    "replicas",
+    "directories",
+    "isr",
+    "removing_replicas",
+    "adding_replicas",
+    "eligible_leader_replicas",
+    "last_known_elr",
+)
 
 
 def _last_known(before: PartitionRegistration, target: PartitionRegistration, leader: int) -> tuple[int, ...]:
@@ -136,8 +146,8 @@ def without_broker(
         topic_id,
         index,
         partition,
+        partition._replace(isr=shrunk),
         active=lambda replica: replica != broker and active(replica),
-        isr=shrunk,
         election=Election.UNCLEAN if unclean else Election.ONLINE,
         eligible_leaders=eligible_leaders,
         min_isr=min_isr,

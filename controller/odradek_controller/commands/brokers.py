@@ -14,11 +14,10 @@ from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest, Unr
 from odradek_wire.messages.unregister_broker_record import UnregisterBrokerRecord
 from odradek_wire.uuid import Uuid
 
-from ..configs.effective import BrokerLayers
-from ..configs.table import Resource, definitions
 from ..election import Election, change, without_broker
 from ..image import LOST_DIRECTORY, MIGRATING_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY, ClusterImage
 from ..image import PartitionRegistration as Partition
+from .policy import ElectionPolicy, election_policy
 from .settings import Settings
 
 _RESERVED_DIRECTORIES = frozenset((UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY))
@@ -110,7 +109,8 @@ def controlled_shutdown(image: ClusterImage, broker_id: int, settings: Settings)
     for topic_id, index, partition in _held_by(image, broker_id):
         others = tuple(replica for replica in partition.isr if replica != broker_id)
         if others:
-            _append(records, change(topic_id, index, partition, active=_but(image, broker_id), isr=others))
+            without = partition._replace(isr=others)
+            _append(records, change(topic_id, index, partition, without, active=_but(image, broker_id)))
     return records
 
 
@@ -134,32 +134,23 @@ def _but(image: ClusterImage, broker_id: int) -> Callable[[int], bool]:
 def _leave(image: ClusterImage, broker_id: int, settings: Settings) -> Iterator[Message]:
     """What partitions become when this broker is not there any more."""
     layers = settings.layers(image)
-    policy: dict[Uuid, tuple[bool, int]] = {}
+    policies: dict[Uuid, ElectionPolicy] = {}
     for topic_id, index, partition in _held_by(image, broker_id):
-        if topic_id not in policy:
-            policy[topic_id] = _election_policy(image, image.topics_by_id[topic_id].name, layers)
-        unclean, min_isr = policy[topic_id]
+        policy = policies.get(topic_id)
+        if policy is None:
+            policy = policies[topic_id] = election_policy(image, image.topics_by_id[topic_id].name, layers)
         record = without_broker(
             topic_id,
             index,
             partition,
             broker_id,
             active=image.is_active,
-            unclean=unclean,
+            unclean=policy.unclean,
             eligible_leaders=image.levels.eligible_leaders,
-            min_isr=min_isr,
+            min_isr=policy.min_isr,
         )
         if record is not None:
             yield record
-
-
-def _election_policy(image: ClusterImage, topic: str, layers: BrokerLayers) -> tuple[bool, int]:
-    """Whether the topic allows unclean elections, and its `min.insync.replicas`."""
-    known = definitions(Resource.TOPIC, layers.release)
-    overrides = image.topic_configs(topic)
-    unclean = layers.topic(known["unclean.leader.election.enable"], overrides).value
-    min_isr = layers.topic(known["min.insync.replicas"], overrides).value
-    return unclean == "true", int(min_isr or 1)
 
 
 def _held_by(image: ClusterImage, broker_id: int) -> Iterator[tuple[Uuid, int, Partition]]:

@@ -7,10 +7,10 @@ from odradek_wire.message import Message
 from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 
-from ..configs.table import Resource, definitions
 from ..election import change
 from ..image import RECOVERED, RECOVERING, ClusterImage, PartitionRegistration, TopicImage
 from ..replay import changed_partition
+from .policy import election_policy
 from .settings import Settings
 
 Proposal = AlterPartitionRequest.PartitionData
@@ -52,22 +52,19 @@ def _alter(
     error = _check(image, broker_id, partition, proposal, wanted)
     if error is not ErrorCode.NONE:
         return Result(index, error), None
-    layers = settings.layers(image)
-    known = definitions(Resource.TOPIC, layers.release)["min.insync.replicas"]
     record = change(
         topic.id,
         index,
         partition,
+        partition._replace(isr=tuple(wanted), leader_recovery_state=proposal.leader_recovery_state),
         active=image.is_active,
-        isr=tuple(wanted),
         eligible_leaders=image.levels.eligible_leaders,
-        min_isr=int(layers.topic(known, image.topic_configs(topic.name)).value or 1),
-        leader_recovery_state=proposal.leader_recovery_state,
+        min_isr=election_policy(image, topic.name, settings.layers(image)).min_isr,
     )
     after = partition if record is None else changed_partition(partition, record)
-    if record is not None and record.leader != -2:
-        # Elsewhere someone else leads now: the sender learns it from the metadata.
-        return Result(index, ErrorCode.FENCED_LEADER_EPOCH), record
+    if after.leader != broker_id:
+        # The reassignment ended with this ISR, and its leader with it: unusually, an error and a change.
+        return Result(index, ErrorCode.NEW_LEADER_ELECTED), record
     return _state(index, after), record
 
 

@@ -1,0 +1,24 @@
+"""What a topic's configuration says about its elections."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..configs.effective import BrokerLayers
+from ..configs.table import Resource, definitions
+from ..image import ClusterImage
+
+
+class ElectionPolicy(NamedTuple):
+    """Whether a leader may be elected that loses records, and `min.insync.replicas`."""
+
+    unclean: bool
+    min_isr: int
+
+
+def election_policy(image: ClusterImage, topic: str, layers: BrokerLayers) -> ElectionPolicy:
+    known = definitions(Resource.TOPIC, layers.release)
+    overrides = image.topic_configs(topic)
+    unclean = layers.topic(known["unclean.leader.election.enable"], overrides).value
+    min_isr = layers.topic(known["min.insync.replicas"], overrides).value
+    return ElectionPolicy(unclean == "true", int(min_isr or 1))

@@ -1,0 +1,129 @@
+"""AlterPartitionReassignments and ListPartitionReassignments: replicas move, each partition by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+from odradek_wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from odradek_wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+from ..election import Election, change
+from ..image import ClusterImage, PartitionRegistration, TopicImage
+from ..placement import PlacementError, check_assignment
+from ..reassignment import begun, reverted
+from .new_partitions import default_directory
+from .policy import election_policy
+from .settings import Refusal, Settings
+
+Result = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+Ongoing = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
+
+
+def alter_reassignments(
+    image: ClusterImage, request: AlterPartitionReassignmentsRequest, settings: Settings
+) -> tuple[list[Message], AlterPartitionReassignmentsResponse]:
+    """Replicas null ends what is under way and goes back."""
+    records: list[Message] = []
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change
+    )
+    for topic in request.topics:
+        results = []
+        for wanted in topic.partitions:
+            index = wanted.partition_index
+            done = _reassign(image, topic.name, index, wanted.replicas, settings, request)
+            if isinstance(done, Refusal):
+                results.append(Result(index, done.error, done.message))
+            else:
+                records += done
+                results.append(Result(index, ErrorCode.NONE, None))
+        response.responses.append(AlterPartitionReassignmentsResponse.ReassignableTopicResponse(topic.name, results))
+    return records, response
+
+
+def _reassign(
+    image: ClusterImage,
+    name: str,
+    index: int,
+    replicas: Sequence[int] | None,
+    settings: Settings,
+    request: AlterPartitionReassignmentsRequest,
+) -> list[Message] | Refusal:
+    topic = image.topics.get(name)
+    if topic is None:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+    partition = image.partition(name, index)
+    if partition is None:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
+    policy = election_policy(image, name, settings.layers(image))
+    if replicas is None:
+        if not partition.reassigning:
+            return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+        wanted, unclean = reverted(partition)
+        if unclean and not policy.unclean:
+            return Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Unable to revert partition assignment for {name}:{index} because it would require an unclean leader "
+                "election.",
+            )
+    else:
+        try:
+            check_assignment(replicas, image.brokers, None)
+        except PlacementError as error:
+            return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error))
+        before = len(partition.replicas) - len(partition.adding_replicas)
+        if not request.allow_replication_factor_change and len(replicas) != before:
+            return Refusal(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"The replication factor is changed from {before} to {len(replicas)}",
+            )
+        wanted = begun(partition, replicas, lambda broker: default_directory(image, broker))
+        unclean = False
+    record = change(
+        topic.id,
+        index,
+        partition,
+        wanted,
+        active=image.is_active,
+        election=Election.UNCLEAN if unclean else Election.ONLINE,
+        eligible_leaders=image.levels.eligible_leaders,
+        min_isr=policy.min_isr,
+    )
+    return [] if record is None else [record]
+
+
+def list_reassignments(
+    image: ClusterImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """What is under way, of all topics or of those that are asked for; unknown ones are left out."""
+    response = ListPartitionReassignmentsResponse()
+    asked: Iterable[tuple[TopicImage, Iterable[int]]]
+    if request.topics is None:
+        asked = ((topic, range(len(topic.partitions))) for topic in image.topics.values())
+    else:
+        asked = (
+            (image.topics[topic.name], topic.partition_indexes)
+            for topic in request.topics
+            if topic.name in image.topics
+        )
+    for topic, indexes in asked:
+        ongoing = [
+            _ongoing(index, partition)
+            for index in indexes
+            if (partition := image.partition(topic.name, index)) is not None and partition.reassigning
+        ]
+        if ongoing:
+            response.topics.append(ListPartitionReassignmentsResponse.OngoingTopicReassignment(topic.name, ongoing))
+    return response
+
+
+def _ongoing(index: int, partition: PartitionRegistration) -> Ongoing:
+    return Ongoing(index, list(partition.replicas), list(partition.adding_replicas), list(partition.removing_replicas))

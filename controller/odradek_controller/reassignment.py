@@ -1,0 +1,63 @@
+"""A partition on its way from some replicas to others.
+
+Pure functions over a partition. While it is under way, a partition has the replicas it shall have, followed by those it
+shall lose; `adding_replicas` and `removing_replicas` say which are which. It ends when every added replica is in sync.
+Sources: KIP-455, and the answers of a running 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from odradek_wire.uuid import Uuid
+
+from .image import PartitionRegistration
+
+DirectoryOf = Callable[[int], Uuid]
+"""Where a replica that is new on a broker goes."""
+
+
+def begun(partition: PartitionRegistration, target: Sequence[int], directory_of: DirectoryOf) -> PartitionRegistration:
+    """The partition that is to have the replicas of `target`, the preferred leader first."""
+    removing = tuple(replica for replica in partition.replicas if replica not in target)
+    adding = tuple(replica for replica in target if replica not in partition.replicas)
+    still_adding = tuple(replica for replica in partition.adding_replicas if replica in target)
+    return with_replicas(partition, (*target, *removing), directory_of)._replace(
+        adding_replicas=tuple(sorted((*adding, *still_adding))), removing_replicas=tuple(sorted(removing))
+    )
+
+
+def finished(partition: PartitionRegistration) -> PartitionRegistration:
+    """The partition without what it was to lose, if it has what it was to gain; else as it is."""
+    if not partition.reassigning:
+        return partition
+    isr = tuple(replica for replica in partition.isr if replica not in partition.removing_replicas)
+    if not isr or not set(partition.adding_replicas) <= set(isr):
+        return partition
+    kept = tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
+    return with_replicas(partition, kept)._replace(isr=isr, adding_replicas=(), removing_replicas=())
+
+
+def reverted(partition: PartitionRegistration) -> tuple[PartitionRegistration, bool]:
+    """The partition without what it was to gain, and whether that may lose records: all that is in sync is new."""
+    kept = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
+    isr = tuple(replica for replica in partition.isr if replica not in partition.adding_replicas)
+    back = with_replicas(partition, kept)._replace(isr=isr or kept[:1], adding_replicas=(), removing_replicas=())
+    return back, not isr
+
+
+def with_replicas(
+    partition: PartitionRegistration, replicas: tuple[int, ...], directory_of: DirectoryOf | None = None
+) -> PartitionRegistration:
+    """Other replicas; each that stays keeps its directory."""
+    if not partition.directories:
+        return partition._replace(replicas=replicas)
+    known = dict(zip(partition.replicas, partition.directories, strict=True))
+    directories = []
+    for replica in replicas:
+        directory = known.get(replica)
+        if directory is None:
+            assert directory_of is not None, "only a reassignment that begins brings new replicas"
+            directory = directory_of(replica)
+        directories.append(directory)
+    return partition._replace(replicas=replicas, directories=tuple(directories))
