@@ -7,6 +7,7 @@ deltas (`partitions.py`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from odradek_broker.core.partition_leader import Effect, HighWatermarkAdvanced, PartitionLeader, ProposeIsr
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from odradek_wire.uuid import Uuid
 
 AppendResult: TypeAlias = AppendInfo | AppendRejected
+Propose: TypeAlias = Callable[["Partition", frozenset[int]], None]
 _CLIENT = AppendOrigin.CLIENT
 DISK_TROUBLE = (OSError, CorruptLogError, LogOfflineError)
 
@@ -34,6 +36,7 @@ class Partition:
 
     __slots__ = (
         "_first_new_offset",
+        "_propose",
         "bytes_in",
         "bytes_out",
         "directory",
@@ -46,6 +49,7 @@ class Partition:
         "log",
         "min_insync_replicas",
         "purgatory",
+        "replica_watchers",
         "served_log",
         "strict",
         "topic",
@@ -56,14 +60,18 @@ class Partition:
     log: Log
     """Not there while `error` is KAFKA_STORAGE_ERROR from the start; ask `error` first, or `served_log`."""
 
-    def __init__(self, topic: str, topic_id: Uuid, index: int, purgatory: Purgatory) -> None:
+    def __init__(self, topic: str, topic_id: Uuid, index: int, purgatory: Purgatory, propose: Propose) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.purgatory = purgatory
         self.served_log: Log | None = None
         self.directory: LogDirectory | None = None
+        self._propose = propose
         self.watchers = Watchers()
+        """Who waits for the high watermark: consumers, produces, coordinators."""
+        self.replica_watchers = Watchers()
+        """Who waits for the log's end: followers."""
         self.leader: PartitionLeader | None = None
         self.leader_epoch = -1
         self.bytes_in = 0
@@ -76,11 +84,11 @@ class Partition:
         self.strict = False
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def use(self, log: Log, directory: LogDirectory) -> None:
-        """Serve this log. What is committed in it is not known yet: nothing above its start."""
+    def use(self, log: Log, directory: LogDirectory, high_watermark: int = 0) -> None:
+        """Serve this log, of which so much is known to be committed: what was written down last."""
         self.log = self.served_log = log
         self.directory = directory
-        self.high_watermark = log.log_start_offset
+        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self._first_new_offset = log.log_end_offset
 
     @property
@@ -159,8 +167,55 @@ class Partition:
             if self.watchers.operations:
                 self.purgatory.changed(self.watchers)
         else:
+            if self.replica_watchers.operations:
+                self.purgatory.changed(self.replica_watchers)
             self.carry_out(leader.appended(partition_log.log_end_offset))
         return result
+
+    # -- as a follower ------------------------------------------------------------------------------------------------
+
+    def append_as_follower(self, records: bytes | memoryview, leader_high_watermark: int, leader_start: int) -> None:
+        """Append batches as the leader has them, and learn what is committed and what is deleted.
+
+        Raises CorruptRecordError, and what a failing disk raises."""
+        log = self.log
+        if records:
+            log.append_as_follower(records)
+            self.bytes_in += len(records)
+        reached = min(leader_high_watermark, log.log_end_offset)
+        if reached > self.high_watermark:
+            self.high_watermark = reached
+            self.wake()
+        if leader_start > log.log_start_offset:
+            log.advance_log_start_offset(min(leader_start, log.log_end_offset))
+
+    def truncate_to(self, offset: int) -> None:
+        """Give up what the leader does not have. Raises what a failing disk raises."""
+        self.log.truncate_to(offset)
+        self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
+
+    def start_at(self, offset: int) -> None:
+        """Give up everything: the leader's log begins after ours ends. Raises what a failing disk raises."""
+        self.log.truncate_fully_and_start_at(offset)
+        self.high_watermark = offset
+
+    # -- the in-sync replicas -----------------------------------------------------------------------------------------
+
+    def follower_fetched(
+        self, follower: int, fetch_offset: int, log_start: int, now_ms: int, broker_epoch: int, may_join: bool
+    ) -> None:
+        """A follower holds everything before the offset at which it fetches."""
+        assert self.leader is not None
+        self.carry_out(
+            self.leader.follower_fetched(
+                follower, fetch_offset, log_start, now_ms, broker_epoch=broker_epoch, may_join=may_join
+            )
+        )
+
+    def check_lag(self, now_ms: int, lag_time_max_ms: int) -> None:
+        """Propose to drop followers that have been behind for too long."""
+        if self.leader is not None and not self.leader.alone:
+            self.carry_out(self.leader.check_lag(now_ms, lag_time_max_ms))
 
     def isr_decided(self, isr: frozenset[int], partition_epoch: int) -> None:
         """The controller's word on the in-sync replicas."""
@@ -176,8 +231,7 @@ class Partition:
                     self.high_watermark = effect.high_watermark
                     self.wake()
                 case ProposeIsr():
-                    # AlterPartition to the controller comes with followers (issue 4); one replica never proposes.
-                    raise AssertionError("a broker with a single replica proposes no ISR")
+                    self._propose(self, effect.isr)
                 case _:
                     assert_never(effect)
 
@@ -207,3 +261,5 @@ class Partition:
         """Something about this partition changed: whoever waits looks again."""
         if self.watchers.operations:
             self.purgatory.changed(self.watchers)
+        if self.replica_watchers.operations:
+            self.purgatory.changed(self.replica_watchers)

@@ -90,6 +90,19 @@ class Timers:
             self._arm(handle.deadline_ms)
         return handle
 
+    def now_ms(self) -> int:
+        """Milliseconds on the clock of timeouts."""
+        return self._clock.monotonic_ms()
+
+    async def sleep(self, delay_ms: int) -> None:
+        """Let so much time pass on the clock of timeouts."""
+        over = asyncio.Event()
+        timer = self.call_later(delay_ms, over.set)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()
+
     def fire_due(self) -> None:
         """Fire everything whose deadline has passed, in order; what callbacks register fires too if it is due."""
         heap = self._heap

@@ -1,7 +1,7 @@
 """A partition on its way from some replicas to others.
 
 Pure functions over a partition. While it is under way, a partition has the replicas it shall have, followed by those it
-shall lose; `adding_replicas` and `removing_replicas` say which are which. It ends when every added replica is in sync.
+shall lose; `adding_replicas` and `removing_replicas` say which are which. It ends when all that it shall have are in sync.
 Sources: KIP-455, and the answers of a running 4.3.
 """
 
@@ -18,23 +18,25 @@ DirectoryOf = Callable[[int], Uuid]
 
 
 def begun(partition: PartitionRegistration, target: Sequence[int], directory_of: DirectoryOf) -> PartitionRegistration:
-    """The partition that is to have the replicas of `target`, the preferred leader first."""
-    removing = tuple(replica for replica in partition.replicas if replica not in target)
-    adding = tuple(replica for replica in target if replica not in partition.replicas)
-    still_adding = tuple(replica for replica in partition.adding_replicas if replica in target)
+    """The partition that is to have the replicas of `target`, the preferred leader first.
+
+    As in Kafka 4.3, what an earlier reassignment was still adding counts as a replica like any other.
+    """
+    removing = tuple(sorted(replica for replica in partition.replicas if replica not in target))
+    adding = tuple(sorted(replica for replica in target if replica not in partition.replicas))
     return with_replicas(partition, (*target, *removing), directory_of)._replace(
-        adding_replicas=tuple(sorted((*adding, *still_adding))), removing_replicas=tuple(sorted(removing))
+        adding_replicas=adding, removing_replicas=removing
     )
 
 
 def finished(partition: PartitionRegistration) -> PartitionRegistration:
-    """The partition without what it was to lose, if it has what it was to gain; else as it is."""
+    """The partition without what it was to lose, if all that it shall have is in sync; else as it is."""
     if not partition.reassigning:
         return partition
-    isr = tuple(replica for replica in partition.isr if replica not in partition.removing_replicas)
-    if not isr or not set(partition.adding_replicas) <= set(isr):
-        return partition
     kept = tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
+    isr = tuple(replica for replica in partition.isr if replica not in partition.removing_replicas)
+    if not isr or not set(kept) <= set(isr):
+        return partition
     return with_replicas(partition, kept)._replace(isr=isr, adding_replicas=(), removing_replicas=())
 
 

@@ -112,6 +112,13 @@ def test_fewer_replicas_need_no_waiting() -> None:
     assert (partition(image).leader, partition(image).leader_epoch) == (1, 4)
 
 
+def test_a_move_waits_for_replicas_that_stay_as_well() -> None:
+    image = reassigned(with_partition([1, 2, 3], [1, 2]), [3, 1])
+    assert (partition(image).replicas, partition(image).removing_replicas) == ((3, 1, 2), (2,))
+    image, _ = isr_changed(image, [1, 2, 3])
+    assert (partition(image).replicas, partition(image).isr, partition(image).reassigning) == ((3, 1), (1, 3), False)
+
+
 def test_another_order_changes_who_is_preferred_and_nothing_else() -> None:
     image = reassigned(with_partition([1, 2, 3], [1, 2, 3]), [3, 2, 1])
     assert (partition(image).replicas, partition(image).leader, partition(image).leader_epoch) == ((3, 2, 1), 1, 3)
@@ -121,7 +128,7 @@ def test_a_move_can_be_replaced_by_another() -> None:
     image = reassigned(with_partition([1, 2], [1, 2]), [3, 4])
     image = reassigned(image, [3, 5])
     now = partition(image)
-    assert (now.replicas, now.adding_replicas, now.removing_replicas) == ((3, 5, 4, 1, 2), (3, 5), (1, 2, 4))
+    assert (now.replicas, now.adding_replicas, now.removing_replicas) == ((3, 5, 1, 2, 4), (5,), (1, 2, 4))
 
 
 def test_a_cancelled_move_leaves_the_old_replicas() -> None:

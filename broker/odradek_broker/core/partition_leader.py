@@ -40,6 +40,8 @@ class FollowerProgress:
     last_fetch_ms: int = 0
     last_caught_up_ms: int = 0
     leader_end_at_last_fetch: int = -1
+    broker_epoch: int = -1
+    """Which incarnation of the broker fetched: another one need not hold what this one held (KIP-903)."""
 
 
 class PartitionLeader:
@@ -95,11 +97,23 @@ class PartitionLeader:
         self.log_end_offset = log_end_offset
         return self._advance_high_watermark()
 
-    def follower_fetched(self, follower: int, fetch_offset: int, follower_log_start: int, now_ms: int) -> list[Effect]:
-        """A fetch at an offset proves that the follower holds everything before it."""
+    def follower_fetched(
+        self,
+        follower: int,
+        fetch_offset: int,
+        follower_log_start: int,
+        now_ms: int,
+        *,
+        broker_epoch: int = -1,
+        may_join: bool = True,
+    ) -> list[Effect]:
+        """A fetch at an offset proves that the follower holds everything before it.
+
+        `may_join`: the controller would take this broker, in this epoch, into the ISR."""
         progress = self.followers.get(follower)
         if progress is None:
             return []
+        progress.broker_epoch = broker_epoch
         if fetch_offset >= self.log_end_offset:
             progress.last_caught_up_ms = now_ms
         elif fetch_offset >= progress.leader_end_at_last_fetch:
@@ -112,6 +126,7 @@ class PartitionLeader:
         effects = self._advance_high_watermark()
         if (
             follower not in self.isr
+            and may_join
             and self.proposed_isr is None
             and fetch_offset >= self.high_watermark
             and fetch_offset >= self.leader_epoch_start_offset
@@ -144,6 +159,11 @@ class PartitionLeader:
     def isr_refused(self) -> None:
         """The controller did not take the proposal; a later fetch may propose again."""
         self.proposed_isr = None
+
+    def broker_epoch_of(self, replica: int, own: int) -> int:
+        """In which epoch this replica fetched last; `own` is this broker's; -1 when it never did."""
+        progress = self.followers.get(replica)
+        return own if progress is None else progress.broker_epoch
 
     def low_watermark(self, log_start_offset: int) -> int:
         """The smallest log start offset of all live replicas: what DeleteRecords reports."""

@@ -1,0 +1,278 @@
+"""One follower's task: copy partitions from one leader, batch for batch, as long as both live.
+
+Owns the connection, the rounds of Fetch requests, and what becomes of a partition whose log has gone another way than
+its leader's. Leaves where logs part to `core.partition_follower`, what a request mentions to `core.follower_session`,
+and appending to the partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from odradek_broker.core.follower_session import FollowerSession, Key, Position
+from odradek_broker.core.partition_follower import EpochEnd, after_out_of_range, truncation_point
+from odradek_broker.network.peer import Peer, PeerError
+from odradek_broker.partition import DISK_TROUBLE, Partition
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.fetch import FetchRequest, FetchResponse
+from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from odradek_wire.records.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from odradek_broker.broker import Broker
+
+EARLIEST = -2
+LATEST = -1
+FIRST_VERSION_WITH_REPLICA_STATE = 15
+
+
+class LeaderUnknownError(ConnectionError):
+    """The metadata has no address of the leader: it is not registered, or not on the inter-broker listener."""
+
+
+class Fetcher:
+    """Fetches from `leader` as long as it has partitions."""
+
+    def __init__(self, broker: Broker, leader: int, number: int) -> None:
+        self.leader = leader
+        self.number = number
+        self._broker = broker
+        self._log = broker.log.bind(leader=leader, fetcher=number)
+        self._partitions: dict[Key, Partition] = {}
+        self._waiting: dict[Key, int] = {}
+        """Partitions that had an error, and when they may be asked for again (ms on the clock of timeouts)."""
+        self._session = FollowerSession()
+        self._peer: Peer | None = None
+        self._wake = asyncio.Event()
+        self._reachable = True
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def add(self, partition: Partition) -> None:
+        key = (partition.topic_id, partition.index)
+        self._partitions[key] = partition
+        self._waiting.pop(key, None)
+        self._wake.set()
+
+    def remove(self, partition: Partition) -> None:
+        self._partitions.pop((partition.topic_id, partition.index), None)
+
+    def close(self) -> None:
+        self._partitions.clear()
+        self._task.cancel()
+        self._disconnect()
+
+    # -- rounds -----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._round()
+                self._reachable = True
+            except (PeerError, LeaderUnknownError) as error:
+                if self._reachable:
+                    self._reachable = False
+                    self._log.warning("leader cannot be fetched from; trying again", error=str(error))
+                self._disconnect()
+                await self._pause(self._broker.config.integer("replica.fetch.backoff.ms"))
+            except Exception as error:
+                self._log.error("fetching failed; trying again", exc_info=error)
+                self._disconnect()
+                await self._pause(self._broker.config.integer("replica.fetch.backoff.ms"))
+
+    async def _round(self) -> None:
+        positions = self._positions()
+        if not positions:
+            await self._pause(self._next_due_ms())
+            return
+        peer = self._peer
+        if peer is None:
+            peer = self._peer = await self._connect()
+            self._session.begin_anew()
+        version = self._broker.image.levels.fetch_version
+        request = self._request(positions, version)
+        timeout_s = self._broker.config.integer("replica.socket.timeout.ms") / 1000
+        response = await peer.ask(request, version, FetchResponse, timeout_s)
+        if response.error_code:
+            self._session.begin_anew()
+            if response.error_code not in (
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+            ):
+                raise PeerError(f"Fetch was answered with {ErrorCode(response.error_code).name}")
+            return
+        self._session.answered(response.session_id)
+        out_of_range = []
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = (topic.topic_id, data.partition_index)
+                partition = self._partitions.get(key)
+                asked = positions.get(key)
+                if partition is None or asked is None or partition.leader_epoch != asked.leader_epoch:
+                    continue  # The metadata has changed meanwhile.
+                if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    out_of_range.append(partition)
+                elif data.error_code:
+                    self._put_off(partition, data.error_code)
+                else:
+                    self._take(partition, asked, data)
+        for partition in out_of_range:
+            await self._restart(peer, partition)
+
+    def _positions(self) -> dict[Key, Position]:
+        now_ms = self._broker.timers.now_ms()
+        found: dict[Key, Position] = {}
+        for key, partition in self._partitions.items():
+            due_ms = self._waiting.get(key)
+            if due_ms is not None:
+                if due_ms > now_ms:
+                    continue
+                del self._waiting[key]
+            log = partition.served_log
+            if log is not None and log.failure is None:
+                found[key] = Position(
+                    log.log_end_offset,
+                    log.leader_epochs.latest,
+                    partition.leader_epoch,
+                    log.log_start_offset,
+                    partition.high_watermark,
+                )
+        return found
+
+    def _request(self, positions: dict[Key, Position], version: int) -> FetchRequest:
+        broker, config = self._broker, self._broker.config
+        said = self._session.next(positions)
+        request = FetchRequest(
+            max_wait_ms=config.integer("replica.fetch.wait.max.ms"),
+            min_bytes=config.integer("replica.fetch.min.bytes"),
+            max_bytes=config.integer("replica.fetch.response.max.bytes"),
+            session_id=said.session_id,
+            session_epoch=said.session_epoch,
+        )
+        if version >= FIRST_VERSION_WITH_REPLICA_STATE:
+            request.replica_state = FetchRequest.ReplicaState(broker.node_id, broker.epoch)
+        else:
+            request.replica_id = broker.node_id
+        topics: dict[bytes, FetchRequest.FetchTopic] = {}
+        max_bytes = config.integer("replica.fetch.max.bytes")
+        for (topic_id, index), position in said.wanted:
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchRequest.FetchTopic(topic_id=topic_id)
+                request.topics.append(topic)
+            wanted = FetchRequest.FetchPartition(
+                partition=index,
+                current_leader_epoch=position.leader_epoch,
+                fetch_offset=position.fetch_offset,
+                last_fetched_epoch=position.last_fetched_epoch,
+                log_start_offset=position.log_start_offset,
+                partition_max_bytes=max_bytes,
+            )
+            if version >= FIRST_VERSION_WITH_HIGH_WATERMARK:
+                wanted.high_watermark = position.high_watermark
+            topic.partitions.append(wanted)
+        for topic_id, index in said.forgotten:
+            request.forgotten_topics_data.append(FetchRequest.ForgottenTopic(topic_id=topic_id, partitions=[index]))
+        return request
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def _take(self, partition: Partition, asked: Position, data: FetchResponse.PartitionData) -> None:
+        log = partition.log
+        try:
+            if data.diverging_epoch.epoch >= 0:
+                leader = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                own = EpochEnd(*log.end_offset_for_epoch(leader.epoch))
+                point = truncation_point(leader, own, log.log_end_offset, partition.high_watermark)
+                partition.truncate_to(point)
+                self._log.info("log truncated to follow its leader", partition=log.name, offset=point)
+            elif log.log_end_offset == asked.fetch_offset:
+                partition.append_as_follower(data.records or b"", data.high_watermark, data.log_start_offset)
+        except CorruptRecordError as error:
+            self._log.warning("records from the leader are damaged; asking again", partition=log.name, error=str(error))
+            self._put_off(partition, ErrorCode.CORRUPT_MESSAGE)
+        except DISK_TROUBLE as error:
+            partition.take_offline(error)
+
+    async def _restart(self, peer: Peer, partition: Partition) -> None:
+        """The leader does not have what we asked for: ask where its log begins and ends."""
+        leader_end = await self._offset(peer, partition, LATEST)
+        leader_start = await self._offset(peer, partition, EARLIEST)
+        if leader_end is None or leader_start is None:
+            self._put_off(partition, ErrorCode.OFFSET_OUT_OF_RANGE)
+            return
+        log = partition.log
+        restart = after_out_of_range(leader_start, leader_end, log.log_end_offset)
+        self._log.warning(
+            "log is out of its leader's range",
+            partition=log.name,
+            end=log.log_end_offset,
+            leader_start=leader_start,
+            leader_end=leader_end,
+        )
+        try:
+            if restart.empty:
+                partition.start_at(restart.offset)
+            else:
+                partition.truncate_to(restart.offset)
+        except DISK_TROUBLE as error:
+            partition.take_offline(error)
+
+    async def _offset(self, peer: Peer, partition: Partition, timestamp: int) -> int | None:
+        wanted = ListOffsetsRequest.ListOffsetsPartition(partition.index, partition.leader_epoch, timestamp)
+        request = ListOffsetsRequest(
+            self._broker.node_id, 0, [ListOffsetsRequest.ListOffsetsTopic(partition.topic, [wanted])]
+        )
+        timeout_s = self._broker.config.integer("replica.socket.timeout.ms") / 1000
+        answer = await peer.ask(request, LIST_OFFSETS_VERSION, ListOffsetsResponse, timeout_s)
+        (topic,) = answer.topics
+        (found,) = topic.partitions
+        return None if found.error_code else found.offset
+
+    def _put_off(self, partition: Partition, error: int) -> None:
+        """Ask again after a while: the error goes away with the next metadata, or with time."""
+        key = (partition.topic_id, partition.index)
+        self._waiting[key] = self._broker.timers.now_ms() + self._broker.config.integer("replica.fetch.backoff.ms")
+        self._session.ask_again([key])
+        self._log.debug(
+            "partition cannot be fetched now", partition=f"{partition.topic}-{partition.index}", error=error
+        )
+
+    # -- the connection -----------------------------------------------------------------------------------------------
+
+    async def _connect(self) -> Peer:
+        broker = self._broker
+        registration = broker.image.brokers.get(self.leader)
+        endpoint = None if registration is None else registration.endpoint(broker.config.inter_broker_listener)
+        if endpoint is None:
+            raise LeaderUnknownError(f"broker {self.leader} has no address")
+        timeout_s = broker.config.integer("replica.socket.timeout.ms") / 1000
+        name = f"broker-{broker.node_id}-fetcher-{self.number}"
+        return await Peer.connect(endpoint.host, endpoint.port, name, timeout_s)
+
+    def _disconnect(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+
+    def _next_due_ms(self) -> int | None:
+        waiting = [due_ms for key, due_ms in self._waiting.items() if key in self._partitions]
+        return max(min(waiting) - self._broker.timers.now_ms(), 1) if waiting else None
+
+    async def _pause(self, delay_ms: int | None) -> None:
+        """Until a partition is added, or the delay is over if there is one."""
+        self._wake.clear()
+        timer = None if delay_ms is None else self._broker.timers.call_later(delay_ms, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+FIRST_VERSION_WITH_HIGH_WATERMARK = 18
+LIST_OFFSETS_VERSION = 7
