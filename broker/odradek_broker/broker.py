@@ -21,6 +21,8 @@ from odradek_broker.partitions import Partitions
 from odradek_broker.producer_ids import Block, ProducerIds
 from odradek_broker.purgatory import Purgatory
 from odradek_broker.quotas import Quotas, Unlimited
+from odradek_broker.replication.following import Following
+from odradek_broker.replication.isr_changes import IsrChanges
 from odradek_broker.report import Logger
 from odradek_broker.timers import Timers
 from odradek_controller.configs.table import Resource
@@ -68,8 +70,16 @@ class Broker:
         self.interceptors = Interceptors()
         self.purgatory = Purgatory(timers)
         self.partitions = Partitions()
+        self.isr_changes = IsrChanges(self)
+        self.following = Following(self)
         self.hosting = Hosting(
-            self.node_id, directories, self.partitions, self.purgatory, randbytes, clock.monotonic_ms
+            self.node_id,
+            directories,
+            self.partitions,
+            self.purgatory,
+            self.isr_changes.propose,
+            randbytes,
+            clock.monotonic_ms,
         )
         self.fetch_sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"), SESSION_EVICTION_MS, self._session_id
@@ -112,15 +122,30 @@ class Broker:
         self.image = delta.image
         if not self._own_resources().isdisjoint(delta.configs):
             self.config = self.config.with_dynamic(delta.image)
-        elected, resigned = self.hosting.apply(delta, self.config)
+        changes = self.hosting.apply(delta, self.config)
+        for partition in changes.left:
+            self.following.leave(partition)
+        for partition, leader in changes.followed:
+            self.following.follow(partition, leader)
         if self._groups is not None:
             self._groups.metadata_changed(delta)
-        for partition in resigned:
+        for partition in changes.resigned:
             if partition.topic == CONSUMER_OFFSETS:
                 self.groups.resigned(partition.index)
-        for partition in elected:
+        for partition in changes.elected:
             if partition.topic == CONSUMER_OFFSETS:
                 self.groups.elected(partition)
+
+    def check_lag(self) -> None:
+        """Propose to drop from ISRs who has been behind for longer than `replica.lag.time.max.ms`."""
+        now_ms, lag_time_max_ms = self.timers.now_ms(), self.config.integer("replica.lag.time.max.ms")
+        for partition in self.partitions:
+            partition.check_lag(now_ms, lag_time_max_ms)
+
+    def stop_replication(self) -> None:
+        """Fetch no more, propose no more."""
+        self.following.close()
+        self.isr_changes.close()
 
     def forget_clients(self) -> None:
         """For a reset: sessions and producer ids of clients so far mean nothing any more."""

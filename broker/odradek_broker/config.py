@@ -37,6 +37,10 @@ OUR_SETTINGS: Mapping[str, tuple[str, ...]] = {
 append, as Kafka does; `odradek.sync=false` forces nothing to the disk, for data that dies with a test."""
 
 
+RACK_AWARE_SELECTOR = "RackAwareReplicaSelector"
+"""The class of Kafka that `replica.selector.class` may name, without its package."""
+
+
 class BrokerConfig:
     """Values read on the hot path are attributes; everything else is asked for by its Kafka name."""
 
@@ -46,11 +50,13 @@ class BrokerConfig:
         "auto_create_topics",
         "connections_max_idle_ms",
         "fetch_max_bytes",
+        "inter_broker_listener",
         "layers",
         "max_connections",
         "max_connections_per_ip",
         "node_id",
         "request_max_bytes",
+        "selects_by_rack",
         "static",
         "strict_validation",
     )
@@ -77,6 +83,8 @@ class BrokerConfig:
         self.connections_max_idle_ms = self.integer("connections.max.idle.ms")
         self.auto_create_topics = self.boolean("auto.create.topics.enable")
         self.fetch_max_bytes = self.integer("fetch.max.bytes")
+        self.inter_broker_listener = self._inter_broker_listener()
+        self.selects_by_rack = self.text("replica.selector.class").rpartition(".")[2] == RACK_AWARE_SELECTOR
         self.strict_validation = self.setting(VALIDATION) == "strict"
 
     def with_dynamic(self, image: ClusterImage) -> BrokerConfig:
@@ -86,6 +94,11 @@ class BrokerConfig:
     def max_connections_from(self, address: str) -> int:
         """`max.connections.per.ip`, or what `max.connections.per.ip.overrides` says for this address."""
         return self._connections_overrides.get(address, self.max_connections_per_ip)
+
+    def _inter_broker_listener(self) -> str:
+        """The name of the listener on which brokers reach each other."""
+        name = self.text("inter.broker.listener.name")
+        return (name or self.text("security.inter.broker.protocol")).upper()
 
     def setting(self, name: str) -> str:
         """One of `OUR_SETTINGS`."""

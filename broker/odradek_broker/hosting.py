@@ -7,19 +7,33 @@ partition is to `partition.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from odradek_broker.config import BrokerConfig
 from odradek_broker.core.partition_leader import PartitionLeader
-from odradek_broker.partition import Partition
+from odradek_broker.partition import Partition, Propose
 from odradek_broker.partitions import Partitions
 from odradek_broker.purgatory import Purgatory
 from odradek_controller.configs.table import Resource
-from odradek_controller.image import MetadataDelta, PartitionRegistration, TopicImage
+from odradek_controller.image import NO_LEADER, MetadataDelta, PartitionRegistration, TopicImage
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
 from odradek_wire.uuid import Uuid
+
+
+class Changes(NamedTuple):
+    """What a delta did to the partitions here."""
+
+    elected: list[Partition]
+    """They lead now, or in a new epoch."""
+    resigned: list[Partition]
+    """They led before, or are deleted."""
+    followed: list[tuple[Partition, int]]
+    """They follow a leader now, which stands beside them."""
+    left: list[Partition]
+    """They follow nobody now."""
 
 
 class Hosting:
@@ -31,6 +45,7 @@ class Hosting:
         directories: list[LogDirectory],
         partitions: Partitions,
         purgatory: Purgatory,
+        propose: Propose,
         randbytes: Callable[[int], bytes],
         now_ms: Callable[[], int],
     ) -> None:
@@ -39,71 +54,75 @@ class Hosting:
         self._node_id = node_id
         self._partitions = partitions
         self._purgatory = purgatory
+        self._propose = propose
         self._randbytes = randbytes
         self._now_ms = now_ms
         self._configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self._config: BrokerConfig | None = None
         self._started = False
+        self._high_watermarks: dict[tuple[str, int], int] = {}
 
     def load(self, config: BrokerConfig, overrides_of: Callable[[str], Mapping[str, str]]) -> None:
         """Open every log that is there, before the first delta is applied."""
         self._use(config)
         for directory in self.directories:
             directory.load(lambda topic: self._log_config(overrides_of(topic)))
+            self._high_watermarks.update(directory.high_watermarks())
 
-    def apply(self, delta: MetadataDelta, config: BrokerConfig) -> tuple[list[Partition], list[Partition]]:
-        """Bring the partitions in line with the new image; returns who was elected here and who resigned."""
+    def apply(self, delta: MetadataDelta, config: BrokerConfig) -> Changes:
+        """Bring the partitions in line with the new image."""
         if config is not self._config:
             self._use(config)
             self._reconfigure(delta, self._partitions)
-        elected: list[Partition] = []
-        resigned: list[Partition] = []
+        changes = Changes([], [], [], [])
         for topic in delta.deleted_topics.values():
             for index in range(len(topic.partitions)):
                 partition = self._partitions.get_by_id(topic.id, index)
                 if partition is not None:
-                    self._delete(partition)
-                    resigned.append(partition)
+                    self._delete(partition, changes)
         for topic_id, indexes in delta.partitions.items():
             topic = delta.image.topics_by_id[topic_id]
             for index in indexes:
-                self._apply_one(delta, topic, index, elected, resigned)
+                self._apply_one(delta, topic, index, changes)
         changed = {resource.name for resource in delta.configs if resource.type == Resource.TOPIC}
         for name in sorted(changed):
             self._reconfigure(delta, self._partitions.of_topic(name))
         if not self._started:
             self._started = True
             self._set_aside_strays()
-        return elected, resigned
+            self._high_watermarks.clear()
+        return changes
 
-    def _apply_one(
-        self,
-        delta: MetadataDelta,
-        topic: TopicImage,
-        index: int,
-        elected: list[Partition],
-        resigned: list[Partition],
-    ) -> None:
+    def _apply_one(self, delta: MetadataDelta, topic: TopicImage, index: int, changes: Changes) -> None:
         registration = topic.partitions[index]
         partition = self._partitions.get_by_id(topic.id, index)
         if self._node_id not in registration.replicas:
             if partition is not None:
-                self._delete(partition)
-                resigned.append(partition)
+                self._delete(partition, changes)
             return
         if partition is None:
             partition = self._open(topic, index, self._log_config(delta.image.topic_configs(topic.name)))
-        if registration.leader != self._node_id:
-            if partition.leader is not None:
-                resigned.append(partition)
-            partition.resign(registration.leader_epoch)
-        elif partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
+        leader = registration.leader
+        if leader == self._node_id:
+            if partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
+                return
+            if partition.leader is None or partition.leader_epoch != registration.leader_epoch:
+                self._lead(partition, registration)
+                changes.left.append(partition)
+                changes.elected.append(partition)
+            else:
+                partition.replicas_changed(registration.replicas, self._now_ms())
+                partition.isr_decided(frozenset(registration.isr), registration.partition_epoch)
             return
-        elif partition.leader is None or partition.leader_epoch != registration.leader_epoch:
-            self._lead(partition, registration)
-            elected.append(partition)
-        else:
-            partition.carry_out(partition.leader.isr_decided(frozenset(registration.isr), registration.partition_epoch))
+        if partition.leader is not None:
+            changes.resigned.append(partition)
+        if leader == NO_LEADER:
+            partition.resign(registration.leader_epoch)
+            changes.left.append(partition)
+        elif not partition.follows or partition.leader_epoch != registration.leader_epoch:
+            partition.follow(registration.leader_epoch)
+            if partition.follows:
+                changes.followed.append((partition, leader))
 
     def _lead(self, partition: Partition, registration: PartitionRegistration) -> None:
         log = partition.log
@@ -117,6 +136,7 @@ class Hosting:
                 log.log_end_offset,
                 partition.high_watermark,
                 self._now_ms(),
+                partition.min_insync_replicas,
             )
         )
         log.leader_epochs.assign(registration.leader_epoch, log.log_end_offset)
@@ -125,7 +145,7 @@ class Hosting:
 
     def _open(self, topic: TopicImage, index: int, config: LogConfig) -> Partition:
         """The partition on the log that was found at start, or on a new one."""
-        partition = Partition(topic.name, topic.id, index, self._purgatory)
+        partition = Partition(topic.name, topic.id, index, self._purgatory, self._propose)
         partition.strict = self._config is not None and self._config.strict_validation
         partition.set_min_insync_replicas(config.min_insync_replicas)
         self._partitions.add(partition)
@@ -139,7 +159,7 @@ class Hosting:
                 if log.topic_id in (None, topic.id):
                     if log.topic_id is None:
                         log.assign_topic_id(topic.id)
-                    partition.use(log, directory)
+                    partition.use(log, directory, self._high_watermarks.get(key, 0))
                     return partition
                 # A log of the same name that belongs to a deleted topic must not be served as this one's.
                 directory.set_aside_as_stray(topic.name, index, self._unique())
@@ -155,7 +175,9 @@ class Hosting:
             )
         return partition
 
-    def _delete(self, partition: Partition) -> None:
+    def _delete(self, partition: Partition, changes: Changes) -> None:
+        changes.left.append(partition)
+        changes.resigned.append(partition)
         partition.resign(partition.leader_epoch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._partitions.remove(partition)
         for directory in self.directories:

@@ -41,6 +41,7 @@ class Partition:
         "bytes_out",
         "directory",
         "error",
+        "follows",
         "guarded",
         "high_watermark",
         "index",
@@ -82,6 +83,8 @@ class Partition:
         self.guarded = topic in INTERNAL_TOPICS
         """Whether a produce must be looked at closely: an internal topic, or too few replicas in sync."""
         self.strict = False
+        self.follows = False
+        """Whether a leader is followed: consumers may then read what is known to be committed (KIP-392)."""
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def use(self, log: Log, directory: LogDirectory, high_watermark: int = 0) -> None:
@@ -119,14 +122,17 @@ class Partition:
 
     def set_min_insync_replicas(self, count: int) -> None:
         self.min_insync_replicas = count
+        if self.leader is not None:
+            self.carry_out(self.leader.set_min_isr(count))
         self._guard()
 
     def _guard(self) -> None:
-        in_sync = 1 if self.leader is None else len(self.leader.isr)
-        self.guarded = self.topic in INTERNAL_TOPICS or in_sync < self.min_insync_replicas
+        under_min_isr = self.leader is not None and self.leader.under_min_isr
+        self.guarded = self.topic in INTERNAL_TOPICS or under_min_isr
 
     def become_leader(self, leader: PartitionLeader) -> None:
         """A new leader epoch in which this broker leads."""
+        self.follows = False
         self.leader = leader
         self.leader_epoch = leader.leader_epoch
         self.high_watermark = leader.high_watermark
@@ -137,6 +143,7 @@ class Partition:
     def resign(self, leader_epoch: int, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Another broker leads, or nobody, or the topic is gone: whoever waits here is answered with `error`."""
         self.leader = None
+        self.follows = False
         self.leader_epoch = leader_epoch
         if self.error != ErrorCode.KAFKA_STORAGE_ERROR:
             self.error = error
@@ -173,6 +180,11 @@ class Partition:
         return result
 
     # -- as a follower ------------------------------------------------------------------------------------------------
+
+    def follow(self, leader_epoch: int) -> None:
+        """Another broker leads in this epoch, and is fetched from."""
+        self.resign(leader_epoch)
+        self.follows = self.error != ErrorCode.KAFKA_STORAGE_ERROR
 
     def append_as_follower(self, records: bytes | memoryview, leader_high_watermark: int, leader_start: int) -> None:
         """Append batches as the leader has them, and learn what is committed and what is deleted.
@@ -222,6 +234,13 @@ class Partition:
         assert self.leader is not None
         self.carry_out(self.leader.isr_decided(isr, partition_epoch))
         self._guard()
+
+    def replicas_changed(self, replicas: tuple[int, ...], now_ms: int) -> None:
+        """Others are to have copies; the leader and its epoch stay."""
+        assert self.leader is not None
+        if replicas != self.leader.replicas:
+            self.carry_out(self.leader.replicas_changed(replicas, now_ms))
+            self._guard()
 
     def carry_out(self, effects: list[Effect]) -> None:
         """Do what the leader core decided."""

@@ -32,14 +32,23 @@ if TYPE_CHECKING:
     from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
     from odradek_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from odradek_wire.messages.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
     from odradek_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
     from odradek_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from odradek_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+    from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from odradek_wire.messages.incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
+    )
+    from odradek_wire.messages.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
     )
     from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -126,6 +135,29 @@ class Controller:
         from .commands.isr import alter_partition
 
         return await self._change(lambda image: alter_partition(image, request, self.settings))
+
+    async def alter_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        from .commands.reassign import alter_reassignments
+
+        return await self._change(lambda image: alter_reassignments(image, request, self.settings))
+
+    def list_reassignments(self, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+        from .commands.reassign import list_reassignments
+
+        return list_reassignments(self.image, request)
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        from .commands.elect_leaders import elect_leaders
+
+        return await self._change(lambda image: elect_leaders(image, request, self.settings))
+
+    async def balance_leaders(self) -> None:
+        """Preferred replicas lead again where too many do not."""
+        from .commands.elect_leaders import balance
+
+        await self._change(lambda image: (balance(image, self.settings), None))
 
     # -- configurations and features ----------------------------------------------------------------------------------
 

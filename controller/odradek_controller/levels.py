@@ -127,6 +127,12 @@ class Levels:
         return 3 if self.cordoned_log_dirs else 2 if self.directories else 1
 
     @property
+    def fetch_version(self) -> int:
+        """In which version followers fetch."""
+        level = self.metadata_version
+        return 18 if level >= 27 else 17 if level >= 21 else 16 if level >= 19 else 15 if level >= 10 else 13
+
+    @property
     def directories(self) -> bool:
         """KIP-858: partitions are assigned to log directories by id."""
         return self.metadata_version >= 17

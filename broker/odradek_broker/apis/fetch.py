@@ -1,8 +1,8 @@
 """Fetch (key 1), versions 0-18: read batches, now or when there are enough of them.
 
 The hot path: one pass over the partitions, nothing waits when there is something to answer. Incremental sessions are in
-`core.fetch_session`; consumers of versions 0-3 get their batches converted down. Fetches of followers read up to the
-log's end; their progress is not followed yet (one replica for each partition).
+`core.fetch_session`; consumers of versions 0-3 get their batches converted down. Followers read up to the log's end
+and tell by it how far they are (`follower_reads`); from version 11 on, consumers may read from followers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from odradek_broker.core.fetch_session import (
     FetchSession,
 )
 from odradek_broker.deferred import Deferred
+from odradek_broker.follower_reads import Follower, preferred_replica
 from odradek_broker.partition import DISK_TROUBLE, Partition
+from odradek_broker.purgatory import Watchers
 from odradek_log.errors import OffsetOutOfRangeError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
@@ -31,6 +33,7 @@ PartitionData: TypeAlias = FetchResponse.PartitionData
 
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_ZSTD = 10
+FIRST_VERSION_WITH_FOLLOWERS = 11
 READ_COMMITTED = 1
 BEFORE_READING = frozenset(
     {
@@ -50,8 +53,7 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[Fetc
     answer = fetch.attempt(request.max_wait_ms <= 0)
     if answer is not None:
         return answer
-    watched = [partition.watchers for partition in fetch.watched]
-    return ctx.broker.purgatory.wait(watched, fetch.attempt, fetch.answer_now, request.max_wait_ms)
+    return ctx.broker.purgatory.wait(fetch.watchers(), fetch.attempt, fetch.answer_now, request.max_wait_ms)
 
 
 class Fetch:
@@ -60,11 +62,13 @@ class Fetch:
     __slots__ = (
         "_by_id",
         "_ctx",
+        "_first",
+        "_follower",
         "_hard_limit",
         "_max_bytes",
+        "_may_read_followers",
         "_min_bytes",
         "_read_committed",
-        "_replica_id",
         "_request",
         "_session",
         "_urgent",
@@ -79,7 +83,10 @@ class Fetch:
         self._request = request
         self._version = version = ctx.api_version
         self._by_id = version >= FIRST_VERSION_WITH_IDS
-        self._replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
+        self._follower = self._find_follower()
+        self._may_read_followers = version >= FIRST_VERSION_WITH_FOLLOWERS and self._follower is None
+        self._first = True
+        """The first look at the logs; later ones say nothing new of where a follower stands."""
         self._max_bytes = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         # Up to version 2 the limit was hard: a first batch that did not fit was not sent.
@@ -91,6 +98,12 @@ class Fetch:
         self.session_error: int = ErrorCode.NONE
         self.watched: list[Partition] = []
         self._find_session()
+
+    def watchers(self) -> list[Watchers]:
+        """Followers wait for the logs to grow, consumers for more to be committed."""
+        if self._follower is not None:
+            return [partition.replica_watchers for partition in self.watched]
+        return [partition.watchers for partition in self.watched]
 
     def attempt(self, at_any_rate: bool = False) -> FetchResponse | None:
         """Read; the answer if there is enough, an error, or nothing to wait for."""
@@ -111,6 +124,7 @@ class Fetch:
                 size += length
                 room = max(room - length, 0)
             found.append((wanted, data))
+        self._first = False
         if size >= self._min_bytes or self._urgent or not (found or self.watched):
             return self._answer(found)
         return None
@@ -129,7 +143,7 @@ class Fetch:
             or wanted.told_log_start_offset != partition.log.log_start_offset
             or wanted.leader_epoch not in (-1, partition.leader_epoch)
             or wanted.last_fetched_epoch >= 0
-            or self._replica_id >= 0
+            or self._follower is not None
         ):
             return False
         self.watched.append(partition)
@@ -140,6 +154,12 @@ class Fetch:
         answer = self.attempt(True)
         assert answer is not None
         return answer
+
+    def _find_follower(self) -> Follower | None:
+        request = self._request
+        state = request.replica_state
+        replica, epoch = (state.replica_id, state.replica_epoch) if self._version >= 15 else (request.replica_id, -1)
+        return Follower(self._ctx.broker, replica, epoch) if replica >= 0 else None
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
@@ -181,6 +201,7 @@ class Fetch:
                 data.current_leader_epoch,
                 data.last_fetched_epoch,
                 data.log_start_offset,
+                data.high_watermark,
             )
             for topic in self._request.topics
             for data in topic.partitions
@@ -202,7 +223,7 @@ class Fetch:
             return self._error(wanted, self._why_not_here(wanted))
         if not broker.authorizer.allows_everything and not self._ctx.may_topic(Operation.READ, partition.topic):
             return self._error(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if partition.error:
+        if partition.error and not (partition.follows and self._may_read_followers):
             return self._error(wanted, partition.error)
         epoch = wanted.leader_epoch
         if epoch not in (-1, partition.leader_epoch):
@@ -210,14 +231,28 @@ class Fetch:
             return self._error(wanted, ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
         if self._version < FIRST_VERSION_WITH_ZSTD and partition.log.config.compression_type == "zstd":
             return self._error(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        high_watermark = partition.high_watermark
-        limit = partition.last_stable_offset if self._read_committed else high_watermark
-        if self._replica_id >= 0:
-            limit = partition.log_end_offset
+        follower = self._follower
+        if follower is not None:
+            error = follower.error(partition, epoch)
+            if error:
+                return self._error(wanted, error)
         if wanted.last_fetched_epoch >= 0:
             diverging = self._diverging(partition, wanted)
             if diverging is not None:
                 return diverging
+        if follower is not None:
+            limit = partition.log_end_offset
+            if self._first and wanted.fetch_offset <= limit:
+                follower.holds(partition, wanted)
+            if wanted.known_high_watermark < partition.high_watermark:
+                self._urgent = True  # It serves consumers, who wait for this.
+        else:
+            limit = partition.last_stable_offset if self._read_committed else partition.high_watermark
+            if self._may_read_followers:
+                preferred = preferred_replica(broker, partition, self._request.rack_id, wanted.fetch_offset)
+                if preferred is not None:
+                    return self._sent_elsewhere(partition, wanted, preferred)
+        high_watermark = partition.high_watermark
         max_bytes = wanted.max_bytes if wanted.max_bytes < room else room
         records: object = b""
         try:
@@ -241,6 +276,19 @@ class Fetch:
             log_start_offset=partition.log.log_start_offset,
             aborted_transactions=[] if self._read_committed else None,
             records=records,  # type: ignore[arg-type]  # bytes, a slice of a file, or a converted message set
+        )
+
+    def _sent_elsewhere(self, partition: Partition, wanted: FetchedPartition, replica: int) -> PartitionData:
+        """A replica in the consumer's rack has what it wants (KIP-392)."""
+        self._urgent = True
+        return PartitionData(
+            partition_index=wanted.index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            aborted_transactions=None,
+            preferred_read_replica=replica,
+            records=b"",
         )
 
     def _converted(self, records: bytes, fetch_offset: int) -> bytes:
@@ -299,14 +347,14 @@ class Fetch:
             told = []
             for wanted, data in found:
                 has_records = bool(data.records)
-                urgent = has_records or data.diverging_epoch.epoch >= 0
+                urgent = has_records or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
                 if wanted.must_tell(data.high_watermark, data.log_start_offset, data.error_code, urgent):
                     told.append((wanted, data))
                     if has_records:
                         session.served(wanted)
         elif self._request.session_epoch == INITIAL_EPOCH:
             created = self._ctx.broker.fetch_sessions.create(
-                self._wanted, len(self._wanted), self._by_id, self._replica_id >= 0, self._ctx.now_ms
+                self._wanted, len(self._wanted), self._by_id, self._follower is not None, self._ctx.now_ms
             )
             if created is not None:
                 response.session_id = created.id
@@ -361,4 +409,4 @@ def failed(ctx: Context, request: FetchRequest, error: ErrorCode) -> FetchRespon
     return response
 
 
-API = Api(FetchRequest, FetchResponse, handle, failed=failed, notes="Followers' progress is not followed yet.")
+API = Api(FetchRequest, FetchResponse, handle, failed=failed)

@@ -16,6 +16,7 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 NO_SESSION = 0
 EPOCH_MAX = 0x7FFF_FFFF
+UNKNOWN_HIGH_WATERMARK = 0x7FFF_FFFF_FFFF_FFFF
 
 PartitionKey = tuple[str | bytes, int]
 """Topic name (below version 13) or topic id, and partition."""
@@ -32,6 +33,8 @@ class FetchedPartition:
     leader_epoch: int
     last_fetched_epoch: int
     log_start_offset: int
+    known_high_watermark: int = UNKNOWN_HIGH_WATERMARK
+    """What a follower believes to be committed (from version 18 on)."""
     told_high_watermark: int = -1
     told_log_start_offset: int = -1
 
@@ -80,6 +83,7 @@ class FetchSession:
                 known.leader_epoch = partition.leader_epoch
                 known.last_fetched_epoch = partition.last_fetched_epoch
                 known.log_start_offset = partition.log_start_offset
+                known.known_high_watermark = partition.known_high_watermark
         for key in forgotten:
             partitions.pop(key, None)
 

@@ -109,7 +109,7 @@ class Peer(asyncio.BufferedProtocol):
     def buffer_updated(self, size: int) -> None:
         self._filled = filled = self._filled + size
         if filled < SIZE_BYTES:
-            return
+            return None
         buffer = self._buffer
         whole = SIZE_BYTES + int.from_bytes(buffer[:SIZE_BYTES])
         if whole > len(buffer):

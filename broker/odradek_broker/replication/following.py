@@ -28,7 +28,8 @@ class Following:
 
     def follow(self, partition: Partition, leader: int) -> None:
         """Fetch from this leader, in the partition's present leader epoch."""
-        number = hash((partition.topic_id, partition.index)) % self._broker.config.integer("num.replica.fetchers")
+        spread = int.from_bytes(partition.topic_id[-4:]) + partition.index
+        number = spread % self._broker.config.integer("num.replica.fetchers")
         fetcher = self._fetchers.get((leader, number))
         if self._by_partition.get(partition) not in (None, fetcher):
             self.leave(partition)

@@ -1,0 +1,42 @@
+"""AlterPartitionReassignments (key 45), versions 0-1: replicas move to other brokers; the controller decides."""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+
+
+async def handle(ctx: Context, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    if not ctx.may_cluster(Operation.ALTER):
+        return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return await ctx.broker.controller.alter_reassignments(request)
+
+
+def failed(
+    ctx: Context, request: AlterPartitionReassignmentsRequest, error: ErrorCode
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        error_code=error,
+        error_message=None,
+        responses=[
+            AlterPartitionReassignmentsResponse.ReassignableTopicResponse(
+                topic.name,
+                [
+                    AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
+                        partition.partition_index, error, None
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+API = Api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, handle, failed=failed)

@@ -1,0 +1,32 @@
+"""ElectLeaders (key 43), versions 0-2: the preferred replicas lead again, or with version 1 an unclean election."""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+
+
+async def handle(ctx: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    if not ctx.may_cluster(Operation.ALTER):
+        return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return await ctx.broker.controller.elect_leaders(request)
+
+
+def failed(ctx: Context, request: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResponse:
+    """Version 0 has no place for an error of the whole request."""
+    return ElectLeadersResponse(
+        error_code=error,
+        replica_election_results=[
+            ElectLeadersResponse.ReplicaElectionResult(
+                topic.topic,
+                [ElectLeadersResponse.PartitionResult(index, error, None) for index in topic.partitions],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+API = Api(ElectLeadersRequest, ElectLeadersResponse, handle, failed=failed)

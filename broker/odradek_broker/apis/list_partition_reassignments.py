@@ -1,0 +1,21 @@
+"""ListPartitionReassignments (key 46), version 0: which replicas are on their way."""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+
+def handle(ctx: Context, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+    if not ctx.may_cluster(Operation.DESCRIBE):
+        return ListPartitionReassignmentsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
+    return ctx.broker.controller.list_reassignments(request)
+
+
+API = Api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, handle)

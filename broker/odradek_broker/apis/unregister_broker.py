@@ -1,0 +1,18 @@
+"""UnregisterBroker (key 64), version 0: a broker that is gone for good leaves the cluster."""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+
+async def handle(ctx: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+    if not ctx.may_cluster(Operation.ALTER):
+        return UnregisterBrokerResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
+    return await ctx.broker.controller.unregister_broker(request)
+
+
+API = Api(UnregisterBrokerRequest, UnregisterBrokerResponse, handle)

@@ -1,0 +1,72 @@
+"""What a leader does for followers that fetch from it, and which replica a consumer had better read from.
+
+Owns the checks of a follower's fetch and the record of its progress (KIP-903: a broker's new incarnation need not hold
+what the old one held), and the choice of a replica in the consumer's rack (KIP-392). Reading is the Fetch handler's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek_broker.core.fetch_session import FetchedPartition
+from odradek_broker.partition import Partition
+from odradek_wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from odradek_broker.broker import Broker
+
+
+class Follower:
+    """The broker that a Fetch request comes from; epoch -1: it does not say which incarnation it is."""
+
+    __slots__ = ("_broker", "_epoch", "_id", "_may_join")
+
+    def __init__(self, broker: Broker, follower: int, epoch: int) -> None:
+        self._broker = broker
+        self._id = follower
+        self._epoch = epoch
+        registration = broker.image.brokers.get(follower)
+        self._may_join = (
+            registration is not None and broker.image.is_active(follower) and epoch in (-1, registration.epoch)
+        )
+
+    def error(self, partition: Partition, leader_epoch: int) -> ErrorCode:
+        """Whether it is a replica. With an epoch in the request it knows more than we do: the metadata is on its
+        way."""
+        leader = partition.leader
+        if leader is not None and self._id in leader.followers:
+            return ErrorCode.NONE
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch < 0 else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def holds(self, partition: Partition, wanted: FetchedPartition) -> None:
+        """It fetches at this offset."""
+        partition.follower_fetched(
+            self._id,
+            wanted.fetch_offset,
+            wanted.log_start_offset,
+            self._broker.timers.now_ms(),
+            self._epoch,
+            self._may_join,
+        )
+
+
+def preferred_replica(broker: Broker, partition: Partition, rack: str, fetch_offset: int) -> int | None:
+    """An in-sync follower in the consumer's rack that has what it wants, the furthest of them; None: stay here.
+
+    Only with `replica.selector.class` set to Kafka's rack-aware selector."""
+    leader = partition.leader
+    if not rack or leader is None or leader.alone or not broker.config.selects_by_rack:
+        return None
+    brokers = broker.image.brokers
+    if brokers[broker.node_id].rack == rack:
+        return None
+    found = [
+        (progress.log_end_offset, progress.last_caught_up_ms, replica)
+        for replica, progress in leader.followers.items()
+        if replica in leader.isr
+        and progress.log_start_offset <= fetch_offset <= progress.log_end_offset
+        and (registration := brokers.get(replica)) is not None
+        and not registration.fenced
+        and registration.rack == rack
+    ]
+    return max(found)[2] if found else None
