@@ -1,8 +1,8 @@
 """A partition on its way from some replicas to others.
 
 Pure functions over a partition. While it is under way, a partition has the replicas it shall have, followed by those
-it shall lose; `adding_replicas` and `removing_replicas` say which are which. It ends when all of the former are in sync.
-Sources: KIP-455, and the answers of a running 4.3.
+it shall lose; `adding_replicas` and `removing_replicas` say which are which. It ends when all of the former are in
+sync. Sources: KIP-455, and the answers of a running 4.3.
 """
 
 from __future__ import annotations
