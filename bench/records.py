@@ -108,8 +108,8 @@ def contents() -> None:
 
 def decoders(data: memoryview) -> dict[str, Callable[[], object]]:
     """Who decodes the records of a batch; aiokafka in C."""
-    from aiokafka.record.default_records import DefaultRecordBatch as Aiokafka  # type: ignore[import-untyped]
-    from kafka.record.default_records import DefaultRecordBatch as KafkaPython  # type: ignore[import-untyped]
+    from aiokafka.record.default_records import DefaultRecordBatch as Aiokafka
+    from kafka.record.default_records import DefaultRecordBatch as KafkaPython
 
     header, copy = batch.read_header(data), bytes(data)
     return {

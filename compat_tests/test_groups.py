@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -33,9 +34,9 @@ class _Load:
         return self._written[0]
 
     def _run(self) -> None:
-        def acknowledged(error: object, message: object) -> None:
+        def acknowledged(error: object, message: Any) -> None:
             assert error is None, error
-            self._written[0].add((message.partition(), message.offset()))  # type: ignore[attr-defined]
+            self._written[0].add((message.partition(), message.offset()))
 
         number = 0
         # 100 records every 20 ms: the wait is the pace of the load, not a wait for anything.

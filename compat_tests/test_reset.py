@@ -1,7 +1,8 @@
 """Clients that stay connected while the broker under them becomes as new: `Cluster.reset()`."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from odradek_peers import KAFKA_3_9, KAFKA_4_3, JavaTools
@@ -44,8 +45,8 @@ def test_a_verifiable_producer_is_acknowledged_again_after_a_reset(cluster: Clus
             pass
 
 
-def _next(next_line, name: str) -> dict:  # type: ignore[no-untyped-def,type-arg]
+def _next(next_line: Callable[[], str], name: str) -> dict[str, Any]:
     while True:
-        event: dict = json.loads(next_line())  # type: ignore[type-arg]
+        event: dict[str, Any] = json.loads(next_line())
         if event["name"] == name:
             return event

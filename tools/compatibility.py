@@ -13,7 +13,8 @@ HEAD = """\
 # Which APIs are served
 
 Written by `make docs` from `odradek_broker.apis.table`; a test holds it to that. The default is the union of Kafka 3.9
-and 4.3; with `--emulate 3.9|4.0|4.3` ApiVersions answers as that release.
+and 4.3; with `--emulate 3.9|4.0|4.3` ApiVersions answers as that release, and a request for what that release has
+and Odradek does not serve is answered with UNSUPPORTED_VERSION.
 
 | API | key | served | Kafka 3.9.1 | Kafka 4.3.0 | what it leaves out |
 |---|---|---|---|---|---|

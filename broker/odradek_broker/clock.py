@@ -40,6 +40,10 @@ class Clock:
         """Move the clock of records and retention; a negative delta moves it back."""
         self._wall_ahead_ms += delta_ms
 
+    def restore_wall(self) -> None:
+        """The clock of records and retention shows the real time again, whatever it was moved by."""
+        self._wall_ahead_ms = 0
+
     def advance_timeouts(self, delta_ms: int) -> None:
         """Move the clock of timeouts forward; every `Timers` on it fires what became due, before this returns."""
         assert delta_ms >= 0, "the clock of timeouts never runs backwards"

@@ -104,7 +104,8 @@ class Node:
             controller = Controller(store, node_id=broker_config.node_id, static=config, emulation=emulation)
             await controller.open()
             broker = Broker(broker_config, controller, directories, clock, timers, background, randbytes, log)
-            server = Server(broker, Routes(TABLE, api_versions.downgrade()), listeners)
+            table = TABLE if emulation.apis is None else TABLE.answering_all_of(emulation.apis)
+            server = Server(broker, Routes(table, api_versions.downgrade()), listeners)
             await server.bind()
             broker.load()
             await _register(broker, server.listeners, directories, randbytes)
@@ -190,20 +191,26 @@ class Node:
         for directory in self._directories:
             directory.abandon()
 
+    async def create_topics(self, topics: Mapping[str, int]) -> None:
+        """Create them (name to partitions, -1: `num.partitions`). Raises ValueError for the first that is refused."""
+        wanted = [CreateTopicsRequest.CreatableTopic(name, count, -1) for name, count in topics.items()]
+        created = await self.controller.create_topics(CreateTopicsRequest(wanted))
+        for result in created.topics:
+            if result.error_code:
+                raise ValueError(f"topic {result.name!r} cannot be created: {result.error_message}")
+
     async def reset(self, topics: Mapping[str, int] | None = None) -> None:
-        """All topics, groups and producers are gone; address and connections stay. What waits ends with an error.
+        """All topics, groups, producers and dynamic configurations are gone; address and connections stay. What waits
+        ends with an error. Clocks and faults are left to whoever moved and ordered them.
 
         `topics` (name to partitions) are there again with the same breath: a connected client must not come first and
         have one of them created for it, with another number of partitions.
         """
-        wanted = [CreateTopicsRequest.CreatableTopic(name, count, -1) for name, count in (topics or {}).items()]
-        # The controller takes changes in the order in which they are asked for: these two are neighbours.
-        _, created = await asyncio.gather(
-            self._delete_all_topics(), self.controller.create_topics(CreateTopicsRequest(wanted))
+        # The controller takes changes in the order in which they are asked for: these are neighbours. Topics of before
+        # go first, so that none need be told of the configuration; those of after come last, to begin with it.
+        await asyncio.gather(
+            self._delete_all_topics(), self.controller.forget_configs(), self.create_topics(topics or {})
         )
-        for result in created.topics:
-            if result.error_code:
-                raise ValueError(f"topic {result.name!r} cannot be created: {result.error_message}")
         self.broker.forget_clients()
 
     async def _delete_all_topics(self) -> None:

@@ -7,7 +7,7 @@ cause, to `broker.py`, and what a partition is to `partition.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from odradek_broker.partition import Partition
 
@@ -15,15 +15,22 @@ if TYPE_CHECKING:
     from odradek_wire.uuid import Uuid
 
 
+class Cache(Protocol):
+    """Whatever can be emptied."""
+
+    def clear(self) -> None: ...
+
+
 class Partitions:
     """Keyed by (topic name, index); a topic id is resolved to its partitions, since state that dies with a topic
     belongs to the id."""
 
-    __slots__ = ("_by_id", "_by_name")
+    __slots__ = ("_by_id", "_by_name", "_caches")
 
     def __init__(self) -> None:
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[Uuid, int], Partition] = {}
+        self._caches: list[Cache] = []
 
     def get(self, topic: str, index: int) -> Partition | None:
         return self._by_name.get((topic, index))
@@ -42,6 +49,15 @@ class Partitions:
         del self._by_id[partition.topic_id, partition.index]
         if self._by_name.get((partition.topic, partition.index)) is partition:
             del self._by_name[partition.topic, partition.index]
+        for cache in self._caches:
+            cache.clear()
+        self._caches.clear()
+
+    def clear_at_removal(self, cache: Cache) -> None:
+        """A cache that holds partitions is emptied, once, when the next partition goes: it keeps none that is gone,
+        and its look-ups pay nothing for that. Idempotent."""
+        if not any(each is cache for each in self._caches):
+            self._caches.append(cache)
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(list(self._by_name.values()))

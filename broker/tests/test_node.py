@@ -195,6 +195,20 @@ async def test_a_reset_takes_what_is_created_while_it_begins(node: Node, client:
     assert {name: len(topic.partitions) for name, topic in node.broker.image.topics.items()} == {"mine": 2}
 
 
+async def test_a_reset_takes_dynamic_settings_and_what_comes_after_begins_without_them(node: Node, client: Any) -> None:
+    as_new = node.broker.image.configs
+    for kind, name in ((BROKER, ""), (BROKER, str(node.broker.node_id))):
+        changed = await node.controller.incremental_alter_configs(change(kind, name, message_max_bytes="1234"))
+        assert changed.responses[0].error_code == 0
+    assert node.broker.config.integer("message.max.bytes") == 1234
+    await node.reset({"t": 1})
+    assert node.broker.image.configs == as_new
+    assert node.broker.config.integer("message.max.bytes") == 1_048_588
+    partition = node.broker.partitions.get("t", 0)
+    assert partition is not None
+    assert partition.log.config.max_message_bytes == 1_048_588
+
+
 async def test_a_reset_that_may_not_delete_says_so(start_node: Any, connect: Any) -> None:
     node = await start_node(delete_topic_enable="false")
     await (await connect(node)).create_topic("t")

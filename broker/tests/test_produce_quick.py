@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from odradek_broker.apis.produce_quick import quick
 from odradek_broker.node import Node
+from odradek_broker.partition import Partition
 from odradek_wire.codec import encode
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest
@@ -89,6 +91,20 @@ async def test_a_topic_that_was_deleted_and_created_again_is_found_again(
         assert [(await client.produce("t", make_batch(b"v"))).base_offset for _ in range(2)] == [0, 1]
         await node.reset()
         assert (await client.produce("t", make_batch(b"v"))).error_code != 0
+
+
+async def test_partitions_of_a_deleted_topic_are_not_kept(
+    node: Node, client: Any, make_batch: MakeBatch, make_produce: MakeProduce
+) -> None:
+    for _ in range(2):
+        topic_id = await client.create_topic("t", partitions=2)
+        for version in (8, 12, 13):
+            for index in range(2):
+                await client.ask(make_produce("t", make_batch(b"v"), index, -1, topic_id), version)
+        await node.reset()
+        gc.collect()
+        kept = [each for each in gc.get_objects() if isinstance(each, Partition) and each.topic_id == topic_id]
+        assert kept == []
 
 
 @pytest.mark.parametrize("version", [7, 8, 9, 12, 13])

@@ -41,6 +41,8 @@ def test_each_clock_is_moved_on_its_own(clock: ManualClock) -> None:
     assert (clock.wall_ms(), clock.monotonic_ms()) == (1050, 7)
     clock.advance_wall(-100)
     assert clock.wall_ms() == 950
+    clock.restore_wall()
+    assert (clock.wall_ms(), clock.monotonic_ms()) == (1000, 7)
 
 
 def test_timers_fire_by_deadline_and_then_by_registration(clock: ManualClock, timers: Timers) -> None:

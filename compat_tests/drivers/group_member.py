@@ -58,7 +58,7 @@ def _confluent(servers: str, group: str, topic: str) -> None:
     while not _stopping:
         messages = [each for each in consumer.consume(500, timeout=0.1) if each.error() is None]
         if messages:
-            _report_records((each.partition(), each.offset()) for each in messages)
+            _report_records((each.partition(), each.offset()) for each in messages)  # type: ignore[misc]  # never None
             _ignoring_rebalances(lambda: consumer.commit(asynchronous=False))
     consumer.close()
 

@@ -185,12 +185,11 @@ def test_offset_commit_outside_and_inside_a_generation(version: int, pair_for: P
     ask([(0, 1)], group_id="")
     pair.ask("OffsetCommit", version, {"group_id": group, "topics": []})
     if version >= 1:
-        generation = "generation_id_or_member_epoch"
-        ask([(0, 8)], **{generation: 3, "member_id": "nobody"})
+        ask([(0, 8)], generation_id_or_member_epoch=3, member_id="nobody")
         _become_member(pair, group)
-        ask([(0, 9)], **{generation: 1, "member_id": Var("member")})
-        ask([(0, 10)], **{generation: 2, "member_id": Var("member")})
-        ask([(0, 11)], **{generation: 1, "member_id": "nobody"})
+        ask([(0, 9)], generation_id_or_member_epoch=1, member_id=Var("member"))
+        ask([(0, 10)], generation_id_or_member_epoch=2, member_id=Var("member"))
+        ask([(0, 11)], generation_id_or_member_epoch=1, member_id="nobody")
         ask([(0, 12)])
     _fetch_all(pair, group)
 

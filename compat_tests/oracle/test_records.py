@@ -272,7 +272,7 @@ def test_list_offsets_of_every_kind_of_timestamp(version: int, pair_for: PairFor
     pair = pair_for("ListOffsets", version)
     _filled(pair, "fetched")
 
-    def ask(timestamp: int, **more: object) -> None:
+    def ask(timestamp: int, **more: Any) -> None:
         pair.ask("ListOffsets", version, _list_body(version, "fetched", timestamp, **more))
 
     for timestamp in (-1, -2):

@@ -11,6 +11,7 @@ from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _SECONDS = 60.0
 PLACE_AND_VALUE = ("partition", "offset", "CAST(value AS STRING) AS value")
@@ -114,7 +115,7 @@ class Job:
         query.awaitTermination()
         return query
 
-    def _sink(self, **options: object) -> Any:
+    def _sink(self, **options: object) -> DataStreamWriter:
         frame = self.stream(**options).selectExpr("topic", *PLACE_AND_VALUE)
         sink = frame.writeStream.format("parquet").option("path", self.output)
         return sink.option("checkpointLocation", self.checkpoint)

@@ -173,6 +173,12 @@ class Controller:
 
         return await self._change(lambda image: incremental_alter_configs(image, request, self.settings))
 
+    async def forget_configs(self) -> None:
+        """No dynamic configuration but those of topics, and what a new cluster has."""
+        from .commands.forget_configs import forget_configs
+
+        await self._change(lambda image: (forget_configs(image, self.settings), None))
+
     async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         from .commands.features import update_features
 

@@ -5,11 +5,13 @@ from controller.tests.controller_kit import cluster, image_of, settings, topics
 
 from odradek_controller.commands.alter_configs import alter_configs, incremental_alter_configs
 from odradek_controller.commands.create_topics import create_topics
+from odradek_controller.commands.forget_configs import forget_configs
 from odradek_controller.configs.effective import BrokerLayers, Source
 from odradek_controller.configs.table import Resource, definitions
 from odradek_controller.image import ClusterImage, ConfigResource
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_configs import AlterConfigsRequest
+from odradek_wire.messages.config_record import ConfigRecord
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -258,6 +260,25 @@ def test_the_old_request_replaces_all_overrides_of_a_resource() -> None:
     records, response = alter_configs(before, request, settings())
     assert response.responses[0].error_code == 0
     assert image_of(records, before).topic_configs("t") == {"retention.ms": "3"}
+
+
+def test_what_is_forgotten_is_everything_but_topics_and_the_first_min_isr() -> None:
+    image, _, _ = alter(ONE, TOPIC, "t", ("retention.ms", SET, "1"))
+    as_new = image.configs
+    for kind, name, item in (
+        (BROKER, "", ("log.retention.ms", SET, "1")),
+        (BROKER, "", ("min.insync.replicas", SET, "2")),
+        (BROKER, "1", ("log.retention.ms", SET, "2")),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")),
+        (METRICS, "m", ("interval.ms", SET, "1000")),
+    ):
+        image, error, message = alter(image, kind, name, item)
+        assert error == "NONE", message
+    # Of a broker that this cluster does not know: in a directory that came from elsewhere.
+    image = image_of([ConfigRecord(BROKER, "7", "log.retention.ms", "3")], image)
+    image = image_of(forget_configs(image, settings()), image)
+    assert image.configs == as_new
+    assert forget_configs(image, settings()) == []
 
 
 # -- layers -----------------------------------------------------------------------------------------------------------

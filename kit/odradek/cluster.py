@@ -115,10 +115,17 @@ class Cluster:
             self._temporary = None
 
     def reset(self) -> None:
-        """A cluster as new, in below 10 ms: topics, groups and producer ids are gone; connections stay open.
+        """A cluster as new, in below 10 ms for a test's few topics: topics, groups, producers, dynamic configurations
+        (of brokers, groups and client metrics) and faults are gone; the address and connections stay.
 
-        The address stays; what waits in the broker (a long poll, a group's rebalance) ends with an error. Topics given
-        to the constructor are created again.
+        What waits in the broker (a long poll, a group's rebalance) ends with an error; a request that a fault delays
+        goes on when its time has come. Topics given to the constructor are created again, with new topic ids. Settings
+        of the constructor and `logs` stay.
+
+        The wall clock shows the real time again. No record is left from a later time that this would take it back
+        before: they went with their topics, and so did committed offsets and producers, which expire on that clock. The
+        clock of timeouts stays where it was moved to: it never runs backwards, and only its differences mean something,
+        so timers that still wait (retention's next look, the removal of deleted files) wait no longer than before.
         """
         self._host.reset(_as_mapping(self._topics))
 

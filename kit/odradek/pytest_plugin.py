@@ -39,8 +39,7 @@ def _odradek_of_the_session(kafka_config: Mapping[str, object]) -> Iterator[Clus
 
 @pytest.fixture
 def kafka(_odradek_of_the_session: Cluster) -> Cluster:
-    """One broker for the whole session, as new for each test: no topics, no groups, no faults."""
-    _odradek_of_the_session.faults.clear()
+    """One broker for the whole session, as new for each test: see `Cluster.reset`."""
     _odradek_of_the_session.reset()
     return _odradek_of_the_session
 

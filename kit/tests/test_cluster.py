@@ -6,17 +6,20 @@ import asyncio
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from odradek import Cluster, KafkaError, SettingsError
 from odradek.hosts.host import NotRunningError
 
 WAIT_S = 20
+DAY_MS = 24 * 3600 * 1000
 
 
 @pytest.fixture(params=[False, True], ids=["thread", "process"])
@@ -99,6 +102,60 @@ def test_an_idempotent_producer_goes_on_after_a_reset(cluster: Cluster) -> None:
     assert read(cluster, "orders", 1) == ["after"]
 
 
+def test_a_reset_takes_dynamic_settings(cluster: Cluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    as_new = settings(admin)
+    wanted = {"message.max.bytes": "1234", "log.retention.ms": "60000"}
+    changes = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in wanted.items()]
+    resource = ConfigResource(ResourceType.BROKER, "0", incremental_configs=changes)
+    admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+    assert {name: value for name, value in settings(admin).items() if as_new[name] != value} == wanted
+    cluster.reset()
+    assert settings(admin) == as_new
+    produce(cluster, "orders", "x" * 2000)
+
+
+def settings(admin: AdminClient) -> dict[str, object]:
+    """The broker's, as it describes them."""
+    resource = ConfigResource(ResourceType.BROKER, "0")
+    return {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result(WAIT_S).items()}
+
+
+def test_a_reset_takes_faults_and_a_restart_does_not_bring_them_back(cluster: Cluster) -> None:
+    cluster.faults.error("Produce", "TOPIC_AUTHORIZATION_FAILED")
+    cluster.faults.error("Produce", "TOPIC_AUTHORIZATION_FAILED", when="response")
+    cluster.reset()
+    produce(cluster, "orders", "a")
+    cluster.stop()
+    cluster.start()
+    produce(cluster, "orders", "b")
+    assert read(cluster, "orders", 2) == ["a", "b"]
+
+
+def test_a_reset_puts_the_wall_clock_back_and_a_restart_does_not_move_it(cluster: Cluster) -> None:
+    cluster.advance(wall_ms=30 * DAY_MS)
+    cluster.stop()
+    cluster.start()
+    assert days_from_now(cluster) == 30
+    cluster.reset()
+    assert days_from_now(cluster) == 0
+    cluster.stop()
+    cluster.start()
+    assert days_from_now(cluster) == 0
+
+
+def days_from_now(cluster: Cluster) -> int:
+    """How far ahead the clock is with which the broker stamps a record, and that the record is there to be read."""
+    name = f"stamped-{uuid4()}"
+    cluster.create_topic(name, config={"message.timestamp.type": "LogAppendTime"})
+    stamps: list[int] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.produce(name, "x", partition=0, on_delivery=lambda error, message: stamps.append(message.timestamp()[1]))
+    assert producer.flush(WAIT_S) == 0
+    assert read(cluster, name, 1) == ["x"]
+    return round((stamps[0] - time.time() * 1000) / DAY_MS)
+
+
 def test_a_lost_acknowledgement_is_a_duplicate_unless_the_producer_is_idempotent(cluster: Cluster) -> None:
     quick = {"socket.timeout.ms": 1000, "request.timeout.ms": 1000, "retry.backoff.ms": 10}
     cluster.faults.disconnect("Produce", when="response", times=1)
@@ -129,6 +186,19 @@ def test_the_clock_of_timeouts_is_moved_by_order(cluster: Cluster) -> None:
     cluster.wait_for_group("g", members=1, timeout_s=WAIT_S)
     cluster.advance(timeouts_ms=60_001)
     cluster.wait_for_group("g", members=0, state="Empty", timeout_s=WAIT_S)
+    consumer.close()
+
+
+def test_a_clock_of_timeouts_that_was_moved_expels_nobody_at_the_next_start(cluster: Cluster) -> None:
+    cluster.advance(timeouts_ms=60_001)
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "session.timeout.ms": 60_000}
+    consumer = Consumer({**config, "heartbeat.interval.ms": 50_000, "max.poll.interval.ms": 60_000})
+    consumer.subscribe(["orders"])
+    assert consumer.poll(1) is None
+    cluster.wait_for_group("g", members=1, timeout_s=WAIT_S)
+    cluster.kill()
+    cluster.start()
+    cluster.wait_for_group("g", members=1, timeout_s=WAIT_S)
     consumer.close()
 
 
@@ -167,10 +237,38 @@ def test_asyncio_code_uses_it_without_blocking_its_loop() -> None:
 
 
 def test_a_child_that_dies_is_an_error_and_no_hang() -> None:
-    with Cluster(process=True) as cluster:
+    with Cluster(topics=["orders"], process=True) as cluster:
         os.kill(cluster._host.pid, signal.SIGKILL)  # type: ignore[attr-defined]  # kill -9 from outside
         with pytest.raises(RuntimeError, match="the broker's process ended with exit code -9"):
             cluster.reset()
+        with pytest.raises(NotRunningError):
+            cluster.reset()
+        cluster.start()
+        assert topic_names(cluster) == {"orders"}
+
+
+def test_a_child_that_hangs_is_an_error_that_names_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Cluster(topics=["orders"], process=True) as cluster:
+        produce(cluster, "orders", "a")
+        pid = cluster._host.pid  # type: ignore[attr-defined]
+        os.kill(pid, signal.SIGSTOP)
+        monkeypatch.setattr("odradek.hosts.process._ANSWER_TIMEOUT_S", 0.1)
+        with pytest.raises(TimeoutError, match=rf"process {pid} did not answer 'advance' within 0\.1 s.*Cluster\.logs"):
+            cluster.advance(timeouts_ms=1)
+        monkeypatch.undo()
+        cluster.start()
+        assert read(cluster, "orders", 1) == ["a"]
+
+
+def test_a_child_that_does_not_end_is_an_error_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Cluster(process=True) as cluster:
+        pid = cluster._host.pid  # type: ignore[attr-defined]
+        os.kill(pid, signal.SIGSTOP)
+        monkeypatch.setattr("odradek.hosts.process._STOP_TIMEOUT_S", 1)
+        with pytest.raises(TimeoutError, match="did not answer 'stop' within 1 s"):
+            cluster.stop()
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 def test_a_broker_that_was_stopped_does_not_answer() -> None:

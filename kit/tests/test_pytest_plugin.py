@@ -37,6 +37,40 @@ def test_the_session_has_one_broker_and_each_test_a_fresh_one(pytester: pytest.P
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=4)
 
 
+def test_what_a_test_did_to_its_broker_is_gone_in_the_next(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import time
+
+        import pytest
+        from odradek.client import Client
+        from odradek.client.records import Writer, read
+        from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest as Request
+        from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsResponse as Response
+        from odradek_wire.records.record import Record
+
+        BROKER, SET = 4, 0
+        HOUR_MS = 3_600_000
+
+        @pytest.mark.parametrize("number", range(2))
+        def test_it(kafka, number):
+            kafka.create_topic("stamped", config={"message.timestamp.type": "LogAppendTime"})
+            with Client(kafka.bootstrap_servers) as client:
+                writer = Writer(client, "stamped")
+                writer.write(Record(0, 0, None, b"x" * 2000))
+                writer.flush()
+                (found,) = read(client, "stamped", {0: 0}, ends={0: 1})
+                assert abs(found.record.timestamp - time.time() * 1000) < HOUR_MS
+                setting = Request.AlterableConfig("message.max.bytes", SET, "1000")
+                wanted = Request([Request.AlterConfigsResource(BROKER, "", [setting])])
+                assert client.call(wanted, Response).responses[0].error_code == 0
+            kafka.advance(wall_ms=24 * HOUR_MS)
+            kafka.faults.error("Produce", "TOPIC_AUTHORIZATION_FAILED")
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+
+
 def test_workers_of_xdist_do_not_meet(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
     pytester.runpytest_subprocess("-n", "2", "-p", "no:cacheprovider").assert_outcomes(passed=4)

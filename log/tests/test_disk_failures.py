@@ -122,7 +122,7 @@ def test_whichever_call_fails_what_was_acknowledged_is_there_afterwards(tmp_path
         directory.create_log("t", 0, TOPIC_ID, CONFIG)
         directory.create_log("t", 1, TOPIC_ID, CONFIG)
         begun = len(disk.calls)
-        disk.fail(error, lambda _name, failing, at, wanted=begun + number + 1: "t-0" in str(failing) and at == wanted)
+        disk.fail(error, lambda _name, failing, at, wanted=begun + number + 1: "/t-0" in str(failing) and at == wanted)
         acknowledged = _work(directory)
         disk.heal()
         calls = len(disk.calls) - begun

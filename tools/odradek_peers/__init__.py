@@ -5,8 +5,8 @@ of other ages that cannot live in the same environment (`old_clients`). Not part
 nothing of it: these are the witnesses.
 """
 
-from odradek_peers.jars import KAFKA_3_9, KAFKA_4_3, libs
+from odradek_peers.jars import KAFKA_3_9, KAFKA_4_0, KAFKA_4_3, libs
 from odradek_peers.server import ApacheKafka
 from odradek_peers.tools import JavaTools, RunningTool, ToolFailed
 
-__all__ = ["KAFKA_3_9", "KAFKA_4_3", "ApacheKafka", "JavaTools", "RunningTool", "ToolFailed", "libs"]
+__all__ = ["KAFKA_3_9", "KAFKA_4_0", "KAFKA_4_3", "ApacheKafka", "JavaTools", "RunningTool", "ToolFailed", "libs"]

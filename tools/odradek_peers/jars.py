@@ -11,6 +11,7 @@ from xml.sax.saxutils import escape
 from odradek_peers.cache import filled_once
 
 KAFKA_4_3 = "4.3.0"
+KAFKA_4_0 = "4.0.0"
 KAFKA_3_9 = "3.9.1"
 
 _COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
@@ -20,6 +21,13 @@ _ARTIFACTS: dict[str, list[tuple[str, str, str]]] = {
     KAFKA_4_3: [
         ("org.apache.kafka", "kafka_2.13", KAFKA_4_3),
         ("org.apache.kafka", "kafka-tools", KAFKA_4_3),
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
+        ("org.apache.logging.log4j", "log4j-core", "2.25.3"),
+        ("org.apache.logging.log4j", "log4j-api", "2.25.3"),
+    ],
+    KAFKA_4_0: [
+        ("org.apache.kafka", "kafka_2.13", KAFKA_4_0),
+        ("org.apache.kafka", "kafka-tools", KAFKA_4_0),
         ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
         ("org.apache.logging.log4j", "log4j-core", "2.25.3"),
         ("org.apache.logging.log4j", "log4j-api", "2.25.3"),

@@ -6,7 +6,7 @@ answer than in the log. Whatever is not usual, or goes wrong, is answered None a
 bytes with the codec's.
 
 For each topic and partition that a version was asked for, the bytes from the topic's name to the partition's index are
-kept with the partition; they begin the answer as they began the request.
+kept with the partition, until a partition of the broker is removed; they begin the answer as they began the request.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _plain(version: int) -> Quick:
             partition = _named(broker, key[2:-8], index) if count == 1 else None
             if partition is None:
                 return None
-            found = _keep(known, key, partition, ONE_TOPIC)
+            found = _keep(broker, known, key, partition, ONE_TOPIC)
         size = INT32.unpack_from(frame, size_at)[0]
         if begin + size != len(frame):
             return None
@@ -117,7 +117,7 @@ def _flexible(version: int) -> Quick:
                 )
             if partition is None:
                 return None
-            found = _keep(known, key, partition, ONE_TOPIC_FLEXIBLE)
+            found = _keep(broker, known, key, partition, ONE_TOPIC_FLEXIBLE)
         size = shift = 0
         at = size_at
         while True:
@@ -175,9 +175,10 @@ def _named(broker: Broker, name: bytes, index: int) -> Partition | None:
 
 
 def _keep(
-    known: dict[bytes, tuple[Partition, bytes]], key: bytes, partition: Partition, begin: bytes
+    broker: Broker, known: dict[bytes, tuple[Partition, bytes]], key: bytes, partition: Partition, begin: bytes
 ) -> tuple[Partition, bytes]:
     if len(known) >= CACHED_MAX:
         known.clear()
+    broker.partitions.clear_at_removal(known)
     found = known[key] = (partition, begin + key + NO_ERROR)
     return found

@@ -22,6 +22,8 @@ class Row(NamedTuple):
     max_version: int | None = None
     inter_broker: bool = False
     """Refused on client listeners, and not advertised there."""
+    served: bool = True
+    """False: a request is answered, but only with an error (`unserved`)."""
 
 
 class Table(Mapping[ApiKey, Api[Any, Any]]):
@@ -34,8 +36,9 @@ class Table(Mapping[ApiKey, Api[Any, Any]]):
     def __getitem__(self, key: ApiKey) -> Api[Any, Any]:
         api = self._loaded.get(key)
         if api is None:
-            module = import_module(f"odradek_broker.apis.{self._rows[key].module}")
-            api = self._loaded[key] = module.API
+            row = self._rows[key]
+            module = import_module(f"odradek_broker.apis.{row.module}")
+            api = self._loaded[key] = module.API if row.served else module.api(key)
         return api
 
     def __contains__(self, key: object) -> bool:
@@ -58,6 +61,15 @@ class Table(Mapping[ApiKey, Api[Any, Any]]):
     def for_clients(self) -> dict[int, tuple[int, int]]:
         """What is served on client listeners, with its versions."""
         return {key: self.versions(key) for key, row in self._rows.items() if not row.inter_broker}
+
+    def answering_all_of(self, advertised: Mapping[int, tuple[int, int]]) -> Table:
+        """This table, and beside it what a release advertises, key to versions, that is not served here."""
+        unserved = {
+            ApiKey(key): Row("unserved", lowest, highest, served=False)
+            for key, (lowest, highest) in advertised.items()
+            if key not in self._rows
+        }
+        return Table({**self._rows, **unserved})
 
 
 TABLE = Table(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from odradek_wire.message import Message
 from odradek_wire.messages.config_record import ConfigRecord
 
 from ..configs.table import Resource
@@ -12,7 +11,7 @@ from .settings import Settings
 MIN_ISR = "min.insync.replicas"
 
 
-def explicit_min_isr(image: ClusterImage, settings: Settings) -> list[Message]:
+def explicit_min_isr(image: ClusterImage, settings: Settings) -> list[ConfigRecord]:
     """The record that is missing, if it is."""
     key = ConfigResource(int(Resource.BROKER), "")
     if not image.levels.eligible_leaders or MIN_ISR in image.configs.get(key, {}):

@@ -14,7 +14,6 @@ import click
 
 from odradek.cli.in_container import default_listeners
 from odradek.cli.output import parse_settings
-from odradek.client import KafkaError
 from odradek.client.client import format_address
 from odradek.hosts.loops import new_event_loop
 from odradek.logs import LEVELS, stream_logger
@@ -22,8 +21,6 @@ from odradek.settings import SettingsError, gather
 from odradek_broker.node import Node
 from odradek_broker.report import Logger
 from odradek_log.errors import LogDirectoryError
-from odradek_wire.errors import ErrorCode
-from odradek_wire.messages.create_topics import CreateTopicsRequest
 
 _DEFAULT_PORT = 9092
 
@@ -80,7 +77,7 @@ def command(
             loop.run_until_complete(_serve(values, wanted, logger))
         except OSError as error:
             raise click.ClickException(f"{error.strerror or error}{_where(error, values)}") from error
-        except (LogDirectoryError, KafkaError, ValueError) as error:
+        except (LogDirectoryError, ValueError) as error:
             raise click.ClickException(str(error)) from error
         finally:
             loop.close()
@@ -93,25 +90,14 @@ async def _serve(values: dict[str, str], topics: dict[str, int], logger: Logger)
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     node = await Node.start(values, log=logger)
     try:
-        await _create(node, topics)
+        # Those that `--data` brought along stay as they are.
+        there = node.controller.image.topics
+        await node.create_topics({name: partitions for name, partitions in topics.items() if name not in there})
         listener = node.listeners[0]
         click.echo(format_address(listener.advertised_host, listener.advertised_port))
         await stopped.wait()
     finally:
         await node.stop()
-
-
-async def _create(node: Node, topics: dict[str, int]) -> None:
-    """Topics of the command line; those that `--data` brought along stay as they are."""
-    wanted = [
-        CreateTopicsRequest.CreatableTopic(name, partitions, -1)
-        for name, partitions in topics.items()
-        if name not in node.controller.image.topics
-    ]
-    response = await node.controller.create_topics(CreateTopicsRequest(wanted))
-    for result in response.topics:
-        if result.error_code != ErrorCode.NONE:
-            raise KafkaError(result.error_code, f"topic {result.name!r}", result.error_message)
 
 
 def _topic(text: str) -> tuple[str, int]:

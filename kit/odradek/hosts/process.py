@@ -19,16 +19,21 @@ from typing import Any
 from odradek.hosts.host import Fault, LogEntry, NotRunningError
 
 _STOP_TIMEOUT_S = 30.0
+_ANSWER_TIMEOUT_S = 60.0
 _LOG_ENTRIES_MAX = 10_000
 
 
 class ProcessHost:
-    """One child per `start`. Faults and moved clocks are told to each new child."""
+    """One child per `start`. Faults and the moved wall clock are told to each new child; where its clock of timeouts
+    begins means nothing.
+
+    A child that leaves an order without an answer for 60 s is killed: `TimeoutError`. Data stays for `start`.
+    """
 
     def __init__(self) -> None:
         self._entries: deque[LogEntry] = deque(maxlen=_LOG_ENTRIES_MAX)
         self._faults: list[Fault] = []
-        self._ahead_ms = (0, 0)
+        self._wall_ahead_ms = 0
         self._child: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -56,39 +61,47 @@ class ProcessHost:
         self._reader = threading.Thread(target=self._read_log, args=(self._child,), name="odradek log", daemon=True)
         self._reader.start()
         try:
-            address = self._ask({"do": "start", "settings": dict(settings)})
+            # Before it starts: its first record carries the moved time already.
+            self._ask({"do": "advance", "wall_ms": self._wall_ahead_ms, "timeouts_ms": 0})
+            for fault in self._faults:
+                self._ask({"do": "fault", **asdict(fault)})
+            return str(self._ask({"do": "start", "settings": dict(settings)}))
         except BaseException:
             self.kill()
             raise
-        for fault in self._faults:
-            self._ask({"do": "fault", **asdict(fault)})
-        self._ask({"do": "advance", "wall_ms": self._ahead_ms[0], "timeouts_ms": self._ahead_ms[1]})
-        return str(address)
 
     def stop(self) -> None:
-        if self._child is not None:
+        with self._lock:
             child = self._child
+            if child is None:
+                return
             assert child.stdin is not None
             child.stdin.close()
             try:
                 child.wait(_STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 child.kill()
-                raise
+                raise self._no_answer(child, "stop", _STOP_TIMEOUT_S) from None
             finally:
                 self._forget(child)
 
     def kill(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._forget(self._child)
+        child = self._child
+        if child is not None:
+            child.kill()
+            # An order under way, which holds the lock, ends with the child.
+            with self._lock:
+                if self._child is child:
+                    self._forget(child)
 
     def reset(self, topics: Mapping[str, int]) -> None:
         self._running()
+        self._faults.clear()
+        self._wall_ahead_ms = 0
         self._ask({"do": "reset", "topics": dict(topics)})
 
     def advance(self, wall_ms: int, timeouts_ms: int) -> None:
-        self._ahead_ms = (self._ahead_ms[0] + wall_ms, self._ahead_ms[1] + timeouts_ms)
+        self._wall_ahead_ms += wall_ms
         if self._child is not None:
             self._ask({"do": "advance", "wall_ms": wall_ms, "timeouts_ms": timeouts_ms})
 
@@ -108,24 +121,47 @@ class ProcessHost:
         return self._child
 
     def _ask(self, order: dict[str, Any]) -> Any:
-        child = self._running()
-        assert child.stdin is not None
-        assert child.stdout is not None
         with self._lock:
+            child = self._running()
+            assert child.stdin is not None
+            assert child.stdout is not None
+            overdue = threading.Event()
+
+            def give_up() -> None:
+                overdue.set()
+                # The end of the pipes wakes whoever writes to them or reads from them.
+                child.kill()
+
+            watchdog = threading.Timer(_ANSWER_TIMEOUT_S, give_up)
+            watchdog.daemon = True
+            watchdog.start()
             try:
                 child.stdin.write(json.dumps(order) + "\n")
                 child.stdin.flush()
                 line = child.stdout.readline()
             except BrokenPipeError:
                 line = ""
+            finally:
+                watchdog.cancel()
+            if overdue.is_set() or not line:
+                self._forget(child)
+        if overdue.is_set():
+            raise self._no_answer(child, order["do"], _ANSWER_TIMEOUT_S)
         if not line:
-            child.wait(_STOP_TIMEOUT_S)
-            last = "; ".join(str(entry.get("event")) for entry in list(self._entries)[-3:])
-            raise RuntimeError(f"the broker's process ended with exit code {child.returncode}: {last}")
+            raise RuntimeError(f"the broker's process ended with exit code {child.returncode}: {self._last_words()}")
         answer = json.loads(line)
         if "error" in answer:
             raise RuntimeError(answer["error"])
         return answer["result"]
+
+    def _no_answer(self, child: subprocess.Popen[str], order: str, waited_s: float) -> TimeoutError:
+        return TimeoutError(
+            f"the broker's process {child.pid} did not answer {order!r} within {waited_s:g} s and was killed; its"
+            f" output is in `Cluster.logs` and ends with: {self._last_words() or 'nothing'}"
+        )
+
+    def _last_words(self) -> str:
+        return "; ".join(str(entry.get("event")) for entry in list(self._entries)[-3:])
 
     def _read_log(self, child: subprocess.Popen[str]) -> None:
         assert child.stderr is not None

@@ -69,7 +69,9 @@ class ThreadHost:
                 self._end_thread()
 
     def reset(self, topics: Mapping[str, int]) -> None:
-        self._await(self._running().reset(topics))
+        node = self._running()
+        self._faults.clear()
+        self._await(self._reset(node, topics))
 
     def advance(self, wall_ms: int, timeouts_ms: int) -> None:
         if self._node is None:
@@ -89,6 +91,12 @@ class ThreadHost:
             self._await(self._clear(self._node))
 
     # -- on the loop's thread ---------------------------------------------------------------------------------------
+
+    async def _reset(self, node: Node, topics: Mapping[str, int]) -> None:
+        # First of all: the topics that come now are to meet no fault and to begin at the real time.
+        fault_rules.clear(node.broker.interceptors)
+        self._clock.restore_wall()
+        await node.reset(topics)
 
     async def _advance(self, wall_ms: int, timeouts_ms: int) -> None:
         self._clock.advance_wall(wall_ms)

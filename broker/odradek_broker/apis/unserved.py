@@ -1,0 +1,319 @@
+"""APIs that an emulated release advertises and nothing here serves yet: refused, each in its own messages.
+
+A client that has seen such an API in ApiVersions uses it. UNSUPPORTED_VERSION in every error field that the answer has
+tells it what is wrong, where a connection that ends would have it try again for ever. Owns the shape of those answers,
+which is that of `getErrorResponse` of Kafka's requests: the error of the whole request, and a row for what was asked
+where Kafka has one. An API that becomes served takes its shape along as `failed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from odradek_broker.api import Api
+from odradek_broker.context import Context
+from odradek_wire.apis import APIS, ApiKey
+from odradek_wire.codec import layout
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from odradek_wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from odradek_wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from odradek_wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from odradek_wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
+from odradek_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from odradek_wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from odradek_wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from odradek_wire.messages.delete_share_group_state import DeleteShareGroupStateRequest, DeleteShareGroupStateResponse
+from odradek_wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+)
+from odradek_wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from odradek_wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from odradek_wire.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+)
+from odradek_wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from odradek_wire.messages.read_share_group_state import ReadShareGroupStateRequest, ReadShareGroupStateResponse
+from odradek_wire.messages.read_share_group_state_summary import (
+    ReadShareGroupStateSummaryRequest,
+    ReadShareGroupStateSummaryResponse,
+)
+from odradek_wire.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from odradek_wire.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from odradek_wire.messages.write_share_group_state import WriteShareGroupStateRequest, WriteShareGroupStateResponse
+from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from odradek_wire.notation import StructType
+
+CLIENTS_MAX = 1000
+"""How many clients of one API are remembered as warned about."""
+
+
+def api(key: ApiKey) -> Api[Any, Any]:
+    """What answers requests of that key. The log gets one warning for each client, not for each of its attempts."""
+    info = APIS[key]
+    request_class, response_class = info.request_class(), info.response_class()
+    shape = _SHAPES.get(key, lambda request: response_class())
+    warned: set[tuple[str | None, str]] = set()
+
+    def refuse(ctx: Context, request: Any, error: ErrorCode, message: str | None = None) -> Message:
+        response = shape(request)
+        _fill(layout(response_class).root, response, ctx.api_version, error, message)
+        return response
+
+    def handle(ctx: Context, request: Any) -> Message:
+        client = (ctx.client_id, ctx.address)
+        if client not in warned:
+            if len(warned) == CLIENTS_MAX:
+                warned.clear()
+            warned.add(client)
+            ctx.broker.log.warning(
+                "the emulated release has this API, but it is not served; answered with UNSUPPORTED_VERSION",
+                api=f"{key.name} v{ctx.api_version}",
+                client_id=ctx.client_id,
+                client=ctx.address,
+            )
+        return refuse(ctx, request, ErrorCode.UNSUPPORTED_VERSION, f"Odradek does not serve {info.name} yet")
+
+    return Api(request_class, response_class, handle, failed=refuse)
+
+
+def _fill(struct: StructType, row: Any, version: int, error: ErrorCode, message: str | None) -> None:
+    """Error and message in every field for them that the version has, here and below."""
+    for field in struct.present(version):
+        if field.name.endswith("error_code"):
+            setattr(row, field.name, error)
+        elif field.name == "error_message":
+            row.error_message = message
+        elif field.struct is not None and field.array:
+            for each in getattr(row, field.name) or ():
+                _fill(field.struct, each, version, error, message)
+
+
+# -- shapes: what an answer holds beside the error of the whole request ------------------------------------------------
+
+
+def _add_partitions_to_txn(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+    row, cell = (
+        AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult,
+        AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult,
+    )
+    # From version 4 on there are none, and there is an error of the whole request.
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            row(topic.name, [cell(index) for index in topic.partitions]) for topic in request.v3_and_below_topics
+        ]
+    )
+
+
+def _write_txn_markers(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    row, cell = (
+        WriteTxnMarkersResponse.WritableTxnMarkerTopicResult,
+        WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult,
+    )
+    return WriteTxnMarkersResponse(
+        [
+            WriteTxnMarkersResponse.WritableTxnMarkerResult(
+                marker.producer_id,
+                [row(topic.name, [cell(index) for index in topic.partition_indexes]) for topic in marker.topics],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+def _txn_offset_commit(request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    row, cell = (
+        TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
+        TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition,
+    )
+    return TxnOffsetCommitResponse(
+        topics=[row(topic.name, [cell(each.partition_index) for each in topic.partitions]) for topic in request.topics]
+    )
+
+
+def _create_acls(request: CreateAclsRequest) -> CreateAclsResponse:
+    return CreateAclsResponse(results=[CreateAclsResponse.AclCreationResult() for _ in request.creations])
+
+
+def _delete_acls(request: DeleteAclsRequest) -> DeleteAclsResponse:
+    return DeleteAclsResponse(filter_results=[DeleteAclsResponse.DeleteAclsFilterResult() for _ in request.filters])
+
+
+def _alter_replica_log_dirs(request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    row, cell = (
+        AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult,
+        AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult,
+    )
+    return AlterReplicaLogDirsResponse(
+        results=[
+            row(topic.name, [cell(index) for index in topic.partitions])
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
+def _elect_leaders(request: ElectLeadersRequest) -> ElectLeadersResponse:
+    row, cell = ElectLeadersResponse.ReplicaElectionResult, ElectLeadersResponse.PartitionResult
+    return ElectLeadersResponse(
+        replica_election_results=[
+            row(topic.topic, [cell(index) for index in topic.partitions]) for topic in request.topic_partitions or ()
+        ]
+    )
+
+
+def _alter_partition_reassignments(request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    row, cell = (
+        AlterPartitionReassignmentsResponse.ReassignableTopicResponse,
+        AlterPartitionReassignmentsResponse.ReassignablePartitionResponse,
+    )
+    return AlterPartitionReassignmentsResponse(
+        responses=[
+            row(topic.name, [cell(each.partition_index) for each in topic.partitions]) for topic in request.topics
+        ]
+    )
+
+
+def _list_partition_reassignments(request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+    row, cell = (
+        ListPartitionReassignmentsResponse.OngoingTopicReassignment,
+        ListPartitionReassignmentsResponse.OngoingPartitionReassignment,
+    )
+    return ListPartitionReassignmentsResponse(
+        topics=[row(topic.name, [cell(index) for index in topic.partition_indexes]) for topic in request.topics or ()]
+    )
+
+
+def _alter_client_quotas(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    row, part = AlterClientQuotasResponse.EntryData, AlterClientQuotasResponse.EntityData
+    return AlterClientQuotasResponse(
+        entries=[
+            row(entity=[part(each.entity_type, each.entity_name) for each in entry.entity]) for entry in request.entries
+        ]
+    )
+
+
+def _describe_user_scram_credentials(
+    request: DescribeUserScramCredentialsRequest,
+) -> DescribeUserScramCredentialsResponse:
+    row = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+    # Nameless, as Kafka's.
+    return DescribeUserScramCredentialsResponse(results=[row() for _ in request.users or ()])
+
+
+def _alter_user_scram_credentials(request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+    users = {each.name for each in request.deletions} | {each.name for each in request.upsertions}
+    row = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+    return AlterUserScramCredentialsResponse(results=[row(user) for user in sorted(users)])
+
+
+def _describe_transactions(request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    row = DescribeTransactionsResponse.TransactionState
+    return DescribeTransactionsResponse(
+        transaction_states=[row(transactional_id=each) for each in request.transactional_ids]
+    )
+
+
+def _consumer_group_describe(request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+    row = ConsumerGroupDescribeResponse.DescribedGroup
+    return ConsumerGroupDescribeResponse(groups=[row(group_id=each) for each in request.group_ids])
+
+
+def _share_group_describe(request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
+    row = ShareGroupDescribeResponse.DescribedGroup
+    return ShareGroupDescribeResponse(groups=[row(group_id=each) for each in request.group_ids])
+
+
+def _streams_group_describe(request: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse:
+    row = StreamsGroupDescribeResponse.DescribedGroup
+    return StreamsGroupDescribeResponse(groups=[row(group_id=each) for each in request.group_ids])
+
+
+def _initialize_share_group_state(request: InitializeShareGroupStateRequest) -> InitializeShareGroupStateResponse:
+    row, cell = (
+        InitializeShareGroupStateResponse.InitializeStateResult,
+        InitializeShareGroupStateResponse.PartitionResult,
+    )
+    return InitializeShareGroupStateResponse(
+        [row(topic.topic_id, [cell(each.partition) for each in topic.partitions]) for topic in request.topics]
+    )
+
+
+def _read_share_group_state(request: ReadShareGroupStateRequest) -> ReadShareGroupStateResponse:
+    row, cell = ReadShareGroupStateResponse.ReadStateResult, ReadShareGroupStateResponse.PartitionResult
+    return ReadShareGroupStateResponse(
+        [row(topic.topic_id, [cell(each.partition) for each in topic.partitions]) for topic in request.topics]
+    )
+
+
+def _write_share_group_state(request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse:
+    row, cell = WriteShareGroupStateResponse.WriteStateResult, WriteShareGroupStateResponse.PartitionResult
+    return WriteShareGroupStateResponse(
+        [row(topic.topic_id, [cell(each.partition) for each in topic.partitions]) for topic in request.topics]
+    )
+
+
+def _delete_share_group_state(request: DeleteShareGroupStateRequest) -> DeleteShareGroupStateResponse:
+    row, cell = DeleteShareGroupStateResponse.DeleteStateResult, DeleteShareGroupStateResponse.PartitionResult
+    return DeleteShareGroupStateResponse(
+        [row(topic.topic_id, [cell(each.partition) for each in topic.partitions]) for topic in request.topics]
+    )
+
+
+def _read_share_group_state_summary(request: ReadShareGroupStateSummaryRequest) -> ReadShareGroupStateSummaryResponse:
+    row, cell = (
+        ReadShareGroupStateSummaryResponse.ReadStateSummaryResult,
+        ReadShareGroupStateSummaryResponse.PartitionResult,
+    )
+    return ReadShareGroupStateSummaryResponse(
+        [row(topic.topic_id, [cell(each.partition) for each in topic.partitions]) for topic in request.topics]
+    )
+
+
+def _describe_share_group_offsets(request: DescribeShareGroupOffsetsRequest) -> DescribeShareGroupOffsetsResponse:
+    row = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
+    return DescribeShareGroupOffsetsResponse(groups=[row(each.group_id) for each in request.groups])
+
+
+_SHAPES: dict[ApiKey, Callable[[Any], Message]] = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
+    ApiKey.WRITE_TXN_MARKERS: _write_txn_markers,
+    ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
+    ApiKey.CREATE_ACLS: _create_acls,
+    ApiKey.DELETE_ACLS: _delete_acls,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _alter_replica_log_dirs,
+    ApiKey.ELECT_LEADERS: _elect_leaders,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _list_partition_reassignments,
+    ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_user_scram_credentials,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_user_scram_credentials,
+    ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,
+    ApiKey.SHARE_GROUP_DESCRIBE: _share_group_describe,
+    ApiKey.STREAMS_GROUP_DESCRIBE: _streams_group_describe,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: _initialize_share_group_state,
+    ApiKey.READ_SHARE_GROUP_STATE: _read_share_group_state,
+    ApiKey.WRITE_SHARE_GROUP_STATE: _write_share_group_state,
+    ApiKey.DELETE_SHARE_GROUP_STATE: _delete_share_group_state,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _read_share_group_state_summary,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _describe_share_group_offsets,
+}

@@ -1,0 +1,101 @@
+"""What an emulated release advertises and nothing here serves: refused in its own messages, on a connection that
+stays. That the answers have the shape of Kafka's is a matter of compat_tests/oracle/test_emulation.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from odradek_broker.apis.table import TABLE
+from odradek_broker.interceptors import Fail
+from odradek_controller.levels import Emulation
+from odradek_wire.apis import APIS, ApiKey
+from odradek_wire.codec import layout
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+from odradek_wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from odradek_wire.messages.end_txn import EndTxnRequest
+from odradek_wire.messages.metadata import MetadataRequest
+from odradek_wire.notation import Field, StructType
+
+RELEASES = [Emulation.KAFKA_3_9, Emulation.KAFKA_4_0, Emulation.KAFKA_4_3]
+State = DescribeTransactionsResponse.TransactionState
+
+
+def unserved(emulation: Emulation) -> Iterator[tuple[ApiKey, int]]:
+    for key, (lowest, highest) in (emulation.apis or {}).items():
+        if key not in TABLE:
+            yield from ((ApiKey(key), version) for version in range(lowest, highest + 1))
+
+
+def filled(cls: type[Message], version: int) -> Any:
+    """A message with one element in each of its arrays."""
+    scalars = {"string": "s", "bytes": b"b", "records": None, "uuid": bytes(16), "bool": True, "float64": 1.0}
+
+    def struct(of: StructType, made: Any) -> Any:
+        return made(**{field.name: value(field) for field in of.present(version)})
+
+    def value(field: Field) -> Any:
+        inner = scalars.get(field.type, 1) if field.struct is None else struct(field.struct, getattr(cls, field.type))
+        return [inner] if field.array else inner
+
+    return struct(layout(cls).root, cls)
+
+
+def errors(of: StructType, row: Any, version: int) -> Iterator[int]:
+    """The values of all fields for errors, here and below."""
+    for field in of.present(version):
+        if field.name.endswith("error_code"):
+            yield getattr(row, field.name)
+        elif field.struct is not None:
+            inner = getattr(row, field.name)
+            for each in (inner or []) if field.array else [inner] if inner is not None else []:
+                yield from errors(field.struct, each, version)
+
+
+@pytest.mark.parametrize("emulation", RELEASES)
+async def test_every_unserved_api_of_an_emulated_release_is_answered_with_an_error(
+    start_node: Any, connect: Any, emulation: Emulation
+) -> None:
+    client = await connect(await start_node(odradek_emulate=emulation.value))
+    told: dict[tuple[ApiKey, int], set[int]] = {}
+    for key, version in unserved(emulation):
+        response = await client.ask(filled(APIS[key].request_class(), version), version)
+        told[key, version] = set(errors(layout(type(response)).root, response, version))
+    assert told
+    assert {key: codes for key, codes in told.items() if codes != {ErrorCode.UNSUPPORTED_VERSION}} == {}
+
+
+async def test_the_log_names_api_and_client_once(
+    start_node: Any, connect: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = await start_node(odradek_emulate="4.3")
+    client, other = await connect(node), await connect(node)
+    for asking, client_id in ((client, "one"), (other, "one"), (client, "two")):
+        await asking.ask(EndTxnRequest("t", 1, 0, True), 3, client_id)
+    warnings = [line for line in capsys.readouterr().out.splitlines() if "not served" in line]
+    assert len(warnings) == 2
+    for line, client_id in zip(warnings, ("one", "two"), strict=True):
+        assert all(fact in line for fact in ("END_TXN v3", client_id, "127.0.0.1"))
+
+
+async def test_an_ordered_fault_is_answered_with_its_own_error(start_node: Any, connect: Any) -> None:
+    node = await start_node(odradek_emulate="4.3")
+    client = await connect(node)
+    node.broker.interceptors.before_handle.append(lambda ctx, request: Fail(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    response = await client.ask(DescribeTransactionsRequest(["t"]), 0)
+    assert response.transaction_states == [State(ErrorCode.COORDINATOR_NOT_AVAILABLE, "t")]
+
+
+@pytest.mark.parametrize("emulation", [None, "3.9"])
+async def test_what_is_not_advertised_still_ends_the_connection(
+    start_node: Any, connect: Any, emulation: str | None
+) -> None:
+    node = await start_node(**({} if emulation is None else {"odradek_emulate": emulation}))
+    client = await connect(node)
+    # EndTxn 5 came with 4.0.
+    client.send(EndTxnRequest("t", 1, 0, True), 5)
+    assert await client.is_closed_by_broker()
+    assert (await (await connect(node)).ask(MetadataRequest([]), 9)).brokers != []
