@@ -64,7 +64,13 @@ class Background:
         if self._executor is not None:
             self._executor.shutdown(wait=False)
 
-    def start(self, config: Callable[[], BrokerConfig], hosting: Hosting, partitions: Partitions) -> None:
+    def start(
+        self,
+        config: Callable[[], BrokerConfig],
+        hosting: Hosting,
+        partitions: Partitions,
+        check_lag: Callable[[], None],
+    ) -> None:
         """Begin the repeating jobs of one broker; each reads its interval when it is due."""
         jobs: tuple[tuple[str, Callable[[], None]], ...] = (
             ("log.retention.check.interval.ms", lambda: self.retain(partitions)),
@@ -75,6 +81,7 @@ class Background:
         )
         for setting, job in jobs:
             self._repeat(config, setting, job)
+        self._repeat(config, "replica.lag.time.max.ms", check_lag, per_interval=2)
 
     def watch_loop(self) -> None:
         """Measure from now on how late the loop is."""
@@ -110,7 +117,9 @@ class Background:
 
     # -- jobs -----------------------------------------------------------------------------------------------------
 
-    def _repeat(self, config: Callable[[], BrokerConfig], setting: str, job: Callable[[], None]) -> None:
+    def _repeat(
+        self, config: Callable[[], BrokerConfig], setting: str, job: Callable[[], None], per_interval: int = 1
+    ) -> None:
         # An interval of Long.MAX_VALUE stands for never; what is that far away need not be waited for.
         interval_ms = config().integer(setting)
         if self._stopped or interval_ms > 1 << 40:
@@ -121,9 +130,9 @@ class Background:
                 job()
             except Exception as error:
                 self._log.error("background work failed", job=setting, exc_info=error)
-            self._repeat(config, setting, job)
+            self._repeat(config, setting, job, per_interval)
 
-        self._repeating[setting] = self._timers.call_later(interval_ms, due)
+        self._repeating[setting] = self._timers.call_later(max(interval_ms // per_interval, 1), due)
 
     def _flush_due(self, partitions: Iterable[Partition]) -> None:
         """`flush.ms`: force to the disk what was appended, if the topic asks for it."""

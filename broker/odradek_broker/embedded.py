@@ -1,0 +1,223 @@
+"""The brokers of one process and their controller, whose metadata is a log in a data directory.
+
+Owns which brokers run, and that the controller hears of those that end: it lives in the same process, so that it need
+not wait for a session to run out. One broker alone keeps the metadata in its own first directory, as Kafka's combined
+mode does; several need `metadata.log.dir`, for any of them may be killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from odradek_broker.background import Background
+from odradek_broker.clock import Clock
+from odradek_broker.config import EMULATE, BrokerConfig
+from odradek_broker.identity import claim, cluster_of
+from odradek_broker.node import Node
+from odradek_broker.report import Logger
+from odradek_broker.surroundings import Surroundings
+from odradek_broker.timers import Timers
+from odradek_controller.controller import Controller
+from odradek_controller.embedded import EmbeddedStore
+from odradek_controller.levels import Emulation
+from odradek_log.directory import LogDirectory
+from odradek_wire.messages.create_topics import CreateTopicsRequest
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.uuid import Uuid
+
+CONTROLLER_ID = 3000
+"""The node id of a controller that shares no directory with a broker, as in Kafka's documentation."""
+Static = Mapping[str, str]
+
+
+class EmbeddedCluster:
+    """Start one with `await EmbeddedCluster.start(...)` on a running loop; end it with `stop`, or `kill` as a crash."""
+
+    def __init__(self, first: Static, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        self._config = config = BrokerConfig(first)
+        self._timers = Timers(surroundings.clock, asyncio.get_running_loop(), surroundings.log)
+        self._background = Background(self._timers, surroundings.clock, surroundings.log)
+        self._emulation = Emulation(config.setting(EMULATE))
+        self._metadata_directory: LogDirectory | None = None
+        self._store: EmbeddedStore | None = None
+        self.controller: Controller
+        self.nodes: dict[int, Node] = {}
+        """The running brokers by id."""
+
+    @classmethod
+    async def start(
+        cls,
+        statics: Sequence[Static],
+        *,
+        log: Logger | None = None,
+        clock: Clock | None = None,
+        surroundings: Surroundings | None = None,
+    ) -> EmbeddedCluster:
+        """A cluster of which every broker answers when this returns; one configuration, with Kafka's names, for each.
+
+        Raises ValueError for a configuration that cannot be served, LogDirectoryError for a data directory that is in
+        use or not ours, OSError when a port or the disk refuses. Nothing stays open then."""
+        first, *others = statics
+        cluster = cls(first, surroundings or Surroundings.of(first, log=log, clock=clock))
+        try:
+            nodes = [await cluster._open(static) for static in (first, *others)]
+            await cluster._open_controller(nodes)
+            for node in nodes:
+                await node.join(cluster.controller)
+            if len(nodes) > 1:
+                cluster._balance_later()
+        except BaseException:
+            await cluster.kill()
+            raise
+        return cluster
+
+    async def _open(self, static: Static) -> Node:
+        node = await Node.open(static, self._surroundings)
+        if node.id in self.nodes:
+            await node.kill()
+            raise ValueError(f"broker {node.id} runs already")
+        self.nodes[node.id] = node
+        return node
+
+    async def _open_controller(self, nodes: Sequence[Node]) -> None:
+        around, config = self._surroundings, self._config
+        path = config.optional_text("metadata.log.dir")
+        directories = [directory for node in nodes for directory in node.directories]
+        if path is not None and Path(path) not in config.log_dirs():
+            self._metadata_directory = around.open_directory(Path(path), config, self._background)
+            directories.append(self._metadata_directory)
+        elif len(nodes) > 1:
+            raise ValueError("several brokers need a metadata.log.dir that is none of their log.dirs")
+        cluster_id = cluster_of(directories, config.static.get("cluster.id"), around.randbytes)
+        for node in nodes:
+            claim(node.directories, cluster_id, node.id, around.randbytes)
+        node_id = config.node_id
+        if self._metadata_directory is not None:
+            node_id = CONTROLLER_ID
+            claim([self._metadata_directory], cluster_id, node_id, around.randbytes)
+        self._store = EmbeddedStore(
+            self._metadata_directory or nodes[0].directories[0],
+            node_id=node_id,
+            cluster_id=cluster_id,
+            emulation=self._emulation,
+            flush_later=lambda flush: self._background.run("metadata flush", flush),
+        )
+        self.controller = Controller(
+            self._store, node_id=config.node_id, static=config.static, emulation=self._emulation
+        )
+        await self.controller.open()
+
+    def _balance_later(self) -> None:
+        """Every `leader.imbalance.check.interval.seconds`, if `auto.leader.rebalance.enable`."""
+        config = self._config
+        if not config.boolean("auto.leader.rebalance.enable"):
+            return
+
+        def due() -> None:
+            self._balance_later()
+            self._balancing = asyncio.get_running_loop().create_task(self.controller.balance_leaders())
+
+        self._timers.call_later(config.integer("leader.imbalance.check.interval.seconds") * 1000, due)
+
+    @property
+    def ready(self) -> bool:
+        """Metadata and the group coordinators answer on every broker that runs."""
+        return bool(self.nodes) and all(node.ready for node in self.nodes.values())
+
+    # -- brokers ------------------------------------------------------------------------------------------------------
+
+    async def start_broker(self, static: Static) -> Node:
+        """One more broker, or one that was stopped or killed. Raises as `start` does."""
+        node = await self._open(static)
+        try:
+            claim(node.directories, self.controller.image.cluster_id, node.id, self._surroundings.randbytes)
+            await node.join(self.controller)
+        except BaseException:
+            del self.nodes[node.id]
+            await node.kill()
+            raise
+        return node
+
+    async def stop_broker(self, broker_id: int, grace_ms: int = 5000) -> None:
+        """A controlled shutdown: what others can lead, they lead before this one goes. KeyError if it does not run."""
+        node = self.nodes.pop(broker_id)
+        await self.controller.controlled_shutdown(broker_id)
+        await node.leave(grace_ms)
+        await self.controller.fence_broker(broker_id)
+        await node.close()
+
+    async def kill_broker(self, broker_id: int) -> None:
+        """As kill -9 would end it; the controller, which lives on, sees it go. KeyError if it does not run."""
+        node = self.nodes.pop(broker_id)
+        await node.kill()
+        await self.controller.fence_broker(broker_id)
+
+    # -- all of it ----------------------------------------------------------------------------------------------------
+
+    async def stop(self, grace_ms: int = 5000) -> None:
+        """Orderly: requests in flight are answered, logs flushed, the markers of a clean shutdown written.
+        Idempotent."""
+        nodes, self.nodes = list(self.nodes.values()), {}
+        if self._store is None:
+            return
+        await asyncio.gather(*(node.leave(grace_ms) for node in nodes))
+        self._timers.close()
+        await self._background.stop()
+        self._store = None
+        await self.controller.close()
+        for node in nodes:
+            await node.close()
+        if self._metadata_directory is not None:
+            self._metadata_directory.close(-1)
+
+    async def kill(self) -> None:
+        """As kill -9 would end the process: connections break, nothing is flushed or written any more. Idempotent."""
+        nodes, self.nodes = list(self.nodes.values()), {}
+        self._timers.close()
+        await self._background.stop()
+        store, self._store = self._store, None
+        if store is not None:
+            store.abandon()
+        for node in nodes:
+            await node.kill()
+        if self._metadata_directory is not None:
+            self._metadata_directory.abandon()
+
+    async def create_topics(self, topics: Mapping[str, int]) -> None:
+        """Create them (name to partitions, -1: `num.partitions`). Raises ValueError for the first that is refused."""
+        wanted = [CreateTopicsRequest.CreatableTopic(name, count, -1) for name, count in topics.items()]
+        created = await self.controller.create_topics(CreateTopicsRequest(wanted))
+        for result in created.topics:
+            if result.error_code:
+                raise ValueError(f"topic {result.name!r} cannot be created: {result.error_message}")
+
+    async def reset(self, topics: Mapping[str, int] | None = None) -> None:
+        """All topics, groups, producers and dynamic configurations are gone; address and connections stay. What waits
+        ends with an error. Clocks and faults are left to whoever moved and ordered them.
+
+        `topics` (name to partitions) are there again with the same breath: a connected client must not come first and
+        have one of them created for it, with another number of partitions.
+        """
+        # The controller takes changes in the order in which they are asked for: these are neighbours. Topics of before
+        # go first, so that none need be told of the configuration; those of after come last, to begin with it.
+        await asyncio.gather(
+            self._delete_all_topics(), self.controller.forget_configs(), self.create_topics(topics or {})
+        )
+        for node in self.nodes.values():
+            node.broker.forget_clients()
+
+    async def _delete_all_topics(self) -> None:
+        """Looks for them when it runs: what is created until then goes, too."""
+        topics = [
+            DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic.id)
+            for topic in self.controller.image.topics.values()
+        ]
+        deleted = await self.controller.delete_topics(DeleteTopicsRequest(topics=topics))
+        for result in deleted.responses:
+            if result.error_code:
+                topic = self.controller.image.topics_by_id.get(Uuid(result.topic_id))
+                name = result.name if topic is None else topic.name
+                raise ValueError(f"topic {name!r} cannot be deleted: {result.error_message}")

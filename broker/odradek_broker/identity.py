@@ -1,0 +1,38 @@
+"""Who a log directory belongs to: `meta.properties` read, compared and, on fresh directories, written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from odradek_log.directory import LogDirectory
+from odradek_log.errors import LogDirectoryError
+from odradek_log.meta_properties import MetaProperties
+from odradek_wire.uuid import random_uuid, uuid_to_text
+
+
+def cluster_of(directories: Iterable[LogDirectory], wanted: str | None, randbytes: Callable[[int], bytes]) -> str:
+    """The id of the cluster that these directories belong to, as text; a new one if all of them are fresh.
+
+    Raises LogDirectoryError when they disagree, or belong to another than the wanted one."""
+    known = [directory for directory in directories if directory.meta is not None and directory.meta.cluster_id]
+    clusters = {directory.meta.cluster_id for directory in known if directory.meta is not None}
+    if len(clusters) > 1:
+        raise LogDirectoryError(f"the log directories belong to different clusters: {', '.join(sorted(clusters))}")
+    cluster_id = clusters.pop() if clusters else wanted or uuid_to_text(random_uuid(randbytes))
+    if wanted and wanted != cluster_id:
+        raise LogDirectoryError(f"the log directories belong to cluster {cluster_id}, not to {wanted}")
+    return cluster_id
+
+
+def claim(
+    directories: Iterable[LogDirectory], cluster_id: str, node_id: int, randbytes: Callable[[int], bytes]
+) -> None:
+    """Make fresh directories this node's. Raises LogDirectoryError, and claims nothing, when one is another node's."""
+    claimed = list(directories)
+    for directory in claimed:
+        meta = directory.meta
+        if meta is not None and meta.node_id not in (None, node_id):
+            raise LogDirectoryError(f"{directory.path} belongs to node {meta.node_id}, this is node {node_id}")
+    for directory in claimed:
+        if directory.meta is None or directory.meta.directory_id is None:
+            directory.write_meta(MetaProperties(1, cluster_id, node_id, random_uuid(randbytes)))

@@ -1,0 +1,58 @@
+"""What a process gives to its brokers and its controller: clock, disk, randomness, log. Tests bring their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from odradek_broker.background import Background
+from odradek_broker.clock import Clock
+from odradek_broker.config import SYNC, BrokerConfig
+from odradek_broker.report import Logger
+from odradek_log.directory import LogDirectory
+from odradek_log.disk import Disk, RealDisk
+
+OPEN_FILES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """`randbytes(n)` gives n bytes of chance."""
+
+    log: Logger
+    clock: Clock
+    disk: Disk
+    randbytes: Callable[[int], bytes]
+
+    @classmethod
+    def of(
+        cls,
+        static: Mapping[str, str],
+        *,
+        log: Logger | None = None,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        randbytes: Callable[[int], bytes] = os.urandom,
+    ) -> Surroundings:
+        """The real ones, but for what is given."""
+        synchronous = BrokerConfig(static).setting(SYNC) == "true"
+        return cls(log or _standard_log(), clock or Clock(), disk or RealDisk(sync=synchronous), randbytes)
+
+    def open_directory(self, path: os.PathLike[str], config: BrokerConfig, background: Background) -> LogDirectory:
+        """Raises LogDirectoryError when it is in use or not ours."""
+        return LogDirectory.open(
+            os.fspath(path),
+            wall_ms=self.clock.wall_ms,
+            later=background.later,
+            disk=self.disk,
+            reporter=self.log,
+            producer_expiration_ms=config.integer("producer.id.expiration.ms"),
+            open_files=OPEN_FILES,
+        )
+
+
+def _standard_log() -> Logger:
+    import structlog
+
+    return structlog.get_logger("odradek")  # type: ignore[no-any-return]
