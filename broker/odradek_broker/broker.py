@@ -69,7 +69,13 @@ class Broker:
         self.purgatory = Purgatory(timers)
         self.partitions = Partitions()
         self.hosting = Hosting(
-            self.node_id, directories, self.partitions, self.purgatory, randbytes, clock.monotonic_ms
+            self.node_id,
+            directories,
+            self.partitions,
+            self.purgatory,
+            randbytes,
+            clock.monotonic_ms,
+            background.to_loop,
         )
         self.fetch_sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"), SESSION_EVICTION_MS, self._session_id
