@@ -101,7 +101,9 @@ class Node:
                 emulation=emulation,
                 flush_later=lambda flush: background.run("metadata flush", flush),
             )
-            controller = Controller(store, node_id=broker_config.node_id, static=config, emulation=emulation)
+            controller = Controller(
+                store, node_id=broker_config.node_id, static=config, emulation=emulation, reporter=log
+            )
             await controller.open()
             broker = Broker(broker_config, controller, directories, clock, timers, background, randbytes, log)
             table = TABLE if emulation.apis is None else TABLE.answering_all_of(emulation.apis)
