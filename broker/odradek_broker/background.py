@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
@@ -17,6 +18,7 @@ from odradek_broker.partition import DISK_TROUBLE, Partition
 from odradek_broker.partitions import Partitions
 from odradek_broker.report import Logger
 from odradek_broker.timers import TimerHandle, Timers
+from odradek_log.directory import LogDirectory
 
 WORKERS = 2
 LAG_CHECK_S = 0.5
@@ -29,6 +31,7 @@ class Background:
         self._timers = timers
         self._clock = clock
         self._log = log
+        self._loop = asyncio.get_running_loop()
         self._executor: ThreadPoolExecutor | None = None
         self._repeating: dict[str, TimerHandle] = {}
         self._running: set[asyncio.Future[None]] = set()
@@ -36,7 +39,6 @@ class Background:
         self._lag_check: asyncio.TimerHandle | None = None
         self.loop_lag_s = 0.0
         """How late the event loop was at its last check: real time, whatever the user did to the clocks."""
-        self._checkpointed: dict[str, dict[tuple[str, int], int]] = {}
 
     def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
         """Run disk work after a while, on a worker thread."""
@@ -48,9 +50,13 @@ class Background:
             return
         if self._executor is None:
             self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="odradek-disk")
-        future = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        future = self._loop.run_in_executor(self._executor, work)
         self._running.add(future)
         future.add_done_callback(lambda done: self._finished(what, done))
+
+    def to_loop(self, callback: Callable[[], None]) -> None:
+        """Run a callback soon on the loop. Any thread."""
+        self._loop.call_soon_threadsafe(callback)
 
     async def stop(self) -> None:
         """Start nothing more; wait for what runs."""
@@ -85,7 +91,7 @@ class Background:
 
     def watch_loop(self) -> None:
         """Measure from now on how late the loop is."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         due = loop.time() + LAG_CHECK_S
 
         def check() -> None:
@@ -111,9 +117,9 @@ class Background:
 
     def checkpoint_high_watermarks(self, hosting: Hosting, partitions: Iterable[Partition]) -> None:
         """Write them now, in this thread: at shutdown."""
-        for path, offsets in self._high_watermarks(partitions).items():
-            directory = next(each for each in hosting.directories if each.path == path)
-            directory.write_high_watermarks(offsets)
+        self._offer_high_watermarks(hosting, partitions)
+        for directory in hosting.directories:
+            directory.write_high_watermarks()
 
     # -- jobs -----------------------------------------------------------------------------------------------------
 
@@ -141,18 +147,15 @@ class Background:
                 self.run("flush", log.flush)
 
     def _checkpoint(self, hosting: Hosting, partitions: Iterable[Partition]) -> None:
-        for path, offsets in self._high_watermarks(partitions).items():
-            if self._checkpointed.get(path) != offsets:
-                self._checkpointed[path] = offsets
-                directory = next(each for each in hosting.directories if each.path == path)
-                self.run("high watermark checkpoint", lambda d=directory, o=offsets: d.write_high_watermarks(o))  # type: ignore[misc]
+        for directory in self._offer_high_watermarks(hosting, partitions):
+            self.run("high watermark checkpoint", directory.write_high_watermarks)
 
     def _checkpoint_recovery(self, hosting: Hosting) -> None:
         """Write how far the logs are on the disk, then force sealed segments there, for the next time: a start after a
         crash reads what lies behind the recovery point."""
         for directory in hosting.directories:
-            directory.write_checkpoints()
-            self.run("flush of sealed segments", directory.flush_sealed)
+            directory.offer_checkpoints()
+            self.run("recovery point checkpoint", partial(_write_and_flush, directory))
 
     def _expire_producers(self, partitions: Iterable[Partition]) -> None:
         now_ms = self._clock.wall_ms()
@@ -160,16 +163,21 @@ class Background:
             log.producers.remove_expired(now_ms)
 
     @staticmethod
-    def _high_watermarks(partitions: Iterable[Partition]) -> dict[str, dict[tuple[str, int], int]]:
-        found: dict[str, dict[tuple[str, int], int]] = {}
+    def _offer_high_watermarks(hosting: Hosting, partitions: Iterable[Partition]) -> list[LogDirectory]:
+        """Which directories have news to write."""
+        found: dict[LogDirectory, dict[tuple[str, int], int]] = {each: {} for each in hosting.directories}
         for partition in partitions:
-            directory = partition.directory
-            if directory is not None:
-                found.setdefault(directory.path, {})[partition.topic, partition.index] = partition.high_watermark
-        return found
+            if partition.directory is not None:
+                found[partition.directory][partition.topic, partition.index] = partition.high_watermark
+        return [directory for directory, offsets in found.items() if directory.offer_high_watermarks(offsets)]
 
     def _finished(self, what: str, future: asyncio.Future[None]) -> None:
         self._running.discard(future)
         error = None if future.cancelled() else future.exception()
         if error is not None:
             self._log.error("disk work failed", work=what, error=f"{type(error).__name__}: {error}")
+
+
+def _write_and_flush(directory: LogDirectory) -> None:
+    directory.write_checkpoints()
+    directory.flush_sealed()

@@ -80,6 +80,7 @@ class Broker:
             self.isr_changes.propose,
             randbytes,
             clock.monotonic_ms,
+            background.to_loop,
         )
         self.fetch_sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"), SESSION_EVICTION_MS, self._session_id

@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
 from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
 from odradek_controller.configs.table import Resource
 from odradek_wire.errors import ErrorCode
 
 
-def refusal_to_alter(ctx: Context, kind: int, name: str) -> ErrorCode | None:
+class Named(Protocol):
+    """What both requests name."""
+
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=Named)
+Refused = tuple[ErrorCode, None, int, str]
+"""What both responses tell of a resource, in the order of their fields."""
+
+
+def may_alter(ctx: Context, resources: Sequence[R]) -> tuple[list[R], list[Refused]]:
+    """Those that the client may alter, and the others, each once."""
+    refused: dict[tuple[int, str], Refused] = {}
+    allowed = []
+    for each in resources:
+        error = _refusal(ctx, each.resource_type, each.resource_name)
+        if error is None:
+            allowed.append(each)
+        else:
+            refused[each.resource_type, each.resource_name] = (error, None, each.resource_type, each.resource_name)
+    return allowed, list(refused.values())
+
+
+def _refusal(ctx: Context, kind: int, name: str) -> ErrorCode | None:
     """Brokers, loggers and subscriptions belong to the cluster; unknown kinds are for the controller to refuse."""
     match kind:
         case Resource.TOPIC:

@@ -106,7 +106,11 @@ class EmbeddedCluster:
             flush_later=lambda flush: self._background.run("metadata flush", flush),
         )
         self.controller = Controller(
-            self._store, node_id=config.node_id, static=config.static, emulation=self._emulation
+            self._store,
+            node_id=config.node_id,
+            static=config.static,
+            emulation=self._emulation,
+            reporter=around.log,
         )
         await self.controller.open()
 

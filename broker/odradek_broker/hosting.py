@@ -1,7 +1,8 @@
 """From metadata to partitions: which logs are here, which of them this broker leads, what settings they have.
 
-Owns creating, leading, resigning and deleting partitions as deltas say, over one or more log directories. Leaves what a
-partition is to `partition.py`.
+Owns creating, leading, resigning and deleting partitions as deltas say, over one or more log directories. A delta says
+what is decided already, so that a disk that fails refuses nothing: it takes a partition offline, and the others go on.
+Leaves what a partition is to `partition.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Hosting:
         propose: Propose,
         randbytes: Callable[[int], bytes],
         now_ms: Callable[[], int],
+        to_loop: Callable[[Callable[[], None]], object],
     ) -> None:
+        """`to_loop` brings a callback from any thread to the loop's."""
         assert directories, "a broker has at least one log directory"
         self.directories = directories
         self._node_id = node_id
@@ -57,6 +60,7 @@ class Hosting:
         self._propose = propose
         self._randbytes = randbytes
         self._now_ms = now_ms
+        self._to_loop = to_loop
         self._configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self._config: BrokerConfig | None = None
         self._started = False
@@ -144,36 +148,51 @@ class Hosting:
     # -- logs ---------------------------------------------------------------------------------------------------------
 
     def _open(self, topic: TopicImage, index: int, config: LogConfig) -> Partition:
-        """The partition on the log that was found at start, or on a new one."""
+        """The partition on the log that was found at start, or on a new one; offline when the disk refuses."""
         partition = Partition(topic.name, topic.id, index, self._purgatory, self._propose)
         partition.strict = self._config is not None and self._config.strict_validation
         partition.set_min_insync_replicas(config.min_insync_replicas)
         self._partitions.add(partition)
         key = (topic.name, index)
         for directory in self.directories:
-            if key in directory.failed:
-                partition.error = ErrorCode.KAFKA_STORAGE_ERROR
-                return partition
             log = directory.logs.get(key)
-            if log is not None:
-                if log.topic_id in (None, topic.id):
-                    if log.topic_id is None:
-                        log.assign_topic_id(topic.id)
-                    partition.use(log, directory, self._high_watermarks.get(key, 0))
-                    return partition
-                # A log of the same name that belongs to a deleted topic must not be served as this one's.
-                directory.set_aside_as_stray(topic.name, index, self._unique())
+            if log is not None and self._is_log_of(partition, log):
+                self._serve(partition, log, directory)
+                return partition
+            if log is None and not self._started and key in directory.failed:
+                partition.take_offline(directory.failed[key])
+                return partition
+            # What else has the name belongs to a deleted topic, and must not be served as this one's.
+            if (log is not None or key in directory.failed) and not self._set_aside(directory, topic.name, index):
+                partition.take_offline(OSError("another topic's log is in the way"))
+                return partition
         directory = min(self.directories, key=lambda each: len(each.logs))
         try:
-            partition.use(directory.create_log(topic.name, index, topic.id, config), directory)
+            log = directory.create_log(topic.name, index, topic.id, config)
         except OSError as error:
-            partition.error = ErrorCode.KAFKA_STORAGE_ERROR
+            partition.take_offline(error)
             directory.env.reporter.error(
                 "partition stays offline: its log cannot be created",
                 partition=f"{topic.name}-{index}",
                 error=str(error),
             )
+        else:
+            self._serve(partition, log, directory)
         return partition
+
+    def _is_log_of(self, partition: Partition, log: Log) -> bool:
+        """A log without an id is of an old release; one that no topic claimed at start is nobody's."""
+        return log.topic_id == partition.topic_id or (log.topic_id is None and not self._started)
+
+    def _serve(self, partition: Partition, log: Log, directory: LogDirectory) -> None:
+        partition.use(log, directory, self._high_watermarks.get((partition.topic, partition.index), 0))
+        # A flush may fail on another thread, while nobody here is using the log.
+        log.on_failure = lambda error: self._to_loop(lambda: partition.take_offline(error))
+        if log.topic_id is None:
+            try:
+                log.assign_topic_id(partition.topic_id)
+            except OSError as error:
+                partition.take_offline(error)
 
     def _delete(self, partition: Partition, changes: Changes) -> None:
         changes.left.append(partition)
@@ -199,7 +218,21 @@ class Hosting:
             for topic, index in sorted({*directory.logs, *directory.failed}):
                 if self._partitions.get(topic, index) is None:
                     directory.env.reporter.warning("setting a stray log aside", partition=f"{topic}-{index}")
-                    directory.set_aside_as_stray(topic, index, self._unique())
+                    self._set_aside(directory, topic, index)
+
+    def _set_aside(self, directory: LogDirectory, topic: str, index: int) -> bool:
+        """Whether the name is free now."""
+        try:
+            directory.set_aside_as_stray(topic, index, self._unique())
+        except OSError as error:
+            directory.env.reporter.error(
+                "stray log cannot be set aside: no partition of that name can be served",
+                partition=f"{topic}-{index}",
+                directory=directory.path,
+                error=str(error),
+            )
+            return False
+        return True
 
     def directory_of(self, log_directory_id: Uuid) -> LogDirectory | None:
         return next(

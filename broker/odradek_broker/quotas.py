@@ -1,7 +1,7 @@
 """The throttle stage: every response passes here before it is encoded.
 
 Owns the decision how long a client is to be throttled. As in Kafka (KIP-219) the answer goes out at once with its
-`throttle_time_ms`, and the connection is not read for that long. Leaves muting to `network.connection`. Client quotas
+`throttle_time_ms`, and the connection is not read for that long. Leaves muting to `network.exchange`. Client quotas
 themselves are not served yet, so that `Unlimited` is the only implementation.
 """
 

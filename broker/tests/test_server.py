@@ -429,9 +429,9 @@ async def test_what_waits_for_memory_behind_a_request_in_flight_stays_in_order(c
     first = client.send(long_poll(max_wait_ms=50), 11)
     await until(lambda: len(node.broker.purgatory) == 1)
     (connection,) = node.server.connections
-    connection.active = False
+    connection.receiver.active = False
     second = client.send(METADATA, 9)
-    await until(lambda: connection.active)  # it has arrived, and finds no room
+    await until(lambda: connection.receiver.active)  # it has arrived, and finds no room
     assert (await client.receive(FetchResponse, 11))[0] == first
     third = client.send(METADATA, 9)
     await client.writer.drain()

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek_log.errors import CorruptLogError, LogOfflineError
+from odradek_log.reporting import Reporter, StandardReporter
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 
@@ -68,6 +69,7 @@ class Controller:
         static: Mapping[str, str] | None = None,
         emulation: Emulation = Emulation.UNION,
         rng: random.Random | None = None,
+        reporter: Reporter | None = None,
     ) -> None:
         rng = rng or random.SystemRandom()
         release = Release.KAFKA_3_9 if emulation is Emulation.KAFKA_3_9 else Release.KAFKA_4_3
@@ -75,6 +77,7 @@ class Controller:
         self.emulation = emulation
         self.settings = Settings(node_id, rng.randbytes, rng.randrange, dict(static or {}), release)
         self.image = ClusterImage()
+        self._reporter = reporter or StandardReporter()
         self._plain = PlainTopicEntries()
         self._listeners: list[Listener] = []
         self._registered: set[int] = set()
@@ -100,7 +103,8 @@ class Controller:
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """The listener gets the whole image as one delta now, and each change after it; returns how to unsubscribe.
 
-        It is called synchronously, in the order of changes, and must not call the controller back.
+        It is called synchronously, in the order of changes, and must not call the controller back. What it raises later
+        than now is reported, and hinders nobody: the change is made, and the other listeners are told of it.
         """
         listener(MetadataDelta.between(ClusterImage(cluster_id=self.image.cluster_id), self.image))
         self._listeners.append(listener)
@@ -229,7 +233,16 @@ class Controller:
                 offset, epoch = await self.store.append(records, self.image.levels)
                 delta = replay(self.image, records, offset=offset, epoch=epoch)
                 self.image = delta.image
-                for listener in tuple(self._listeners):
-                    listener(delta)
+                self._tell(delta)
                 self.store.applied(delta.image)
         return answer
+
+    def _tell(self, delta: MetadataDelta) -> None:
+        """What is stored has happened, whether a listener can live with it or not (Kafka's FaultHandler)."""
+        for listener in tuple(self._listeners):
+            try:
+                listener(delta)
+            except Exception as error:
+                self._reporter.error(
+                    "a metadata change could not be applied in full", offset=delta.image.offset, exc_info=error
+                )

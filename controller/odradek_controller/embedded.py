@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from odradek_log.append import AppendRejected
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
+from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.log import Log
 from odradek_log.producer_state import AppendOrigin
 from odradek_wire.message import Message
@@ -266,7 +267,7 @@ class EmbeddedStore:
             return
         try:
             self._maybe_snapshot()
-        except OSError as error:
+        except (OSError, CorruptLogError, LogOfflineError) as error:
             # The log holds everything, only longer than it need be: try again later.
             self._directory.env.reporter.warning("a metadata snapshot could not be written", error=str(error))
             self._next_snapshot = self._records_since_snapshot + self._snapshot_records

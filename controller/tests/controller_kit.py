@@ -15,6 +15,7 @@ from odradek_controller.levels import Emulation
 from odradek_controller.replay import replay
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import Disk, RealDisk
+from odradek_log.reporting import Reporter
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.broker_registration import BrokerRegistrationRequest
@@ -102,6 +103,7 @@ async def running(
     max_batch_bytes: int = MAX_BATCH_BYTES,
     disk: Disk | None = None,
     seed: int = 0,
+    reporter: Reporter | None = None,
 ) -> AsyncIterator[Controller]:
     """A controller on this directory; at the end it is closed, or killed."""
     later: list[object] = []
@@ -120,7 +122,7 @@ async def running(
         max_log_bytes=max_log_bytes,
         max_batch_bytes=max_batch_bytes,
     )
-    controller = Controller(store, node_id=1, emulation=emulation, rng=random.Random(seed))
+    controller = Controller(store, node_id=1, emulation=emulation, rng=random.Random(seed), reporter=reporter)
     try:
         await controller.open()
         yield controller

@@ -18,6 +18,7 @@ from odradek_controller.levels import Emulation
 from odradek_controller.replay import InvalidMetadataError, replay
 from odradek_controller.snapshots import decode_snapshot
 from odradek_log.errors import LogOfflineError
+from odradek_log.reporting import StandardReporter
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek_wire.messages.begin_transaction_record import BeginTransactionRecord
@@ -233,6 +234,36 @@ async def test_listeners_see_one_delta_of_all_and_then_each_change_in_order(tmp_
     assert (first.before.topics, sorted(first.image.topics), first.brokers) == ({}, ["a"], frozenset({1}))
     assert second.before is first.image
     assert [topic.name for topic in second.created_topics] == ["b"]
+
+
+async def test_a_listener_that_fails_hinders_neither_the_change_nor_the_others(tmp_path: Path) -> None:
+    said: list[tuple[str, dict[str, object]]] = []
+
+    class Operator(StandardReporter):
+        def error(self, event: str, /, **fields: object) -> None:
+            said.append((event, fields))
+
+    trouble = RuntimeError("cannot")
+    before, after = [], []
+
+    def failing(delta: MetadataDelta) -> None:
+        if delta.created_topics:
+            raise trouble
+
+    async with running(tmp_path, reporter=Operator()) as controller:
+        await join(controller, 1, 11)
+        controller.subscribe(before.append)
+        controller.subscribe(failing)
+        controller.subscribe(after.append)
+        for name in ("a", "b"):
+            response = await controller.create_topics(topics(name))
+            assert response.topics[0].error_code == ErrorCode.NONE
+        assert sorted(controller.image.topics) == ["a", "b"]
+        offset = controller.image.offset
+    assert [[topic.name for topic in delta.created_topics] for delta in before[1:]] == [["a"], ["b"]]
+    assert before[1:] == after[1:]
+    assert said[-1] == ("a metadata change could not be applied in full", {"offset": offset, "exc_info": trouble})
+    assert len(said) == 2
 
 
 async def test_an_emulated_3_9_cluster_has_its_levels_also_after_a_restart(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from odradek_log import checkpoints, file_names
+from odradek_log import file_names
 from odradek_log.checkpoints import TopicPartition
 from odradek_log.config import LogConfig
 from odradek_log.disk import Disk, RealDisk
@@ -21,7 +21,9 @@ from odradek_log.errors import CorruptLogError, LogDirectoryError
 from odradek_log.file_lock import FileLock
 from odradek_log.log import Log
 from odradek_log.meta_properties import MetaProperties
+from odradek_log.offset_checkpoint import OffsetCheckpoint
 from odradek_log.open_files import OpenFiles
+from odradek_log.opening import create_log, open_log
 from odradek_log.reporting import Reporter, StandardReporter
 from odradek_wire.records.errors import CorruptRecordError
 from odradek_wire.uuid import METADATA_TOPIC_ID, Uuid
@@ -48,6 +50,9 @@ class LogDirectory:
         """Whether the last owner closed the directory properly."""
         self.previous_broker_epoch = -1
         self._lock = lock
+        self._recovery_points = OffsetCheckpoint(env, self._file(file_names.RECOVERY_POINT_CHECKPOINT))
+        self._start_offsets = OffsetCheckpoint(env, self._file(file_names.LOG_START_CHECKPOINT))
+        self._high_watermarks = OffsetCheckpoint(env, self._file(file_names.REPLICATION_CHECKPOINT))
         # What the checkpoints said of the failed ones, to be kept until somebody repairs them.
         self._failed_recovery_points: dict[TopicPartition, int] = {}
         self._failed_start_offsets: dict[TopicPartition, int] = {}
@@ -106,8 +111,8 @@ class LogDirectory:
         """
         disk = self.env.disk
         self._read_marker()
-        recovery_points = self._offsets(file_names.RECOVERY_POINT_CHECKPOINT)
-        start_offsets = self._offsets(file_names.LOG_START_CHECKPOINT)
+        recovery_points = self._recovery_points.read()
+        start_offsets = self._start_offsets.read()
         for name in sorted(disk.names(self.path)):
             if name in (file_names.CLUSTER_METADATA_DIR, file_names.REMOTE_INDEX_CACHE_DIR):
                 continue
@@ -133,12 +138,12 @@ class LogDirectory:
         topic, partition = key
         directory = f"{self.path}/{file_names.partition_dir(topic, partition)}"
         try:
-            self.logs[key] = Log.open(
+            self.logs[key] = open_log(
+                self.env,
                 directory,
                 topic=topic,
                 partition=partition,
                 config=config,
-                env=self.env,
                 recovery_point=recovery_point,
                 log_start_offset=start_offset,
                 clean_shutdown=self.clean_shutdown,
@@ -161,9 +166,7 @@ class LogDirectory:
         assert key not in self.logs
         directory = f"{self.path}/{file_names.partition_dir(topic, partition)}"
         try:
-            log = Log.create(
-                directory, topic=topic, partition=partition, topic_id=topic_id, config=config, env=self.env
-            )
+            log = create_log(self.env, directory, topic=topic, partition=partition, topic_id=topic_id, config=config)
         except FileExistsError:
             raise
         except OSError:
@@ -180,37 +183,48 @@ class LogDirectory:
         directory = f"{self.path}/{file_names.CLUSTER_METADATA_DIR}"
         topic, partition = "__cluster_metadata", 0
         if self.env.disk.exists(directory):
-            return Log.open(directory, topic=topic, partition=partition, config=config, env=self.env)
-        return Log.create(
-            directory, topic=topic, partition=partition, topic_id=METADATA_TOPIC_ID, config=config, env=self.env
+            return open_log(self.env, directory, topic=topic, partition=partition, config=config)
+        return create_log(
+            self.env, directory, topic=topic, partition=partition, topic_id=METADATA_TOPIC_ID, config=config
         )
 
     def delete_log(self, topic: str, partition: int, unique: str) -> None:
         """The partition is gone: its directory is renamed to `…-delete` now and removed after `file.delete.delay.ms`.
+        Raises `OSError`; the partition is here as before then, and may be deleted again.
 
         `unique` are 32 hex digits of a random UUID.
         """
         self._set_aside(topic, partition, unique, file_names.DELETE_DIR)
 
     def set_aside_as_stray(self, topic: str, partition: int, unique: str) -> None:
-        """The cluster knows nothing of this partition: keep its directory under another name; a person may decide."""
+        """The cluster knows nothing of this partition: keep its directory under another name; a person may decide.
+        Raises `OSError` as `delete_log` does."""
         self._set_aside(topic, partition, unique, file_names.STRAY_DIR)
 
     def _set_aside(self, topic: str, partition: int, unique: str, suffix: str) -> None:
+        """Rename first, forget then: what still has the name must not be forgotten, or nobody could use it again."""
         key = topic, partition
-        log = self.logs.pop(key, None)
-        if self.failed.pop(key, None) is not None:
-            self._failed_recovery_points.pop(key, None)
-            self._failed_start_offsets.pop(key, None)
+        log = self.logs.get(key)
+        source = f"{self.path}/{file_names.partition_dir(topic, partition)}"
         target = f"{self.path}/{file_names.suffixed_dir(topic, partition, unique, suffix)}"
-        if log is not None:
-            log.rename(target)
-            delay_ms = log.config.file_delete_delay_ms
+        try:
+            if log is not None:
+                log.rename(target)
+            else:
+                self.env.disk.rename(source, target)
+        except FileNotFoundError:
+            if self.env.disk.exists(source):
+                raise
+            # Somebody else took it away: that frees the name, too.
+            if log is not None:
+                log.abandon()
         else:
-            self.env.disk.rename(f"{self.path}/{file_names.partition_dir(topic, partition)}", target)
-            delay_ms = LogConfig().file_delete_delay_ms
-        if suffix == file_names.DELETE_DIR:
-            self._remove_later(target, delay_ms)
+            if suffix == file_names.DELETE_DIR:
+                self._remove_later(target, (LogConfig() if log is None else log.config).file_delete_delay_ms)
+        self.logs.pop(key, None)
+        self.failed.pop(key, None)
+        self._failed_recovery_points.pop(key, None)
+        self._failed_start_offsets.pop(key, None)
 
     def _remove_later(self, path: str, delay_ms: int) -> None:
         disk, reporter = self.env.disk, self.env.reporter
@@ -229,24 +243,30 @@ class LogDirectory:
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """As last written."""
-        return self._offsets(file_names.REPLICATION_CHECKPOINT)
+        return self._high_watermarks.read()
 
-    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self._write_offsets(file_names.REPLICATION_CHECKPOINT, offsets)
+    def offer_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """What `write_high_watermarks` is to write; the mapping is not changed any more. Whether that is news."""
+        return self._high_watermarks.offer(offsets)
+
+    def write_high_watermarks(self) -> None:
+        """Any thread. A failure is reported, and the old ones stay."""
+        self._high_watermarks.write()
+
+    def offer_checkpoints(self) -> None:
+        """Note, for `write_checkpoints`, the recovery points of all logs, and the start offsets that differ from the
+        first segment's. What the recovery points name was forced to the disk before."""
+        recovery_points = {key: log.recovery_point for key, log in self.logs.items()}
+        self._recovery_points.offer(self._failed_recovery_points | recovery_points)
+        start_offsets = {
+            key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > log.first_base_offset
+        }
+        self._start_offsets.offer(self._failed_start_offsets | start_offsets)
 
     def write_checkpoints(self) -> bool:
-        """Recovery points of all logs, and start offsets where they differ from the first segment's.
-
-        Checkpoints only spare work at the next start; one that cannot be written is reported, and its old content
-        stays: a full disk must not stop the partitions that only read. False then. May run on any thread.
-        """
-        logs = list(self.logs.items())
-        recovery_points = {key: log.recovery_point for key, log in logs}
-        start_offsets = {key: log.log_start_offset for key, log in logs if log.log_start_offset > log.first_base_offset}
-        recovered = self._write_offsets(
-            file_names.RECOVERY_POINT_CHECKPOINT, self._failed_recovery_points | recovery_points
-        )
-        started = self._write_offsets(file_names.LOG_START_CHECKPOINT, self._failed_start_offsets | start_offsets)
+        """Write what was offered. Any thread. False when one could not be written: reported, its old content stays."""
+        recovered = self._recovery_points.write()
+        started = self._start_offsets.write()
         return recovered and started
 
     def flush_sealed(self) -> None:
@@ -254,22 +274,6 @@ class LogDirectory:
         for log in list(self.logs.values()):
             with suppress(OSError):  # reported by the log
                 log.flush_sealed()
-
-    def _write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
-        try:
-            checkpoints.write_offsets(self.env.disk, self._file(name), offsets)
-        except OSError as error:
-            self.env.reporter.error("could not write a checkpoint", file=self._file(name), error=str(error))
-            return False
-        return True
-
-    def _offsets(self, name: str) -> dict[TopicPartition, int]:
-        try:
-            return checkpoints.read_offsets(self.env.disk, self._file(name))
-        except CorruptLogError as error:
-            # As Kafka: the checkpoint is a hint; without it more is read.
-            self.env.reporter.error("ignoring a damaged checkpoint", error=str(error))
-            return {}
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
@@ -291,12 +295,13 @@ class LogDirectory:
     def close(self, broker_epoch: int = -1) -> None:
         """Close every log, write the checkpoints and the marker. With a log that could not be closed the marker is left
         out, so that the next start looks at everything."""
-        self._flush_all()
+        self._settle_all()
         clean = True
         for log in self.logs.values():
             with suppress(OSError, CorruptLogError):  # reported by the log
                 log.close()
             clean = clean and log.is_closed
+        self.offer_checkpoints()
         if self.write_checkpoints() and clean:
             self._write_marker(broker_epoch)
         self._lock.release()
@@ -309,7 +314,7 @@ class LogDirectory:
         except OSError as error:
             self.env.reporter.error("could not write the marker of a clean shutdown", file=path, error=str(error))
 
-    def _flush_all(self) -> None:
+    def _settle_all(self) -> None:
         """Side by side, because a disk answers many waiting syncs almost as fast as one."""
         unflushed = [
             log for log in self.logs.values() if log.failure is None and log.recovery_point < log.log_end_offset
@@ -319,12 +324,12 @@ class LogDirectory:
         # Not worth an import before the end.
         from concurrent.futures import ThreadPoolExecutor
 
-        def flush(log: Log) -> None:
+        def settle(log: Log) -> None:
             with suppress(OSError):  # reported by the log
-                log.flush()
+                log.settle()
 
         with ThreadPoolExecutor(_FLUSH_THREADS) as pool:
-            for _ in pool.map(flush, unflushed):
+            for _ in pool.map(settle, unflushed):
                 pass
 
     def abandon(self) -> None:

@@ -34,7 +34,7 @@ class EpochFile:
         self._unsynced = True
 
     def sync(self) -> None:
-        """Force the file to the disk. Any thread."""
+        """Force the file to the disk. Any thread, one at a time."""
         if self._unsynced:
             self._unsynced = False
             self._env.disk.sync_file(self._path)

@@ -3,6 +3,7 @@ truncation."""
 
 from __future__ import annotations
 
+from odradek_log.producer_snapshots import ProducerSnapshots
 from odradek_log.producer_state import Producers
 from odradek_log.segments import Segments
 from odradek_log.transaction_index import AbortedTransaction
@@ -11,7 +12,29 @@ from odradek_wire.records.batch import RecordBatchHeader, read_header
 from odradek_wire.records.records import read_records
 
 
-def replay(producers: Producers, segments: Segments, start: int) -> None:
+def load(
+    producers: Producers,
+    snapshots: ProducerSnapshots,
+    segments: Segments,
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+    *,
+    clean_shutdown: bool,
+) -> None:
+    """Fill the empty `producers` from the newest readable snapshot, and the batches after it."""
+    never_had_one = not snapshots.offsets
+    snapshot = snapshots.load_newest(producers, log_end_offset)
+    if never_had_one and clean_shutdown:
+        # Whoever closed this log cleanly and left no snapshot knew of no producer.
+        return
+    start = max(log_start_offset, snapshot or 0)
+    if start < log_end_offset:
+        _replay(producers, segments, start)
+        producers.remove_expired(now_ms)
+
+
+def _replay(producers: Producers, segments: Segments, start: int) -> None:
     """Tell `producers` of every batch from offset `start` on, and write anew which transactions were aborted there."""
     for segment in segments.from_offset(start):
         segment.truncate_aborted(start)

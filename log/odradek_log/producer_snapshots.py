@@ -1,6 +1,11 @@
-"""The `.snapshot` files of a partition: which there are, writing one, loading the newest that can be read."""
+"""The `.snapshot` files of a partition: which there are, writing one, loading the newest that can be read.
+
+Written without a sync, for what a crash leaves of one is told by its checksum; `sync` follows with the log's own.
+"""
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 from odradek_log.environment import LogEnvironment
 from odradek_log.errors import CorruptLogError
@@ -11,12 +16,13 @@ from odradek_log.producer_state import Producers
 class ProducerSnapshots:
     """The offsets for which there is a snapshot, ascending: the producers as they were before that offset."""
 
-    __slots__ = ("_env", "directory", "offsets")
+    __slots__ = ("_env", "_unsynced", "directory", "offsets")
 
     def __init__(self, env: LogEnvironment, directory: str, offsets: list[int]) -> None:
         self._env = env
         self.directory = directory
         self.offsets = offsets
+        self._unsynced: list[int] = []
 
     def path(self, offset: int) -> str:
         return f"{self.directory}/{segment_name(offset, SNAPSHOT)}"
@@ -27,6 +33,14 @@ class ProducerSnapshots:
         if offset > newest:
             self._env.disk.write_file(self.path(offset), producers.encode())
             self.offsets.append(offset)
+            self._unsynced.append(offset)
+
+    def sync(self) -> None:
+        """Force the written ones to the disk. Any thread, one at a time."""
+        while self._unsynced:
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                self._env.disk.sync_file(self.path(self._unsynced[0]))
+            del self._unsynced[0]
 
     def load_newest(self, producers: Producers, end_offset: int) -> int | None:
         """Fill the empty `producers` from the newest snapshot not above `end_offset`; returns its offset, None without

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from odradek_log.config import LogConfig
 from odradek_log.environment import LogEnvironment
 from odradek_log.segment import Segment
+from odradek_log.transaction_index import AbortedTransaction
 
 
 class Segments:
@@ -32,22 +33,33 @@ class Segments:
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._row)
 
+    def __getitem__(self, at: int) -> Segment:
+        return self._row[at]
+
     @property
     def first(self) -> Segment:
         return self._row[0]
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """The segment that holds `offset`, and all after it."""
-        return self._row[self._place(offset) :]
+        """The segment that holds `offset`, and all after it. Any thread: one look at the row, whatever is done to it
+        meanwhile."""
+        row = self._row.copy()
+        return row[max(bisect_right(row, offset, key=_base) - 1, 0) :]
 
     def containing(self, offset: int) -> Segment:
-        return self._row[self._place(offset)]
+        return self._row[max(bisect_right(self._bases, offset) - 1, 0)]
 
     def after(self, segment: Segment) -> Segment:
         return self._row[self._row.index(segment) + 1]
 
-    def _place(self, offset: int) -> int:
-        return max(bisect_right(self._bases, offset) - 1, 0)
+    def position_in(self, segment: Segment, offset: int) -> int:
+        """Where in that segment's file the batch of `offset` stands: 0 or the file's end when it is in another one."""
+        if offset <= segment.base_offset:
+            return 0
+        if segment is not self.active and offset >= self.after(segment).base_offset:
+            return segment.size
+        found = segment.locate(offset)
+        return segment.size if found is None else found[0]
 
     def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record from `start_offset` on that is at least so new."""
@@ -63,6 +75,17 @@ class Segments:
         segment = max(self._row, key=lambda segment: segment.largest_timestamp[0])
         timestamp = segment.largest_timestamp[0]
         return segment.find_timestamp(timestamp, start_offset) if timestamp >= 0 else None
+
+    def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have records or their marker in [start, end)."""
+        found = []
+        for segment in self.from_offset(start):
+            for transaction in segment.aborted():
+                if transaction.last_offset >= start and transaction.first_offset < end:
+                    found.append(transaction)
+                if transaction.last_stable_offset >= end:
+                    return found
+        return found
 
     def ends(self, log_end_offset: int) -> list[int]:
         """Where each segment ends, exclusive."""
@@ -117,3 +140,7 @@ class Segments:
 
         if paths:
             self._env.later(delay_ms, remove)
+
+
+def _base(segment: Segment) -> int:
+    return segment.base_offset

@@ -169,3 +169,30 @@ def test_settings_come_from_kafkas_names_and_unknown_ones_are_passed_over() -> N
     assert (config.segment_bytes, config.cleanup_policy, config.preallocate) == (1000, ("compact", "delete"), True)
     assert (config.min_cleanable_dirty_ratio, config.retention_ms) == (0.25, LogConfig().retention_ms)
     assert (config.compact, config.delete, config.rules.stamps) == (True, True, True)
+
+
+def test_the_newest_checkpoint_wins_whoever_writes_it(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    assert directory.offer_high_watermarks({("t", 0): 1})
+    assert directory.offer_high_watermarks({("t", 0): 2})
+    # The two writers of these offers may run in any order.
+    directory.write_high_watermarks()
+    (tmp_path / "replication-offset-checkpoint").unlink()
+    directory.write_high_watermarks()
+    assert directory.high_watermarks() == {}
+    assert not directory.offer_high_watermarks({("t", 0): 2})
+    assert directory.offer_high_watermarks({("t", 0): 3})
+    directory.write_high_watermarks()
+    assert directory.high_watermarks() == {("t", 0): 3}
+
+
+def test_a_checkpoint_names_what_was_on_the_disk_when_it_was_offered(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
+    append(log, b"a")
+    log.flush()
+    append(log, b"b")
+    directory.offer_checkpoints()
+    log.flush()
+    directory.write_checkpoints()
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 1\n"

@@ -4,6 +4,7 @@ that was acknowledged is lost."""
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -174,9 +175,12 @@ def test_a_checkpoint_that_cannot_be_written_keeps_its_content_and_the_partition
     directory = _directory(tmp_path, disk, sentences)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     append(log, b"a")
-    directory.write_high_watermarks({("t", 0): 1})
+    directory.offer_high_watermarks({("t", 0): 1})
+    directory.write_high_watermarks()
     disk.fail(errno.ENOSPC, lambda name, _path, _: name == "replace_file")
-    directory.write_high_watermarks({("t", 0): 2})
+    directory.offer_high_watermarks({("t", 0): 2})
+    directory.write_high_watermarks()
+    directory.offer_checkpoints()
     assert not directory.write_checkpoints()
     assert directory.high_watermarks() == {("t", 0): 1}
     assert append(log, b"b").first_offset == 1
@@ -215,3 +219,58 @@ def test_a_directory_whose_marker_cannot_be_written_is_let_go_all_the_same(tmp_p
     again = _directory(tmp_path, disk)
     assert values(read_all(again.logs["t", 0])) == [(0, b"kept")]
     again.close()
+
+
+@pytest.mark.parametrize("set_aside", [LogDirectory.delete_log, LogDirectory.set_aside_as_stray])
+def test_a_partition_whose_folder_cannot_be_renamed_is_still_here_and_may_be_set_aside_again(
+    tmp_path: Path, set_aside: Callable[[LogDirectory, str, int, str], None]
+) -> None:
+    disk = FailingDisk()
+    directory = _directory(tmp_path, disk)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    append(log, b"kept")
+    disk.fail(errno.EACCES, lambda name, path, _: name == "rename" and "t-0" in str(path))
+    with pytest.raises(PermissionError):
+        set_aside(directory, "t", 0, "0" * 32)
+    assert directory.logs == {("t", 0): log}
+    assert values(read_all(log)) == [(0, b"kept")]
+    disk.heal()
+    set_aside(directory, "t", 0, "0" * 32)
+    assert directory.logs == {}
+    assert directory.create_log("t", 0, TOPIC_ID, CONFIG).log_end_offset == 0
+
+
+def test_a_failed_partition_whose_folder_cannot_be_renamed_may_be_set_aside_again(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    directory = _directory(tmp_path, disk)
+    append(directory.create_log("t", 0, TOPIC_ID, CONFIG), b"a")
+    directory.close()
+    disk.fail(errno.EIO, lambda name, path, _: name in ("names", "rename") and "t-0" in str(path))
+    directory = _directory(tmp_path, disk)
+    with pytest.raises(OSError, match="Input/output error"):
+        directory.set_aside_as_stray("t", 0, "0" * 32)
+    assert list(directory.failed) == [("t", 0)]
+    disk.heal()
+    directory.set_aside_as_stray("t", 0, "0" * 32)
+    assert directory.failed == {}
+    assert not (tmp_path / "t-0").exists()
+
+
+def test_a_folder_that_somebody_took_away_frees_its_name(tmp_path: Path) -> None:
+    directory = _directory(tmp_path, FailingDisk())
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    append(log, b"a")
+    (tmp_path / "t-0").rename(tmp_path.parent / "elsewhere")
+    directory.delete_log("t", 0, "0" * 32)
+    assert (directory.logs, isinstance(log.failure, LogOfflineError)) == ({}, True)
+    assert append(directory.create_log("t", 0, TOPIC_ID, CONFIG), b"b").first_offset == 0
+
+
+def test_a_topic_id_that_cannot_be_written_takes_the_partition_offline(tmp_path: Path) -> None:
+    disk, sentences = FailingDisk(), Sentences()
+    log = _directory(tmp_path, disk, sentences).create_log("t", 0, None, CONFIG)
+    disk.fail(errno.ENOSPC, lambda name, _path, _: name == "replace_file")
+    with pytest.raises(OSError, match="No space left"):
+        log.assign_topic_id(TOPIC_ID)
+    assert (log.topic_id, isinstance(log.failure, OSError)) == (None, True)
+    assert sentences.events("error") == ["partition goes offline"]

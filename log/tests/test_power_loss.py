@@ -74,6 +74,7 @@ def test_what_was_flushed_is_there_after_a_power_loss_and_the_rest_is_a_prefix(t
         if chance.random() < 0.1:
             directory.flush_sealed()
         if chance.random() < 0.1:
+            directory.offer_checkpoints()
             directory.write_checkpoints()
     flushed = log.recovery_point
     if chance.random() < 0.3:
@@ -100,7 +101,8 @@ def test_empty_segments_behind_a_lost_tail_are_given_up_and_flushed_ones_are_not
         for value in (b"a", b"b"):
             log.append(batch(value), 0)
             log.roll()
-        log.recovery_point = recovery_point
+        log.flushing.recovery_point = recovery_point
+        directory.offer_checkpoints()
         directory.write_checkpoints()
         directory.abandon()
         os.truncate(tmp_path / name / "t-0" / f"{1:020d}.log", 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek_broker.api import Api
-from odradek_broker.config_authorization import refusal_to_alter
+from odradek_broker.config_authorization import may_alter
 from odradek_broker.context import Context
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.incremental_alter_configs import (
@@ -15,16 +15,11 @@ Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 
 async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-    refused = {
-        (each.resource_type, each.resource_name): error
-        for each in request.resources
-        if (error := refusal_to_alter(ctx, each.resource_type, each.resource_name)) is not None
-    }
-    allowed = [each for each in request.resources if (each.resource_type, each.resource_name) not in refused]
+    allowed, refused = may_alter(ctx, request.resources)
     response = await ctx.broker.controller.incremental_alter_configs(
         IncrementalAlterConfigsRequest(allowed, request.validate_only)
     )
-    response.responses += [Result(error, None, kind, name) for (kind, name), error in refused.items()]
+    response.responses += [Result(*each) for each in refused]
     return response
 
 

@@ -98,7 +98,7 @@ class Server:
             config.integer("socket.listen.backlog.size") if "socket.listen.backlog.size" in config.static else BACKLOG
         )
         server = await self.loop.create_server(
-            lambda: Connection(self, listener.name),
+            lambda: Connection(self, listener.name).receiver,
             listener.host or None,
             listener.port,
             backlog=backlog,
@@ -166,9 +166,9 @@ class Server:
         now = self.loop.time()
         longest = self.broker.config.connections_max_idle_ms / 1000
         for connection in list(self.connections):
-            if connection.idle_for(now) >= longest:
+            if connection.receiver.idle_for(now) >= longest:
                 # One that does not read its answers would never be done with a close.
-                connection.abort() if connection.write_blocked else connection.close()
+                connection.abort() if connection.receiver.write_blocked else connection.close()
         self._schedule_sweep()
 
     def _close_listeners(self) -> None:

@@ -42,45 +42,62 @@ class Change(NamedTuple):
     value: str | None
 
 
+class Result(NamedTuple):
+    """What both responses tell of a resource, in the order of their fields."""
+
+    error: ErrorCode
+    message: str | None
+    type: int
+    name: str
+
+
 def incremental_alter_configs(
     image: ClusterImage, request: IncrementalAlterConfigsRequest, settings: Settings
 ) -> tuple[list[Message], IncrementalAlterConfigsResponse]:
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    records: list[Message] = []
-    responses = []
-    for resource in request.resources:
-        key = ConfigResource(resource.resource_type, resource.resource_name)
-        changes = [Change(config.name, config.config_operation, config.value) for config in resource.configs]
-        done = _REPEATED if times[key] > 1 else _alter(image, key, changes, settings, replace=False)
-        refusal = done if isinstance(done, Refusal) else _FINE
-        records += () if isinstance(done, Refusal) else done
-        responses.append(
-            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-                refusal.error, refusal.message, key.type, key.name
-            )
+    wanted = [
+        (
+            ConfigResource(resource.resource_type, resource.resource_name),
+            [Change(config.name, config.config_operation, config.value) for config in resource.configs],
         )
+        for resource in request.resources
+    ]
+    records, results = _alter_all(image, wanted, settings, replace=False)
+    responses = [IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(*result) for result in results]
     return ([] if request.validate_only else records), IncrementalAlterConfigsResponse(responses=responses)
 
 
 def alter_configs(
     image: ClusterImage, request: AlterConfigsRequest, settings: Settings
 ) -> tuple[list[Message], AlterConfigsResponse]:
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    records: list[Message] = []
-    responses = []
-    for resource in request.resources:
-        key = ConfigResource(resource.resource_type, resource.resource_name)
-        changes = [Change(config.name, Operation.SET, config.value) for config in resource.configs]
-        done = _REPEATED if times[key] > 1 else _alter(image, key, changes, settings, replace=True)
-        refusal = done if isinstance(done, Refusal) else _FINE
-        records += () if isinstance(done, Refusal) else done
-        responses.append(
-            AlterConfigsResponse.AlterConfigsResourceResponse(refusal.error, refusal.message, key.type, key.name)
+    wanted = [
+        (
+            ConfigResource(resource.resource_type, resource.resource_name),
+            [Change(config.name, Operation.SET, config.value) for config in resource.configs],
         )
+        for resource in request.resources
+    ]
+    records, results = _alter_all(image, wanted, settings, replace=True)
+    responses = [AlterConfigsResponse.AlterConfigsResourceResponse(*result) for result in results]
     return ([] if request.validate_only else records), AlterConfigsResponse(responses=responses)
 
 
-_FINE = Refusal(ErrorCode.NONE)
+def _alter_all(
+    image: ClusterImage, wanted: Sequence[tuple[ConfigResource, Sequence[Change]]], settings: Settings, *, replace: bool
+) -> tuple[list[Message], list[Result]]:
+    """Each resource on its own: one that is refused does not hinder the others."""
+    times = Counter(key for key, _ in wanted)
+    records: list[Message] = []
+    results = []
+    for key, changes in wanted:
+        done = _REPEATED if times[key] > 1 else _alter(image, key, changes, settings, replace=replace)
+        if isinstance(done, Refusal):
+            results.append(Result(done.error, done.message, key.type, key.name))
+        else:
+            records += done
+            results.append(Result(ErrorCode.NONE, None, key.type, key.name))
+    return records, results
+
+
 _REPEATED = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
 

@@ -1,0 +1,126 @@
+"""One request off the straight line: it waits, fails, is throttled or interfered with.
+
+Owns its way from the handler's promise of an answer to the answer. Made only for such requests; the usual ones are
+answered by `connection` without it. Leaves what interceptors order to `faults`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, cast
+
+from odradek_broker.context import Context
+from odradek_broker.deferred import Deferred
+from odradek_broker.network import faults
+from odradek_broker.network.routes import Route
+from odradek_wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from odradek_broker.network.connection import Connection
+
+
+class Exchange:
+    """A request and what became of it so far. `size` counts the request's bytes."""
+
+    __slots__ = ("_awaited", "connection", "ctx", "request", "route", "size")
+
+    def __init__(self, connection: Connection, ctx: Context, route: Route, request: Any, size: int) -> None:
+        self.connection = connection
+        self.ctx = ctx
+        self.route = route
+        self.request = request
+        self.size = size
+        self._awaited: Deferred[Any] | asyncio.Task[Any] | None = None
+
+    def handle(self) -> None:
+        """Call the handler, later than usual."""
+        if self.connection.closing:
+            return None
+        try:
+            response = self.route.handle(self.ctx, self.request)
+        except Exception as error:
+            return self.fail(error)
+        return self.settle(response)
+
+    def settle(self, response: Any) -> None:
+        """Whatever a handler returns: the response, something to wait for, or nothing at all."""
+        if response is None or response.__class__ is self.route.response_class:
+            return self.respond(response)
+        self.connection.wait_for(self)
+        if isinstance(response, Deferred):
+            self._awaited = response
+            response.when_done(self._deferred_done)
+        else:
+            task = self.connection.server.loop.create_task(cast("Coroutine[Any, Any, Any]", response))
+            self._awaited = task
+            task.add_done_callback(self._task_done)
+        return None
+
+    def cancel(self) -> None:
+        """The client went away: nobody waits for the answer any more."""
+        if self._awaited is not None:
+            self._awaited.cancel()
+
+    def respond(self, response: Any) -> None:
+        """Intercept, throttle, encode, write. None: the client expects no answer (acks=0)."""
+        if self.connection.closing:
+            return None
+        if response is None:
+            return self.connection.done()
+        interceptors = self.ctx.broker.interceptors
+        if interceptors.before_write:
+            verdict = interceptors.on_response(self.ctx, self.request, response)
+            if verdict is not None:
+                return faults.instead_of_answering(self, response, verdict)
+        return self.write(response)
+
+    def write(self, response: Any) -> None:
+        """Throttle, encode, write; then the next request may be looked at."""
+        connection = self.connection
+        if connection.closing:
+            return
+        broker = self.ctx.broker
+        muted_ms = 0 if broker.quotas.unlimited else broker.quotas.throttle_ms(self.ctx, self.size)
+        if muted_ms and self.route.throttled:
+            response.throttle_time_ms = muted_ms
+        if not connection.send(self.ctx, self.route, response):
+            return
+        if muted_ms:
+            # KIP-219: the answer goes out at once, the connection is not read for as long as it tells the client.
+            connection.busy = True
+            broker.timers.call_later(muted_ms, connection.done)
+        else:
+            connection.done()
+
+    def fail(self, error: BaseException) -> None:
+        """An exception that no handler foresaw: UNKNOWN_SERVER_ERROR for the client, a traceback for us."""
+        self.connection.log_of(self.ctx).error("handler failed", exc_info=error)
+        self.respond_with(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def respond_with(self, error: ErrorCode) -> None:
+        """Answer that the whole request failed; where an answer has no place for that, close the connection."""
+        response = self.route.failure(self.ctx, self.request, error)
+        if response is None:
+            self.connection.close()
+        else:
+            self.respond(response)
+
+    def _deferred_done(self, deferred: Deferred[Any]) -> None:
+        self._awaited = None
+        if deferred.error is not None:
+            self.fail(deferred.error)
+        else:
+            self.respond(deferred.value)
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._awaited = None
+        if task.cancelled():
+            # The client went away; or a handler gave up on its own, and no other request may wait behind it for ever.
+            self.connection.close()
+            return
+        error = task.exception()
+        if error is not None:
+            self.fail(error)
+        else:
+            self.respond(task.result())

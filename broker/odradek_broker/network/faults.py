@@ -1,0 +1,50 @@
+"""Carries out what an interceptor orders: delay, error, silence, disconnection.
+
+Owns what each verdict does to a request, before its handler and after. Leaves the verdicts and who gives them to
+`interceptors`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, assert_never
+
+from odradek_broker.interceptors import Delay, Disconnect, Drop, Fail, Verdict
+
+if TYPE_CHECKING:
+    from odradek_broker.network.exchange import Exchange
+
+
+def instead_of_handling(exchange: Exchange, verdict: Verdict) -> None:
+    """The handler has not been asked."""
+    match verdict:
+        case Delay():
+            exchange.connection.busy = True
+            exchange.ctx.broker.timers.call_later(verdict.delay_ms, exchange.handle)
+        case Fail():
+            exchange.respond_with(verdict.error)
+        case Drop():
+            exchange.connection.done()
+        case Disconnect():
+            exchange.connection.close()
+        case _:
+            assert_never(verdict)
+
+
+def instead_of_answering(exchange: Exchange, response: Any, verdict: Verdict) -> None:
+    """The handler has done its work, and `response` is ready."""
+    match verdict:
+        case Delay():
+            exchange.connection.busy = True
+            exchange.ctx.broker.timers.call_later(verdict.delay_ms, lambda: exchange.write(response))
+        case Fail():
+            failure = exchange.route.failure(exchange.ctx, exchange.request, verdict.error)
+            if failure is None:
+                exchange.connection.close()
+            else:
+                exchange.write(failure)
+        case Drop():
+            exchange.connection.done()
+        case Disconnect():
+            exchange.connection.close()
+        case _:
+            assert_never(verdict)

@@ -1,0 +1,222 @@
+"""From the loop's bytes to whole requests, one at a time; and when to stop reading.
+
+Owns framing, the receive buffer of one connection, and back-pressure in both directions. As in Kafka, the next request
+is looked at when the present one has been answered, so that answers come in order. What arrives meanwhile stays in the
+buffer; when that is full, when the broker's memory is exhausted or answers pile up, reading stops. Leaves what is in a
+request to `connection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from odradek_broker.network.header import HEAD, HEADER_MIN_BYTES, SIZE_BYTES
+from odradek_broker.network.memory import ReceiveBuffers
+
+if TYPE_CHECKING:
+    from odradek_broker.network.connection import Connection
+
+IMPOSSIBLE_SIZE = "request is shorter than its header or larger than socket.request.max.bytes"
+
+
+class Receiver(asyncio.BufferedProtocol):
+    """What the loop talks to. `starved` is true while the connection waits for memory, `write_blocked` while its client
+    does not read its answers."""
+
+    __slots__ = (
+        "_buffer",
+        "_buffered",
+        "_buffers",
+        "_connection",
+        "_consuming",
+        "_filled",
+        "_paused",
+        "_request_max_bytes",
+        "_transport",
+        "active",
+        "idle_since",
+        "starved",
+        "write_blocked",
+    )
+
+    def __init__(self, connection: Connection, buffers: ReceiveBuffers, request_max_bytes: int) -> None:
+        self._connection = connection
+        self._buffers = buffers
+        self._request_max_bytes = request_max_bytes
+        self._transport: asyncio.Transport
+        self._buffer: memoryview | None = None
+        self._filled = 0
+        self._buffered = 0
+        self._consuming = False
+        self._paused = False
+        self.starved = False
+        self.write_blocked = False
+        self.active = True
+        self.idle_since = 0.0
+
+    # -- the event loop calls these -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by class, but by its methods
+        self._connection.opened(self._transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._connection.closing = True  # before others are served with the memory that comes back here
+        self._release_buffer()
+        self._forget_buffered()
+        self._connection.lost()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        buffer = self._buffer
+        return self._buffers.shared_view if buffer is None else buffer[self._filled :]
+
+    def buffer_updated(self, size: int) -> None:
+        self.active = True
+        buffer = self._buffer
+        if buffer is None:
+            if self._connection.busy or self.write_blocked:
+                self._keep(self._buffers.shared_view, 0, size)
+            else:
+                self._consume(self._buffers.shared_view, size)
+            return
+        self._filled += size
+        if self._connection.busy or self.write_blocked:
+            if self._filled == len(buffer):
+                self.pause()
+        else:
+            self._consume(buffer, self._filled)
+
+    def pause_writing(self) -> None:
+        """The client does not read its answers: handle no other request, and count what is buffered for it."""
+        self.write_blocked = True
+        self._buffered = self._transport.get_write_buffer_size()
+        self._buffers.budget.take_anyway(self._buffered)
+
+    def resume_writing(self) -> None:
+        self.write_blocked = False
+        self._forget_buffered()
+        self.go_on()
+
+    def _forget_buffered(self) -> None:
+        buffered, self._buffered = self._buffered, 0
+        if buffered:
+            self._buffers.budget.give_back(buffered)
+
+    # -- the connection calls these -----------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Read no more, until `go_on` finds everything handled."""
+        if not self._paused and not self._connection.closing:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Whatever held the connection is over: handle what has arrived meanwhile, read again."""
+        if self._consuming or not self._is_free():
+            return
+        buffer = self._buffer
+        if buffer is not None and self._filled:
+            self._consume(buffer, self._filled)
+        if self._paused and self._is_free():
+            self._paused = False
+            self._transport.resume_reading()
+
+    def idle_for(self, now: float) -> float:
+        """Seconds without traffic, told to the server's sweep; a connection whose request waits is not idle."""
+        if self.active or self._connection.busy or self.starved:
+            self.active = False
+            self.idle_since = now
+        return now - self.idle_since
+
+    def _is_free(self) -> bool:
+        """Whether another request may be handled."""
+        connection = self._connection
+        return not (connection.busy or self.write_blocked or connection.closing or self.starved)
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def _consume(self, view: memoryview, end: int) -> None:
+        """Have every whole request in `view[:end]` handled; keep what is left."""
+        connection = self._connection
+        start = 0
+        self._consuming = True
+        while end - start >= SIZE_BYTES + HEADER_MIN_BYTES:
+            size, key_and_version, correlation_id, client_id_size = HEAD.unpack_from(view, start)
+            stop = start + SIZE_BYTES + size
+            if stop > end:
+                break
+            if size < HEADER_MIN_BYTES or size > self._request_max_bytes:
+                connection.refuse(IMPOSSIBLE_SIZE, size=size)
+                break
+            connection.dispatch(view[start + SIZE_BYTES : stop], key_and_version, correlation_id, client_id_size)
+            start = stop
+            if connection.busy or self.write_blocked or connection.closing:
+                break
+        self._consuming = False
+        if start == end or connection.closing:
+            if self._buffer is not None:
+                self._release_buffer()
+        else:
+            self._keep(view, start, end)
+
+    def _keep(self, view: memoryview, start: int, end: int) -> None:
+        """Keep `view[start:end]`, which is not a whole request or must wait, in a buffer of our own that fits the
+        rest."""
+        left = end - start
+        needed = left
+        if left >= SIZE_BYTES:
+            size = int.from_bytes(view[start : start + SIZE_BYTES], "big", signed=True)
+            if size < HEADER_MIN_BYTES or size > self._request_max_bytes:
+                return self._connection.refuse(IMPOSSIBLE_SIZE, size=size)
+            needed = max(left, SIZE_BYTES + size)
+        buffer = self._buffer
+        if buffer is not None and len(buffer) >= needed:
+            if start:
+                buffer[0:left] = bytes(view[start:end]) if buffer is view else view[start:end]
+            elif buffer is not view:
+                buffer[0:left] = view[0:end]
+            self._filled = left
+        else:
+            larger = self._buffers.take(needed)
+            if larger is None:
+                return self._wait_for_memory(bytes(view[start:end]))
+            larger[0:left] = view[start:end]
+            self._release_buffer()
+            self._buffer = larger
+            self._filled = left
+        if self._filled == len(self._buffer or b""):
+            self.pause()
+        return None
+
+    def _release_buffer(self) -> None:
+        buffer = self._buffer
+        if buffer is not None:
+            self._buffer = None
+            self._filled = 0
+            self._buffers.give_back(buffer)
+
+    # -- waiting for memory -------------------------------------------------------------------------------------------
+
+    def _wait_for_memory(self, kept: bytes) -> None:
+        """The broker's memory budget is exhausted: read no further until others have given back what they hold."""
+        self._release_buffer()
+        self._starve()
+
+        def retry() -> None:
+            if self._connection.closing:
+                return
+            self.starved = False
+            view = memoryview(kept)
+            self._keep(view, 0, len(view))
+            self.go_on()
+
+        self._buffers.budget.when_available(retry)
+
+    def _starve(self) -> None:
+        self.pause()
+        self.starved = True  # not `busy`: a request in flight may end meanwhile, and what is kept comes after it
+        self._connection.starved()

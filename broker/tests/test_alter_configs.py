@@ -1,0 +1,57 @@
+"""AlterConfigs and IncrementalAlterConfigs through a socket: who may, and that one refusal hinders nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek_broker.authorizer import Operation, Principal, ResourceType
+from odradek_broker.node import Node
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.alter_configs import AlterConfigsRequest
+from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+TOPIC, BROKER = 2, 4
+
+
+def old(kind: int, name: str) -> AlterConfigsRequest.AlterConfigsResource:
+    return AlterConfigsRequest.AlterConfigsResource(
+        kind, name, [AlterConfigsRequest.AlterableConfig("retention.ms", "5")]
+    )
+
+
+def incremental(kind: int, name: str) -> IncrementalAlterConfigsRequest.AlterConfigsResource:
+    return IncrementalAlterConfigsRequest.AlterConfigsResource(
+        kind, name, [IncrementalAlterConfigsRequest.AlterableConfig("retention.ms", 0, "5")]
+    )
+
+
+class OnlyMine:
+    """May alter the topic `mine`, and nothing else."""
+
+    allows_everything = False
+
+    def allows(self, principal: Principal, address: str, operation: int, resource: int, name: str) -> bool:
+        return operation != Operation.ALTER_CONFIGS or (resource, name) == (ResourceType.TOPIC, "mine")
+
+
+@pytest.mark.parametrize(
+    ("request_class", "of", "version"),
+    [(AlterConfigsRequest, old, 2), (IncrementalAlterConfigsRequest, incremental, 1)],
+)
+async def test_what_a_client_may_alter_is_altered_and_the_rest_refused_each_once(
+    client: Any, node: Node, request_class: Any, of: Any, version: int
+) -> None:
+    for name in ("mine", "theirs"):
+        await client.create_topic(name)
+    node.broker.authorizer = OnlyMine()
+    wanted = [(TOPIC, "theirs"), (TOPIC, "mine"), (BROKER, "0"), (TOPIC, "theirs")]
+    response = await client.ask(request_class([of(kind, name) for kind, name in wanted], False), version)
+    assert [(each.resource_type, each.resource_name, each.error_code) for each in response.responses] == [
+        (TOPIC, "mine", ErrorCode.NONE),
+        (TOPIC, "theirs", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (BROKER, "0", ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    ]
+    image = node.broker.image
+    assert (image.topic_configs("mine"), image.topic_configs("theirs")) == ({"retention.ms": "5"}, {})

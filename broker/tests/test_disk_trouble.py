@@ -1,0 +1,162 @@
+"""A disk that fails under a running node: what is decided stays decided, one partition goes offline, who waits for it
+is told. And the loop itself never waits for the platter."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from threading import get_ident
+from typing import Any
+
+from log.tests.failing_disk import FailingDisk
+
+from odradek_broker.node import Node
+from odradek_log.disk import RealDisk
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.messages.fetch import FetchRequest
+from odradek_wire.uuid import Uuid
+
+MakeBatch = Callable[..., bytes]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def test_a_flush_that_fails_in_the_background_answers_who_waits(
+    start_node: Any, connect: Any, make_batch: MakeBatch
+) -> None:
+    disk = FailingDisk()
+    node = await start_node(disk=disk, log_flush_scheduler_interval_ms="1000")
+    client, waiting = await connect(node), await connect(node)
+    await client.create_topic("t", partitions=2, flush_ms="1")
+    assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.NONE
+    wait = asyncio.create_task(
+        waiting.ask(
+            FetchRequest(
+                max_wait_ms=30_000,
+                min_bytes=1,
+                topics=[FetchRequest.FetchTopic("t", partitions=[FetchRequest.FetchPartition(0, fetch_offset=1)])],
+            ),
+            11,
+        )
+    )
+    await until(lambda: len(node.broker.purgatory) == 1)
+    replicated = node.broker.partitions.get("t", 0).wait_for_high_watermark(2, 30_000)
+    disk.fail(errno.EIO, lambda name, path, _: name == "sync" and "/t-0/" in str(path))
+    node.broker.clock.advance_timeouts(1000)
+    assert (await wait).responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert await replicated == ErrorCode.KAFKA_STORAGE_ERROR
+    assert node.broker.partitions.get("t", 0).error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await client.produce("t", make_batch(b"v"), partition=1)).error_code == ErrorCode.NONE
+
+
+async def test_a_stray_log_that_cannot_be_set_aside_hinders_its_name_only_and_not_for_ever(
+    start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    node = await start_node()
+    await (await connect(node)).create_topic("t")
+    directory = node.broker.hosting.directories[0]
+    for topic_id, name in ((Uuid(b"s" * 16), "stray"), (None, "nobodys")):
+        directory.create_log(name, 0, topic_id, node.broker.partitions.get("t", 0).log.config)
+    await node.stop()
+    disk = FailingDisk()
+    disk.fail(errno.EACCES, lambda name, path, _: name == "rename" and str(path).endswith(("/stray-0", "/nobodys-0")))
+    node = await start_node(disk=disk)
+    client = await connect(node)
+    assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.NONE
+    for name in ("stray", "nobodys"):
+        await client.create_topic(name)
+        assert (await client.produce(name, make_batch(b"v"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    disk.heal()
+    topics = [DeleteTopicsRequest.DeleteTopicState("stray"), DeleteTopicsRequest.DeleteTopicState("nobodys")]
+    deleted = await client.ask(DeleteTopicsRequest(topics, timeout_ms=1000), 6)
+    assert [each.error_code for each in deleted.responses] == [ErrorCode.NONE] * 2
+    for name in ("stray", "nobodys"):
+        await client.create_topic(name)
+        assert (await client.produce(name, make_batch(b"v"))).base_offset == 0
+        assert len(list((tmp_path / "data").glob(f"{name}-0.*-stray"))) == 1
+
+
+async def test_a_deleted_log_that_cannot_be_removed_gives_its_name_back_later(
+    start_node: Any, connect: Any, make_batch: MakeBatch
+) -> None:
+    disk = FailingDisk()
+    node = await start_node(disk=disk)
+    client = await connect(node)
+    await client.create_topic("t")
+    await client.produce("t", make_batch(b"old"))
+    disk.fail(errno.EACCES, lambda name, path, _: name == "rename" and str(path).endswith("/t-0"))
+    request = DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")], timeout_ms=1000)
+    assert (await client.ask(request, 6)).responses[0].error_code == ErrorCode.NONE
+    disk.heal()
+    await client.create_topic("t")
+    assert (await client.produce("t", make_batch(b"new"))).base_offset == 0
+
+
+async def test_a_partition_whose_topic_id_cannot_be_written_stays_offline_alone(
+    start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    node = await start_node()
+    await (await connect(node)).create_topic("t", partitions=2)
+    await node.stop()
+    (tmp_path / "data" / "t-0" / "partition.metadata").unlink()
+    disk = FailingDisk()
+    disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "/t-0/" in str(path))
+    node = await start_node(disk=disk)
+    client = await connect(node)
+    assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await client.produce("t", make_batch(b"v"), partition=1)).error_code == ErrorCode.NONE
+
+
+class WatchedDisk(RealDisk):
+    """Which files were forced to the disk, and on which thread."""
+
+    def __init__(self) -> None:
+        super().__init__(sync=False)
+        self.forced: list[tuple[str, int]] = []
+        self._paths: dict[int, str] = {}
+
+    def open(self, path: str, flags: int, /) -> int:
+        fd = super().open(path, flags)
+        self._paths[fd] = path
+        return fd
+
+    def sync(self, fd: int, /) -> None:
+        self.forced.append((Path(self._paths.get(fd, "")).name, get_ident()))
+
+    def sync_file(self, path: str, /) -> None:
+        self.forced.append((Path(path).name, get_ident()))
+
+    def replace_file(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
+        super().replace_file(path, data, sync=False)
+        if sync:
+            self.forced.append((Path(path).name, get_ident()))
+
+
+async def test_the_loop_forces_nothing_to_the_disk_while_it_serves(
+    start_node: Any, connect: Any, make_batch: MakeBatch
+) -> None:
+    disk = WatchedDisk()
+    node: Node = await start_node(disk=disk)
+    client = await connect(node)
+    await client.create_topic("t", segment_bytes="1048576")
+    disk.forced.clear()
+    for _ in range(4):
+        await client.produce("t", make_batch(b"v" * 600_000))
+    assert disk.forced == []
+    node.broker.clock.advance_timeouts(60_000)
+    wanted = {
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "00000000000000000001.snapshot",
+        "00000000000000000000.log",
+    }
+    await until(lambda: wanted <= {name for name, _ in disk.forced})
+    assert get_ident() not in {thread for _, thread in disk.forced}

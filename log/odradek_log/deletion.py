@@ -1,0 +1,45 @@
+"""Deletion: a log gives up records at its beginning, by retention or because somebody asked for it.
+
+Which segments retention gives up is decided by `retention`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek_log.retention import SegmentFacts, deletable
+from odradek_log.segment import Segment
+
+if TYPE_CHECKING:
+    from odradek_log.log import Log
+
+
+def delete_old_segments(log: Log, limit: int) -> int:
+    """See `Log.delete_old_segments`."""
+    segments = list(log.segments)
+    facts = [
+        SegmentFacts(end, segment.size, segment.retention_timestamp)
+        for end, segment in zip(log.segments.ends(log.log_end_offset), segments, strict=True)
+    ]
+    count = deletable(facts, log.config, log.log_start_offset, limit, log.env.wall_ms())
+    if count == len(segments):
+        log.begin_segment()
+    if count:
+        remove(log, segments[:count])
+        start_at(log, max(log.log_start_offset, log.segments.first.base_offset))
+    return count
+
+
+def start_at(log: Log, offset: int) -> None:
+    """Nothing below `offset` is part of the log any more."""
+    if offset != log.log_start_offset:
+        log.log_start_offset = offset
+        log.leader_epochs.truncate_from_start(offset)
+
+
+def remove(log: Log, segments: list[Segment]) -> None:
+    """Take segments out of the log: their files are renamed now and removed after `file.delete.delay.ms`."""
+    paths = log.segments.remove(segments)
+    for segment in segments:
+        paths += log.snapshots.mark_deleted(segment.base_offset)
+    log.segments.remove_later(paths, log.config.file_delete_delay_ms)

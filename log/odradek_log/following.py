@@ -1,0 +1,65 @@
+"""Appending as a follower: the leader's batches, with the offsets that they have there, in few writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek_log.append import AppendInfo
+from odradek_wire.records.batch import RecordBatchHeader, check_crc, iterate
+from odradek_wire.records.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from odradek_log.log import Log
+
+
+def append(log: Log, view: memoryview) -> AppendInfo | None:
+    """See `Log.append_as_follower`."""
+    headers, fault = _sound(view, log.log_end_offset)
+    run: list[RecordBatchHeader] = []
+    for header in headers:
+        segment = log.segments.active
+        size = header.end - (run[0].position if run else header.position)
+        if segment.is_full_for(size, header.max_timestamp, header.last_offset, log.config):
+            _write(log, view, run)
+            run = []
+            # The leader may have compacted offsets away: the new segment is named after what comes.
+            log.log_end_offset = header.base_offset
+            if segment.size:
+                log.begin_segment()
+        run.append(header)
+    _write(log, view, run)
+    if fault is not None:
+        raise fault
+    return AppendInfo(headers[0].base_offset, headers[-1].last_offset, -1, log.log_start_offset) if headers else None
+
+
+def _sound(view: memoryview, next_offset: int) -> tuple[list[RecordBatchHeader], CorruptRecordError | None]:
+    """The whole batches up to the first one that is wrong, and what is wrong with that."""
+    headers: list[RecordBatchHeader] = []
+    try:
+        for header in iterate(view, allow_partial=True):
+            check_crc(view, header)
+            if header.base_offset < next_offset or header.last_offset_delta < 0:
+                raise CorruptRecordError(f"the batch at offset {header.base_offset} does not follow {next_offset}")
+            headers.append(header)
+            next_offset = header.next_offset
+    except CorruptRecordError as fault:
+        return headers, fault
+    return headers, None
+
+
+def _write(log: Log, view: memoryview, run: list[RecordBatchHeader]) -> None:
+    """Batches that stand side by side in `view` and fit into the active segment, in one write."""
+    if not run:
+        return
+    for header in run:
+        if header.partition_leader_epoch > log.leader_epochs.latest:
+            log.epoch_file.begin(header.partition_leader_epoch, header.base_offset)
+    segment = log.segments.active
+    first, last = run[0], run[-1]
+    position = segment.size + last.position - first.position
+    segment.append_batches(view[first.position : last.end], run)
+    log.appended(last, position)
+    for header in run:
+        if header.producer_id >= 0:
+            log.tell_producers(header, view[header.position : header.end])

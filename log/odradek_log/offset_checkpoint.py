@@ -1,0 +1,61 @@
+"""An offset checkpoint between two threads: the loop says what it is to hold, another one writes it.
+
+Owns that the newest offsets win, in whichever order the writers come, and that nothing is written twice. The file's
+text is `checkpoints`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+
+from odradek_log import checkpoints
+from odradek_log.checkpoints import TopicPartition
+from odradek_log.environment import LogEnvironment
+from odradek_log.errors import CorruptLogError
+
+
+class OffsetCheckpoint:
+    """One file of a log directory.
+
+    Checkpoints only spare work at the next start: one that cannot be written, or read, is reported, and the partitions
+    go on. A full disk must not stop those that only read.
+    """
+
+    __slots__ = ("_env", "_offered", "_one_writer", "_written", "path")
+
+    def __init__(self, env: LogEnvironment, path: str) -> None:
+        self._env = env
+        self.path = path
+        self._one_writer = Lock()
+        self._offered: Mapping[TopicPartition, int] | None = None
+        self._written: Mapping[TopicPartition, int] | None = None
+
+    def read(self) -> dict[TopicPartition, int]:
+        """As last written; a missing or damaged file is an empty one."""
+        try:
+            return checkpoints.read_offsets(self._env.disk, self.path)
+        except CorruptLogError as error:
+            # As Kafka: the checkpoint is a hint; without it more is read.
+            self._env.reporter.error("ignoring a damaged checkpoint", error=str(error))
+            return {}
+
+    def offer(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """What the next `write` writes; the mapping is not changed any more. Whether the file has something else."""
+        self._offered = offsets
+        return offsets != self._written
+
+    def write(self) -> bool:
+        """Replace the file, if it has other offsets than were offered last. Any thread. False when the disk fails; the
+        old content stays then."""
+        with self._one_writer:
+            offsets = self._offered
+            if offsets is None or offsets == self._written:
+                return True
+            try:
+                checkpoints.write_offsets(self._env.disk, self.path, offsets)
+            except OSError as error:
+                self._env.reporter.error("could not write a checkpoint", file=self.path, error=str(error))
+                return False
+            self._written = offsets
+            return True

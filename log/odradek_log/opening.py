@@ -1,0 +1,66 @@
+"""From a partition's directory to its log: made new, or found and repaired if it has to be (`recovery`)."""
+
+from __future__ import annotations
+
+from odradek_log import recovery
+from odradek_log.config import LogConfig
+from odradek_log.environment import LogEnvironment
+from odradek_log.file_names import PARTITION_METADATA
+from odradek_log.leader_epochs import LeaderEpochs
+from odradek_log.log import Log
+from odradek_log.partition_metadata import decode as decode_topic_id
+from odradek_log.partition_metadata import encode as encode_topic_id
+from odradek_log.producer_snapshots import ProducerSnapshots
+from odradek_log.segment import Segment
+from odradek_wire.uuid import Uuid
+
+
+def create_log(
+    env: LogEnvironment, directory: str, *, topic: str, partition: int, topic_id: Uuid | None, config: LogConfig
+) -> Log:
+    """A new, empty partition directory. Raises `OSError`."""
+    env.disk.make_directory(directory)
+    if topic_id is not None:
+        env.disk.write_file(f"{directory}/{PARTITION_METADATA}", encode_topic_id(topic_id))
+    snapshots = ProducerSnapshots(env, directory, [])
+    loaded = recovery.LoadedLog([Segment.unwritten(env, directory, config)], 0, 0, LeaderEpochs(), snapshots)
+    return Log(env, directory, topic, partition, topic_id, config, loaded)
+
+
+def open_log(
+    env: LogEnvironment,
+    directory: str,
+    *,
+    topic: str,
+    partition: int,
+    config: LogConfig,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    clean_shutdown: bool = False,
+) -> Log:
+    """An existing partition directory, repaired if it has to be.
+
+    The topic id is what `partition.metadata` says. Raises `CorruptLogError` or `OSError`.
+    """
+    loaded = recovery.load(
+        env,
+        directory,
+        config,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        clean_shutdown=clean_shutdown,
+    )
+    topic_id = _read_topic_id(env, f"{directory}/{PARTITION_METADATA}")
+    recovery_point = min(recovery_point, loaded.next_offset)
+    log = Log(env, directory, topic, partition, topic_id, config, loaded, recovery_point)
+    log.load_producers(clean_shutdown=clean_shutdown)
+    return log
+
+
+def _read_topic_id(env: LogEnvironment, path: str) -> Uuid | None:
+    """None without the file, or when a power loss left nothing in it."""
+    try:
+        data = env.disk.read_file(path)
+    except FileNotFoundError:
+        return None
+    return decode_topic_id(data, path) if data else None

@@ -1,0 +1,117 @@
+"""Flushing on another thread, while the log's own goes on: the recovery point names nothing that was not forced to the
+disk."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from threading import Thread, get_ident
+
+import pytest
+from log.tests.failing_disk import FailingDisk
+from log.tests.log_kit import TOPIC_ID, Sentences, Time, append, batch, open_directory
+
+from odradek_log.config import LogConfig
+from odradek_log.directory import LogDirectory
+from odradek_log.disk import RealDisk
+from odradek_log.log import Log
+
+CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
+
+
+class WatchedDisk(RealDisk):
+    """Runs `meanwhile` once, in the middle of the next sync, and keeps the names of the files synced by path."""
+
+    def __init__(self) -> None:
+        super().__init__(sync=False)
+        self.synced: list[str] = []
+        self.meanwhile = lambda: None
+
+    def sync(self, fd: int, /) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
+        super().sync(fd)
+
+    def sync_file(self, path: str, /) -> None:
+        self.synced.append(Path(path).name)
+        super().sync_file(path)
+
+
+def _directory(path: Path, disk: RealDisk) -> LogDirectory:
+    directory = open_directory(path, Time(), disk=disk, reporter=Sentences())
+    directory.load(lambda _: CONFIG)
+    return directory
+
+
+def _log(path: Path, disk: RealDisk) -> Log:
+    return _directory(path, disk).create_log("t", 0, TOPIC_ID, CONFIG)
+
+
+def test_a_truncation_during_a_flush_keeps_the_recovery_point_below_what_is_appended_after_it(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    log = _log(tmp_path, disk)
+    for value in (b"a", b"b", b"c"):
+        append(log, value)
+
+    def replace_the_end() -> None:
+        log.truncate_to(1)
+        append(log, b"other")
+
+    disk.meanwhile = replace_the_end
+    log.flush()
+    assert (log.log_end_offset, log.recovery_point) == (2, 0)
+    log.flush()
+    assert log.recovery_point == 2
+
+
+def test_records_appended_during_a_flush_wait_for_the_next(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    log = _log(tmp_path, disk)
+    append(log, b"a")
+    disk.meanwhile = lambda: append(log, b"b") and None
+    log.flush()
+    assert (log.log_end_offset, log.recovery_point) == (2, 1)
+
+
+def test_a_flush_forces_the_producers_of_rolled_segments_too_and_rolling_itself_forces_nothing(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    log = _log(tmp_path, disk)
+    log.append(batch(b"a", producer=(9, 0, 0)), 0)
+    log.roll()
+    assert disk.synced == []
+    log.flush_sealed()
+    assert "00000000000000000001.snapshot" in disk.synced
+    disk.synced.clear()
+    log.flush_sealed()
+    assert disk.synced == []
+
+
+def test_a_snapshot_that_was_deleted_before_it_was_forced_is_no_trouble(tmp_path: Path) -> None:
+    log = _log(tmp_path, WatchedDisk())
+    log.append(batch(b"a", producer=(9, 0, 0)), 0)
+    log.roll()
+    log.truncate_fully_and_start_at(7)
+    log.flush()
+    assert (log.failure, log.recovery_point) == (None, 7)
+
+
+def test_a_flush_that_fails_on_another_thread_is_told_there_and_once(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = _log(tmp_path, disk)
+    append(log, b"a")
+    told: list[tuple[str, int]] = []
+    log.on_failure = lambda error: told.append((str(error.__class__.__name__), get_ident()))
+    disk.fail(errno.EIO, lambda name, _path, _: name == "sync")
+    threads: list[int] = []
+
+    def flush() -> None:
+        threads.append(get_ident())
+        for _ in range(2):
+            with pytest.raises(OSError, match="Input/output error"):
+                log.flush()
+
+    thread = Thread(target=flush)
+    thread.start()
+    thread.join()
+    assert told == [("OSError", threads[0])]
+    assert isinstance(log.failure, OSError)
