@@ -14,8 +14,8 @@ def cluster_of(directories: Iterable[LogDirectory], wanted: str | None, randbyte
     """The id of the cluster that these directories belong to, as text; a new one if all of them are fresh.
 
     Raises LogDirectoryError when they disagree, or belong to another than the wanted one."""
-    known = [directory for directory in directories if directory.meta is not None and directory.meta.cluster_id]
-    clusters = {directory.meta.cluster_id for directory in known if directory.meta is not None}
+    metas = [directory.meta for directory in directories]
+    clusters = {meta.cluster_id for meta in metas if meta is not None and meta.cluster_id}
     if len(clusters) > 1:
         raise LogDirectoryError(f"the log directories belong to different clusters: {', '.join(sorted(clusters))}")
     cluster_id = clusters.pop() if clusters else wanted or uuid_to_text(random_uuid(randbytes))

@@ -186,7 +186,7 @@ class Partition:
         self.resign(leader_epoch)
         self.follows = self.error != ErrorCode.KAFKA_STORAGE_ERROR
 
-    def append_as_follower(self, records: bytes | memoryview, leader_high_watermark: int, leader_start: int) -> None:
+    def append_as_follower(self, records: memoryview, leader_high_watermark: int, leader_start: int) -> None:
         """Append batches as the leader has them, and learn what is committed and what is deleted.
 
         Raises CorruptRecordError, and what a failing disk raises."""

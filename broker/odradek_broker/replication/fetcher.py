@@ -8,7 +8,7 @@ and appending to the partition.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from odradek_broker.core.follower_session import FollowerSession, Key, Position
 from odradek_broker.core.partition_follower import EpochEnd, after_out_of_range, truncation_point
@@ -191,7 +191,8 @@ class Fetcher:
                 partition.truncate_to(point)
                 self._log.info("log truncated to follow its leader", partition=log.name, offset=point)
             elif log.log_end_offset == asked.fetch_offset:
-                partition.append_as_follower(data.records or b"", data.high_watermark, data.log_start_offset)
+                records = cast("memoryview", data.records or b"")
+                partition.append_as_follower(records, data.high_watermark, data.log_start_offset)
         except CorruptRecordError as error:
             self._log.warning("records from the leader are damaged; asking again", partition=log.name, error=str(error))
             self._put_off(partition, ErrorCode.CORRUPT_MESSAGE)
