@@ -1,6 +1,6 @@
-"""`Cluster`: a Kafka broker for the length of a `with` block, a test or a process.
+"""`Cluster`: a Kafka cluster, of one broker or several, for the length of a `with` block, a test or a process.
 
-Owns what a user calls. Where the broker runs, on a thread of this process or in a child process, is a host's business
+Owns what a user calls. Where the brokers run, on a thread of this process or in a child process, is a host's business
 (`hosts`); what a Kafka client can ask for as well is asked through one (`client`).
 """
 
@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odradek.client import Client, KafkaError
-from odradek.client.client import parse_address
+from odradek.client.client import format_address, parse_address
 from odradek.faults import Faults
 from odradek.hosts.host import Host, LogEntry, NotRunningError
 from odradek.hosts.thread import ThreadHost
+from odradek.layout import broker_settings, cluster_settings
 from odradek.settings import as_text, gather
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 
 Topics = Mapping[str, int] | Iterable[str]
 
+_HOST = "127.0.0.1"
 _CREATE_TIMEOUT_MS = 30_000
 _POLL_S = 0.005
 
 
 class Cluster:
-    """A Kafka broker in this process, on a thread of its own, or with `process=True` in a child process.
+    """A Kafka broker, or several, in this process on a thread of their own, or with `process=True` in a child process.
 
         with Cluster(topics={"orders": 3}) as kafka:
             producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -43,6 +45,9 @@ class Cluster:
     it they live in a temporary directory that goes away with the cluster. `port=0` lets the system choose; the port
     stays the same over `stop`, `kill` and `start`. `emulate="3.9"` answers ApiVersions as that release.
 
+    `brokers=3` makes a cluster of three, with the ids 0, 1 and 2, that replicate; `racks=["a", "a", "b"]` says where
+    they stand. `stop`, `kill` and `start` take one of them (`cluster.kill(1)`), `add_broker` brings another.
+
     All methods block for as long as they need, and may be called from any thread; `async with` does not block the loop
     while the broker starts and stops. Several clusters may live side by side.
     """
@@ -51,44 +56,63 @@ class Cluster:
         self,
         *,
         topics: Topics = (),
+        brokers: int = 1,
+        racks: Sequence[str] | None = None,
         config: Mapping[str, object] | None = None,
         data: Path | str | None = None,
         port: int = 0,
         emulate: str | None = None,
         process: bool = False,
     ) -> None:
+        if brokers < 1:
+            raise ValueError("a cluster has at least one broker")
+        if racks is not None and len(racks) != brokers:
+            raise ValueError(f"{len(racks)} racks for {brokers} brokers")
+        if port and brokers > 1:
+            raise ValueError("one port is not enough for several brokers; the system chooses them")
         self._topics = topics
         self._settings = gather(overrides=config).values
         self._data = None if data is None else Path(data)
         self._emulate = emulate
-        self._port = port
+        self._ports = [port] + [0] * (brokers - 1)
+        self._racks: list[str | None] = [None] * brokers if racks is None else list(racks)
+        self._running: set[int] = set()
         self._directory: Path | None = None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self._bootstrap_servers = ""
         self._host = _host(process)
         self.faults = Faults(self._host)
         """What goes wrong between the broker and its clients, by order: see `Faults`."""
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client's `bootstrap.servers` takes; stays the same from the first start on."""
-        if not self._bootstrap_servers:
+        """What a client's `bootstrap.servers` takes: all brokers, with a comma between them. Stays the same from the
+        first start on, but for brokers that are added."""
+        if 0 in self._ports:
             raise NotRunningError
-        return self._bootstrap_servers
+        return ",".join(format_address(_HOST, port) for port in self._ports)
+
+    @property
+    def brokers(self) -> list[int]:
+        """The ids of the brokers that run."""
+        return sorted(self._running)
 
     @property
     def logs(self) -> list[LogEntry]:
         """The last 10,000 events that the broker logged, oldest first: a mapping each, with `event` and `level`."""
         return self._host.logs
 
-    def start(self) -> Self:
-        """Start the broker, on the data that `stop` or `kill` left; returns when it answers."""
+    def start(self, broker: int | None = None) -> Self:
+        """Start the cluster, or one broker that was stopped or killed, on the data that is left; returns when it
+        answers."""
+        if broker is not None:
+            self._start_broker(broker)
+            return self
         first = self._directory is None
         if self._directory is None:
             self._directory = self._new_directory()
         try:
-            self._bootstrap_servers = self._host.start(self._node_settings(self._directory))
-            self._port = parse_address(self._bootstrap_servers)[1]
+            settings = cluster_settings(self._common(), self._directory, _HOST, self._ports, self._racks)
+            self._started(self._host.start(settings))
             if first:
                 self._create_own_topics()
         except BaseException:
@@ -98,17 +122,45 @@ class Cluster:
             raise
         return self
 
-    def stop(self) -> None:
-        """An orderly end: requests in flight are answered, logs flushed. Data stays for `start`."""
-        self._host.stop()
+    def stop(self, broker: int | None = None) -> None:
+        """An orderly end, of the cluster or of one broker: requests in flight are answered, logs flushed; what others
+        can lead, they lead. Data stays for `start`."""
+        if broker is None:
+            self._host.stop()
+            self._running.clear()
+        else:
+            self._host.stop_broker(self._known(broker))
+            self._running.discard(broker)
 
-    def kill(self) -> None:
-        """The end of `kill -9`: nothing is flushed or answered. Data stays as it is, for `start`."""
-        self._host.kill()
+    def kill(self, broker: int | None = None) -> None:
+        """The end of `kill -9`, of the cluster or of one broker: nothing is flushed or answered. Data stays as it is,
+        for `start`."""
+        if broker is None:
+            self._host.kill()
+            self._running.clear()
+        else:
+            self._host.kill_broker(self._known(broker))
+            self._running.discard(broker)
+
+    def add_broker(self, *, rack: str | None = None) -> int:
+        """One more broker, empty; its id. Only a cluster that began with several can grow."""
+        if len(self._ports) == 1:
+            raise ValueError("a broker that is alone keeps the cluster's metadata to itself: begin with brokers=2")
+        self._ports.append(0)
+        self._racks.append(rack)
+        broker = len(self._ports) - 1
+        try:
+            self._start_broker(broker)
+        except BaseException:
+            self._ports.pop()
+            self._racks.pop()
+            raise
+        return broker
 
     def close(self) -> None:
         """Stop, and forget everything that was not put under `data`. The next `start` is the first again."""
         self._host.stop()
+        self._running.clear()
         self._directory = None
         if self._temporary is not None:
             self._temporary.cleanup()
@@ -129,12 +181,20 @@ class Cluster:
         """
         self._host.reset(_as_mapping(self._topics))
 
-    def create_topic(self, name: str, partitions: int = 1, *, config: Mapping[str, object] | None = None) -> None:
-        """Create one topic. `KafkaError` if it exists, or if the broker refuses it."""
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replicas: int = -1,
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        """Create one topic, with so many replicas (-1: `default.replication.factor`). `KafkaError` if it exists, or if
+        the broker refuses it."""
         configs = [
             CreateTopicsRequest.CreatableTopicConfig(key, as_text(value)) for key, value in (config or {}).items()
         ]
-        self._create([CreateTopicsRequest.CreatableTopic(name, partitions, -1, configs=configs)])
+        self._create([CreateTopicsRequest.CreatableTopic(name, partitions, replicas, configs=configs)])
 
     def create_topics(self, topics: Topics) -> None:
         """Create several topics: names (a partition each), or a mapping from name to number of partitions."""
@@ -197,14 +257,37 @@ class Cluster:
         self._temporary = tempfile.TemporaryDirectory(prefix="odradek-", ignore_cleanup_errors=True)
         return Path(self._temporary.name)
 
-    def _node_settings(self, directory: Path) -> dict[str, str]:
-        found = {"log.dirs": str(directory), "listeners": f"PLAINTEXT://127.0.0.1:{self._port}"}
+    def _common(self) -> dict[str, str]:
+        """The settings that all brokers share."""
+        found = {}
         if self._data is None:
             # What dies with the cluster is not worth an fsync.
             found["odradek.sync"] = "false"
         if self._emulate is not None:
             found["odradek.emulate"] = self._emulate
         return found | dict(self._settings)
+
+    def _start_broker(self, broker: int) -> None:
+        if self._directory is None or len(self._ports) == 1:
+            raise NotRunningError
+        if broker in self._running:
+            raise RuntimeError(f"broker {self._known(broker)} is running already")
+        port, rack = self._ports[self._known(broker)], self._racks[broker]
+        settings = broker_settings(
+            self._common(), self._directory, _HOST, port, rack, broker_id=broker, brokers=len(self._ports)
+        )
+        self._started(self._host.start_broker(settings))
+
+    def _started(self, addresses: Mapping[int, str]) -> None:
+        for number, (broker, address) in enumerate(sorted(addresses.items())):
+            place = number if len(self._ports) == 1 else broker
+            self._ports[place] = parse_address(address)[1]
+            self._running.add(broker)
+
+    def _known(self, broker: int) -> int:
+        if not 0 <= broker < len(self._ports):
+            raise ValueError(f"there is no broker {broker}; they are 0 to {len(self._ports) - 1}")
+        return broker
 
     def _create_own_topics(self) -> None:
         """Those of the constructor, unless the data that was given has them already."""

@@ -16,7 +16,9 @@ _NAMES = {api.name for api in APIS.values()}
 class Faults:
     """Rules are tried in the order in which they were made; the first that fits decides.
 
-    `api` is Kafka's name (`"Produce"`, `"Fetch"`, …), `times` bounds how many requests a rule meets, `client_id` whose.
+    `api` is Kafka's name (`"Produce"`, `"Fetch"`, …), `times` bounds how many requests a rule meets at each broker,
+    `client_id` whose, `broker` at which. The brokers of a cluster are clients of each other, too: broker 2 fetches from
+    leaders as `"broker-2-fetcher-0"`.
     With `when="request"` the broker has not done what it was asked to, with `"response"` it has: an acknowledgement
     that is lost is `faults.drop("Produce", when="response")`.
     """
@@ -25,10 +27,17 @@ class Faults:
         self._host = host
 
     def delay(
-        self, api: str, ms: int, *, when: When = "request", times: int | None = None, client_id: str | None = None
+        self,
+        api: str,
+        ms: int,
+        *,
+        when: When = "request",
+        times: int | None = None,
+        client_id: str | None = None,
+        broker: int | None = None,
     ) -> None:
         """Wait `ms` on the clock of timeouts before going on."""
-        self._add(Fault("delay", when, api, times, client_id, delay_ms=ms))
+        self._add(Fault("delay", when, api, times, client_id, delay_ms=ms, broker=broker))
 
     def error(
         self,
@@ -38,18 +47,35 @@ class Faults:
         when: When = "request",
         times: int | None = None,
         client_id: str | None = None,
+        broker: int | None = None,
     ) -> None:
         """Answer the whole request with one of Kafka's errors, by name or code (`"NOT_LEADER_OR_FOLLOWER"`)."""
         code = ErrorCode[error] if isinstance(error, str) else error
-        self._add(Fault("error", when, api, times, client_id, error_code=int(code)))
+        self._add(Fault("error", when, api, times, client_id, error_code=int(code), broker=broker))
 
-    def drop(self, api: str, *, when: When, times: int | None = None, client_id: str | None = None) -> None:
+    def drop(
+        self,
+        api: str,
+        *,
+        when: When,
+        times: int | None = None,
+        client_id: str | None = None,
+        broker: int | None = None,
+    ) -> None:
         """Never answer: the client runs into its timeout."""
-        self._add(Fault("drop", when, api, times, client_id))
+        self._add(Fault("drop", when, api, times, client_id, broker=broker))
 
-    def disconnect(self, api: str, *, when: When, times: int | None = None, client_id: str | None = None) -> None:
+    def disconnect(
+        self,
+        api: str,
+        *,
+        when: When,
+        times: int | None = None,
+        client_id: str | None = None,
+        broker: int | None = None,
+    ) -> None:
         """Close the connection instead of answering."""
-        self._add(Fault("disconnect", when, api, times, client_id))
+        self._add(Fault("disconnect", when, api, times, client_id, broker=broker))
 
     def clear(self) -> None:
         """All is well again."""

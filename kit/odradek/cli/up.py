@@ -1,4 +1,4 @@
-"""`odradek up`: a broker in the foreground, until SIGINT or SIGTERM."""
+"""`odradek up`: a broker, or several, in the foreground until SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from odradek.cli.in_container import default_listeners
 from odradek.cli.output import parse_settings
 from odradek.client.client import format_address
 from odradek.hosts.loops import new_event_loop
+from odradek.layout import LayoutError, cluster_settings
 from odradek.logs import LEVELS, stream_logger
 from odradek.settings import SettingsError, gather
-from odradek_broker.node import Node
+from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.report import Logger
 from odradek_log.errors import LogDirectoryError
 
@@ -27,6 +28,7 @@ _DEFAULT_PORT = 9092
 
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), help="Default: 9092; 0 takes any free one.")
+@click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="On ports one after another.")
 @click.option("--host", default="localhost", show_default=True, help="Where to listen; clients are told the same.")
 @click.option("--data", type=click.Path(path_type=Path), help="Keep state in this folder. Default: nowhere.")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="A server.properties of Kafka's kind.")
@@ -38,6 +40,7 @@ _DEFAULT_PORT = 9092
 @click.option("--log-json", is_flag=True, help="The log as JSON, a document a line.")
 def command(
     port: int | None,
+    brokers: int,
     host: str,
     data: Path | None,
     file: Path | None,
@@ -48,10 +51,12 @@ def command(
     log_level: str,
     log_json: bool,
 ) -> int:
-    """Start a broker, print its bootstrap address when it answers, run until SIGINT or SIGTERM."""
+    """Start brokers, print their bootstrap addresses when they answer, run until SIGINT or SIGTERM."""
     overrides: dict[str, object] = dict(parse_settings(options))
     if emulate is not None:
         overrides["odradek.emulate"] = emulate
+    if brokers > 1 and {"listeners", "node.id", "broker.id", "log.dirs", "log.dir"} & set(overrides):
+        raise click.UsageError("with --brokers each broker gets its own listeners, node.id and log.dirs")
     if port is not None and "listeners" in overrides:
         raise click.UsageError("--port and -o listeners=… exclude each other")
     wanted = dict(_topic(topic) for topic in topics)
@@ -63,20 +68,20 @@ def command(
     for warning in settings.warnings:
         logger.warning(warning)
     values = dict(settings.values)
-    if port is not None or "listeners" not in values:
-        values |= default_listeners(values) if container and port is None else _listeners(host, port)
     with ExitStack() as stack:
-        if data is not None:
-            values["log.dirs"] = str(data)
-        elif not {"log.dirs", "log.dir"} & set(values):
-            values["log.dirs"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
+        if data is None and not {"log.dirs", "log.dir"} & set(values):
+            data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-")))
             # What goes away with the process is not worth an fsync.
             values["odradek.sync"] = "false"
+        try:
+            statics = _of_each(values, brokers, host, port, data, container=container)
+        except LayoutError as error:
+            raise click.ClickException(str(error)) from error
         loop = new_event_loop()
         try:
-            loop.run_until_complete(_serve(values, wanted, logger))
+            loop.run_until_complete(_serve(statics, wanted, logger))
         except OSError as error:
-            raise click.ClickException(f"{error.strerror or error}{_where(error, values)}") from error
+            raise click.ClickException(f"{error.strerror or error}{_where(error, statics[0])}") from error
         except (LogDirectoryError, ValueError) as error:
             raise click.ClickException(str(error)) from error
         finally:
@@ -84,20 +89,37 @@ def command(
     return 0
 
 
-async def _serve(values: dict[str, str], topics: dict[str, int], logger: Logger) -> None:
+def _of_each(
+    values: dict[str, str], brokers: int, host: str, port: int | None, data: Path | None, *, container: bool
+) -> list[dict[str, str]]:
+    """The settings of each broker."""
+    if port is None and container and "listeners" not in values:
+        values |= default_listeners(values)
+    first = _DEFAULT_PORT if port is None else port
+    if port is not None:
+        values.pop("listeners", None)
+    if data is None:
+        return [{"listeners": f"PLAINTEXT://{format_address(host, first)}"} | values]
+    for name in ("log.dirs", "log.dir"):
+        values.pop(name, None)
+    ports = [first + number if first else 0 for number in range(brokers)]
+    return cluster_settings(values, data, host, ports, [None] * brokers)
+
+
+async def _serve(statics: list[dict[str, str]], topics: dict[str, int], logger: Logger) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    node = await Node.start(values, log=logger)
+    cluster = await EmbeddedCluster.start(statics, log=logger)
     try:
         # Those that `--data` brought along stay as they are.
-        there = node.controller.image.topics
-        await node.create_topics({name: partitions for name, partitions in topics.items() if name not in there})
-        listener = node.listeners[0]
-        click.echo(format_address(listener.advertised_host, listener.advertised_port))
+        there = cluster.controller.image.topics
+        await cluster.create_topics({name: partitions for name, partitions in topics.items() if name not in there})
+        listeners = [node.listeners[0] for node in cluster.nodes.values()]
+        click.echo(",".join(format_address(each.advertised_host, each.advertised_port) for each in listeners))
         await stopped.wait()
     finally:
-        await node.stop()
+        await cluster.stop()
 
 
 def _topic(text: str) -> tuple[str, int]:
@@ -105,10 +127,6 @@ def _topic(text: str) -> tuple[str, int]:
     if not name or (separator and not (partitions.isdecimal() and int(partitions) > 0)):
         raise click.BadParameter(f"{text!r} is not of the form name or name:partitions", param_hint="--topic")
     return name, int(partitions) if separator else 1
-
-
-def _listeners(host: str, port: int | None) -> dict[str, str]:
-    return {"listeners": f"PLAINTEXT://{format_address(host, _DEFAULT_PORT if port is None else port)}"}
 
 
 def _where(error: OSError, values: dict[str, str]) -> str:

@@ -32,6 +32,12 @@ def _carry_out(host: ThreadHost, order: dict[str, Any]) -> Any:
     match order.pop("do"):
         case "start":
             return host.start(**order)
+        case "start broker":
+            return host.start_broker(**order)
+        case "stop broker":
+            host.stop_broker(**order)
+        case "kill broker":
+            host.kill_broker(**order)
         case "reset":
             host.reset(**order)
         case "advance":

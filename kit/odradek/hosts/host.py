@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -24,16 +24,22 @@ class Fault:
     """Only requests of this client; None: of any."""
     delay_ms: int = 0
     error_code: int = 0
+    broker: int | None = None
+    """Only requests to this broker; None: to any."""
+
+
+Settings = Mapping[str, str]
+"""Of one broker, under Kafka's names."""
 
 
 class Host(Protocol):
-    """Runs one broker. Every method blocks until it is done and may be called from any thread."""
+    """Runs the brokers of one cluster. Every method blocks until it is done and may be called from any thread."""
 
     @property
     def logs(self) -> list[LogEntry]: ...
 
-    def start(self, settings: Mapping[str, str]) -> str:
-        """Start on whatever lies in `log.dirs`; the address that clients take. `settings` are Kafka's."""
+    def start(self, settings: Sequence[Settings]) -> dict[int, str]:
+        """Start all brokers on whatever lies in their `log.dirs`; by id, the addresses that clients take."""
         ...
 
     def stop(self) -> None:
@@ -42,6 +48,18 @@ class Host(Protocol):
 
     def kill(self) -> None:
         """End at once, as a crash does; nothing happens if it does not run."""
+        ...
+
+    def start_broker(self, settings: Settings) -> dict[int, str]:
+        """One more of them; its id and address."""
+        ...
+
+    def stop_broker(self, broker: int) -> None:
+        """End one in order; others take over what they can. KeyError if it does not run."""
+        ...
+
+    def kill_broker(self, broker: int) -> None:
+        """End one at once. KeyError if it does not run."""
         ...
 
     def reset(self, topics: Mapping[str, int]) -> None:

@@ -11,12 +11,12 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from odradek.hosts.host import Fault, LogEntry, NotRunningError
+from odradek.hosts.host import Fault, LogEntry, NotRunningError, Settings
 
 _STOP_TIMEOUT_S = 30.0
 _ANSWER_TIMEOUT_S = 60.0
@@ -47,7 +47,7 @@ class ProcessHost:
         """The child's process id."""
         return self._running().pid
 
-    def start(self, settings: Mapping[str, str]) -> str:
+    def start(self, settings: Sequence[Settings]) -> dict[int, str]:
         if self._child is not None:
             raise RuntimeError("the cluster is running already")
         self._child = subprocess.Popen(
@@ -65,7 +65,7 @@ class ProcessHost:
             self._ask({"do": "advance", "wall_ms": self._wall_ahead_ms, "timeouts_ms": 0})
             for fault in self._faults:
                 self._ask({"do": "fault", **asdict(fault)})
-            return str(self._ask({"do": "start", "settings": dict(settings)}))
+            return _by_id(self._ask({"do": "start", "settings": [dict(each) for each in settings]}))
         except BaseException:
             self.kill()
             raise
@@ -93,6 +93,15 @@ class ProcessHost:
             with self._lock:
                 if self._child is child:
                     self._forget(child)
+
+    def start_broker(self, settings: Settings) -> dict[int, str]:
+        return _by_id(self._ask({"do": "start broker", "settings": dict(settings)}))
+
+    def stop_broker(self, broker: int) -> None:
+        self._ask({"do": "stop broker", "broker": broker})
+
+    def kill_broker(self, broker: int) -> None:
+        self._ask({"do": "kill broker", "broker": broker})
 
     def reset(self, topics: Mapping[str, int]) -> None:
         self._running()
@@ -181,3 +190,8 @@ class ProcessHost:
                 with suppress(BrokenPipeError):
                     pipe.close()
         self._child = self._reader = None
+
+
+def _by_id(addresses: Mapping[str, str]) -> dict[int, str]:
+    """JSON knows only texts as keys."""
+    return {int(broker): address for broker, address in addresses.items()}

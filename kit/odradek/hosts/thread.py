@@ -1,18 +1,19 @@
-"""A broker on a thread of this process."""
+"""Brokers on a thread of this process."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from odradek.client.client import format_address
 from odradek.hosts import fault_rules
-from odradek.hosts.host import Fault, LogEntry, NotRunningError
+from odradek.hosts.host import Fault, LogEntry, NotRunningError, Settings
 from odradek.hosts.loops import new_event_loop
 from odradek.logs import CapturedLog
 from odradek_broker.clock import Clock
+from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.node import Node
 from odradek_broker.report import Logger
 
@@ -28,7 +29,7 @@ class ThreadHost:
         self._logger = self._log.logger if logger is None else logger
         self._clock = Clock()
         self._faults: list[Fault] = []
-        self._node: Node | None = None
+        self._cluster: EmbeddedCluster | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -36,45 +37,55 @@ class ThreadHost:
     def logs(self) -> list[LogEntry]:
         return self._log.entries
 
-    def start(self, settings: Mapping[str, str]) -> str:
-        if self._node is not None:
+    def start(self, settings: Sequence[Settings]) -> dict[int, str]:
+        if self._cluster is not None:
             raise RuntimeError("the cluster is running already")
         self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._run, args=(self._loop,), name="odradek", daemon=True)
         self._thread.start()
         try:
-            self._node = self._await(Node.start(settings, log=self._logger, clock=self._clock))
+            self._cluster = cluster = self._await(EmbeddedCluster.start(settings, log=self._logger, clock=self._clock))
         except BaseException:
             self._end_thread()
             raise
-        for fault in self._faults:
-            self._await(self._add(self._node, fault))
-        listener = self._node.listeners[0]
-        return format_address(listener.advertised_host, listener.advertised_port)
+        for node in cluster.nodes.values():
+            self._await(self._add(node, self._faults))
+        return {node.id: _address(node) for node in cluster.nodes.values()}
 
     def stop(self) -> None:
-        if self._node is not None:
-            node, self._node = self._node, None
+        if self._cluster is not None:
+            cluster, self._cluster = self._cluster, None
             try:
-                self._await(node.stop())
+                self._await(cluster.stop())
             finally:
                 self._end_thread()
 
     def kill(self) -> None:
-        if self._node is not None:
-            node, self._node = self._node, None
+        if self._cluster is not None:
+            cluster, self._cluster = self._cluster, None
             try:
-                self._await(node.kill())
+                self._await(cluster.kill())
             finally:
                 self._end_thread()
 
+    def start_broker(self, settings: Settings) -> dict[int, str]:
+        node = self._await(self._running().start_broker(settings))
+        self._await(self._add(node, self._faults))
+        return {node.id: _address(node)}
+
+    def stop_broker(self, broker: int) -> None:
+        self._await(self._running().stop_broker(broker))
+
+    def kill_broker(self, broker: int) -> None:
+        self._await(self._running().kill_broker(broker))
+
     def reset(self, topics: Mapping[str, int]) -> None:
-        node = self._running()
+        cluster = self._running()
         self._faults.clear()
-        self._await(self._reset(node, topics))
+        self._await(self._reset(cluster, topics))
 
     def advance(self, wall_ms: int, timeouts_ms: int) -> None:
-        if self._node is None:
+        if self._cluster is None:
             self._clock.advance_wall(wall_ms)
             self._clock.advance_timeouts(timeouts_ms)
         else:
@@ -82,31 +93,35 @@ class ThreadHost:
 
     def add_fault(self, fault: Fault) -> None:
         self._faults.append(fault)
-        if self._node is not None:
-            self._await(self._add(self._node, fault))
+        if self._cluster is not None:
+            for node in self._cluster.nodes.values():
+                self._await(self._add(node, [fault]))
 
     def clear_faults(self) -> None:
         self._faults.clear()
-        if self._node is not None:
-            self._await(self._clear(self._node))
+        if self._cluster is not None:
+            self._await(self._clear(self._cluster))
 
     # -- on the loop's thread ---------------------------------------------------------------------------------------
 
-    async def _reset(self, node: Node, topics: Mapping[str, int]) -> None:
+    async def _reset(self, cluster: EmbeddedCluster, topics: Mapping[str, int]) -> None:
         # First of all: the topics that come now are to meet no fault and to begin at the real time.
-        fault_rules.clear(node.broker.interceptors)
+        await self._clear(cluster)
         self._clock.restore_wall()
-        await node.reset(topics)
+        await cluster.reset(topics)
 
     async def _advance(self, wall_ms: int, timeouts_ms: int) -> None:
         self._clock.advance_wall(wall_ms)
         self._clock.advance_timeouts(timeouts_ms)
 
-    async def _add(self, node: Node, fault: Fault) -> None:
-        fault_rules.add(fault, node.broker.interceptors)
+    async def _add(self, node: Node, faults: Iterable[Fault]) -> None:
+        for fault in faults:
+            if fault.broker in (None, node.id):
+                fault_rules.add(fault, node.broker.interceptors)
 
-    async def _clear(self, node: Node) -> None:
-        fault_rules.clear(node.broker.interceptors)
+    async def _clear(self, cluster: EmbeddedCluster) -> None:
+        for node in cluster.nodes.values():
+            fault_rules.clear(node.broker.interceptors)
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:
@@ -116,10 +131,10 @@ class ThreadHost:
 
     # -- on the caller's thread -------------------------------------------------------------------------------------
 
-    def _running(self) -> Node:
-        if self._node is None:
+    def _running(self) -> EmbeddedCluster:
+        if self._cluster is None:
             raise NotRunningError
-        return self._node
+        return self._cluster
 
     def _await(self, coroutine: Coroutine[Any, Any, T]) -> T:
         assert self._loop is not None
@@ -132,3 +147,8 @@ class ThreadHost:
         self._thread.join()
         self._loop.close()
         self._loop = self._thread = None
+
+
+def _address(node: Node) -> str:
+    listener = node.listeners[0]
+    return format_address(listener.advertised_host, listener.advertised_port)

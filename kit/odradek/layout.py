@@ -1,0 +1,60 @@
+"""Which settings each broker of a cluster gets: its id, its address, its place on the disk.
+
+One broker alone has the data directory for itself, as Kafka's combined mode does. Of several each has a folder in it,
+`broker-0` and so on, and the cluster's metadata have `controller`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from odradek.client.client import format_address
+
+CONTROLLER = "controller"
+_META_PROPERTIES = "meta.properties"
+_REPLICATED_AT_MOST = 3
+_INTERNAL_TOPICS = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
+
+
+class LayoutError(ValueError):
+    """The data directory holds a cluster of another shape."""
+
+
+def cluster_settings(
+    common: Mapping[str, str], directory: Path, host: str, ports: Sequence[int], racks: Sequence[str | None]
+) -> list[dict[str, str]]:
+    """Settings for the brokers 0, 1, …, one for each port; what `common` says wins. Raises LayoutError."""
+    alone = len(ports) == 1
+    if alone and (directory / CONTROLLER).exists():
+        raise LayoutError(f"{directory} holds the data of several brokers, not of one")
+    if not alone and (directory / _META_PROPERTIES).exists():
+        raise LayoutError(f"{directory} holds the data of one broker, not of several")
+    return [
+        broker_settings(common, directory, host, port, rack, broker_id=number, brokers=len(ports))
+        for number, (port, rack) in enumerate(zip(ports, racks, strict=True))
+    ]
+
+
+def broker_settings(
+    common: Mapping[str, str],
+    directory: Path,
+    host: str,
+    port: int,
+    rack: str | None,
+    *,
+    broker_id: int,
+    brokers: int,
+) -> dict[str, str]:
+    """One of `brokers`."""
+    found = {"listeners": f"PLAINTEXT://{format_address(host, port)}"}
+    if brokers == 1:
+        found["log.dirs"] = str(directory)
+    else:
+        found["node.id"] = str(broker_id)
+        found["log.dirs"] = str(directory / f"broker-{broker_id}")
+        found["metadata.log.dir"] = str(directory / CONTROLLER)
+        found |= dict.fromkeys(_INTERNAL_TOPICS, str(min(brokers, _REPLICATED_AT_MOST)))
+    if rack is not None:
+        found["broker.rack"] = rack
+    return found | dict(common)
