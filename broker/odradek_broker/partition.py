@@ -112,6 +112,11 @@ class Partition:
         """Where read_committed stops: the high watermark as long as there are no transactions."""
         return self.high_watermark
 
+    @property
+    def lags_behind_its_epoch(self) -> bool:
+        """Whether less is committed than there was when this leader was elected (KIP-207)."""
+        return self.leader is not None and self.high_watermark < self.leader.leader_epoch_start_offset
+
     def check_epoch(self, asked: int) -> ErrorCode:
         """May a client that believes in leader epoch `asked` (-1: it does not say) use this partition now?"""
         if self.error:

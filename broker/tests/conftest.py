@@ -24,7 +24,7 @@ from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
-    from odradek_broker.node import Node
+    from broker.tests.alone import Node
 
 R = TypeVar("R", bound=Message)
 StartNode = Callable[..., Awaitable["Node"]]
@@ -135,7 +135,7 @@ def batch(*values: bytes, timestamp: int | None = None) -> bytes:
 @pytest.fixture
 async def start_node(tmp_path: Path) -> AsyncIterator[StartNode]:
     """Start nodes with settings (underscores for dots); they end with the test."""
-    from odradek_broker.node import Node  # here, so that tests of single parts load single parts
+    from broker.tests.alone import Node  # here, so that tests of single parts load single parts
 
     nodes: list[Node] = []
 

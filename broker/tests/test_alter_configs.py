@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from broker.tests.alone import Node
 
 from odradek_broker.authorizer import Operation, Principal, ResourceType
-from odradek_broker.node import Node
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_configs import AlterConfigsRequest
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest

@@ -10,9 +10,9 @@ from pathlib import Path
 from threading import get_ident
 from typing import Any
 
+from broker.tests.alone import Node
 from log.tests.failing_disk import FailingDisk
 
-from odradek_broker.node import Node
 from odradek_log.disk import RealDisk
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest

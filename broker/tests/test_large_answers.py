@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker.tests.alone import Node
 
-from odradek_broker.node import Node
 from odradek_wire.frames import decode_response
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.records.conversion import read_any

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from broker.tests.alone import Node
 
 from odradek_broker.metrics import Metric, render
-from odradek_broker.node import Node
 from odradek_wire.messages.fetch import FetchRequest
 
 MakeBatch = Callable[..., bytes]

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker.tests.alone import Node
 
 from odradek_broker.apis.table import TABLE
 from odradek_broker.authorizer import Principal
 from odradek_broker.config import BrokerConfig
 from odradek_broker.network.listeners import Listener, ListenerError, parse_listeners
-from odradek_broker.node import Node
 from odradek_log.errors import LogDirectoryError
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
@@ -284,11 +284,11 @@ def test_every_api_of_the_table_stands_under_its_own_key_and_has_its_own_message
 def test_a_module_is_loaded_when_its_api_is_first_asked_for() -> None:
     script = """
 import asyncio, sys, tempfile
-from odradek_broker.node import Node
+from odradek_broker.embedded import EmbeddedCluster
 async def main():
-    node = await Node.start({"log.dirs": tempfile.mkdtemp(), "listeners": "PLAINTEXT://127.0.0.1:0"})
-    assert node.ready
-    await node.stop()
+    cluster = await EmbeddedCluster.start([{"log.dirs": tempfile.mkdtemp(), "listeners": "PLAINTEXT://127.0.0.1:0"}])
+    assert cluster.ready
+    await cluster.stop()
 asyncio.run(main())
 loaded = {name for name in sys.modules if name.startswith("odradek_broker.")}
 assert "odradek_broker.apis.table" in loaded

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from broker.tests.alone import Node
 
-from odradek_broker.node import Node
 from odradek_log.disk import RealDisk
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse

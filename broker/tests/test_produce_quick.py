@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from broker.tests.alone import Node
 
 from odradek_broker.apis.produce_quick import quick
-from odradek_broker.node import Node
 from odradek_broker.partition import Partition
 from odradek_wire.codec import encode
 from odradek_wire.errors import ErrorCode

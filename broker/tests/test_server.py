@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from broker.tests.alone import Node
 
 from odradek_broker.clock import ManualClock
 from odradek_broker.interceptors import Delay, Disconnect, Drop, Fail
 from odradek_broker.network.memory import MemoryBudget
-from odradek_broker.node import Node
 from odradek_wire.errors import ErrorCode
 from odradek_wire.frames import encode_request
 from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -69,9 +69,15 @@ def _answer(ctx: Context, request: ListOffsetsRequest, topic: str, wanted: Wante
         return _error(ctx, wanted, error)
     # Who reads as a replica (or debugs one) sees the log's end; consumers what is committed.
     limit = partition.log_end_offset
+    unknown = ErrorCode.NONE
     if request.replica_id == -1:
         committed = request.isolation_level == READ_COMMITTED
         limit = partition.last_stable_offset if committed else partition.high_watermark
+        if partition.lags_behind_its_epoch:
+            # Just elected: its predecessor may have shown offsets that are not known to be committed here yet.
+            unknown = ErrorCode.OFFSET_NOT_AVAILABLE if ctx.api_version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
+    if unknown and timestamp == LATEST:
+        return _error(ctx, wanted, unknown)
     try:
         if ctx.api_version == 0:
             offsets = _boundaries(partition, timestamp, wanted.max_num_offsets, limit)
@@ -81,6 +87,8 @@ def _answer(ctx: Context, request: ListOffsetsRequest, topic: str, wanted: Wante
         partition.take_offline(trouble)
         return _error(ctx, wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     offset, found_timestamp, epoch = found
+    if unknown and offset < 0 and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _error(ctx, wanted, unknown)
     if ctx.api_version < 4:
         epoch = -1
     return Answer(wanted.partition_index, ErrorCode.NONE, [], found_timestamp, offset, epoch)

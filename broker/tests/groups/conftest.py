@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import pytest
+from broker.tests.alone import Node
 
-from odradek_broker.node import Node
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.delete_groups import DeleteGroupsRequest

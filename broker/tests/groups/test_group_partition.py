@@ -79,7 +79,7 @@ class Broker:
         log = self.directory.logs.get(("__consumer_offsets", 0))
         if log is None:
             log = self.directory.create_log("__consumer_offsets", 0, TOPIC_ID, config)
-        self.partition = Partition("__consumer_offsets", TOPIC_ID, 0, Purgatory(self.timers))
+        self.partition = Partition("__consumer_offsets", TOPIC_ID, 0, Purgatory(self.timers), _never)
         self.partition.use(log, self.directory)
         end = log.log_end_offset
         self.partition.become_leader(PartitionLeader(1, 0, 0, replicas, frozenset(replicas), end, end, 0))
@@ -228,3 +228,7 @@ def test_a_long_log_is_loaded_in_turns(tmp_path: Path) -> None:
     after.soon.run()
     assert (after.groups.state, committed(after)) == (LoadState.READY, 4)
     after.stop()
+
+
+def _never(partition: Partition, isr: frozenset[int]) -> None:
+    raise AssertionError("nobody here changes the ISR")
