@@ -99,7 +99,7 @@ class Node:
                 node_id=broker_config.node_id,
                 cluster_id=cluster_id,
                 emulation=emulation,
-                flush_later=lambda flush: background.run("metadata flush", flush),
+                on_disk=lambda work: background.run("metadata on disk", work),
             )
             controller = Controller(
                 store, node_id=broker_config.node_id, static=config, emulation=emulation, reporter=log
