@@ -330,6 +330,9 @@ class Log:
 
         Inside a batch, the whole batch goes and the log ends before it. (Kafka, too, drops the batch but lets the log
         end at `offset`, so that a follower would never ask for the records in between.)
+
+        Who goes below the recovery point writes the directory's checkpoints before anything is appended (Kafka's
+        LogManager.truncateTo): after a crash the old one would vouch for other records.
         """
         if offset >= self.log_end_offset:
             return False
