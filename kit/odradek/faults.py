@@ -44,7 +44,10 @@ class Faults:
         self._add(Fault("error", when, api, times, client_id, error_code=int(code)))
 
     def drop(self, api: str, *, when: When, times: int | None = None, client_id: str | None = None) -> None:
-        """Never answer: the client runs into its timeout."""
+        """Never answer: the client runs into its timeout.
+
+        Later requests of the connection are answered, so that a Java client, which takes answers in the order of its
+        requests only, closes the connection at the next one, while librdkafka lets the one request time out."""
         self._add(Fault("drop", when, api, times, client_id))
 
     def disconnect(self, api: str, *, when: When, times: int | None = None, client_id: str | None = None) -> None:
