@@ -103,7 +103,7 @@ class EmbeddedCluster:
             node_id=node_id,
             cluster_id=cluster_id,
             emulation=self._emulation,
-            flush_later=lambda flush: self._background.run("metadata flush", flush),
+            on_disk=lambda work: self._background.run("metadata on disk", work),
         )
         self.controller = Controller(
             self._store,

@@ -166,19 +166,25 @@ class Hosting:
             if (log is not None or key in directory.failed) and not self._set_aside(directory, topic.name, index):
                 partition.take_offline(OSError("another topic's log is in the way"))
                 return partition
-        directory = min(self.directories, key=lambda each: len(each.logs))
-        try:
-            log = directory.create_log(topic.name, index, topic.id, config)
-        except OSError as error:
-            partition.take_offline(error)
-            directory.env.reporter.error(
-                "partition stays offline: its log cannot be created",
-                partition=f"{topic.name}-{index}",
-                error=str(error),
-            )
-        else:
-            self._serve(partition, log, directory)
+        self._create(partition, config)
         return partition
+
+    def _create(self, partition: Partition, config: LogConfig) -> None:
+        """A new log in the directory that has fewest; when that one's disk refuses, in the next."""
+        for directory in sorted(self.directories, key=lambda each: len(each.logs)):
+            try:
+                log = directory.create_log(partition.topic, partition.index, partition.topic_id, config)
+            except OSError as error:
+                directory.env.reporter.error(
+                    "a partition's log cannot be created",
+                    partition=f"{partition.topic}-{partition.index}",
+                    directory=directory.path,
+                    error=str(error),
+                )
+            else:
+                self._serve(partition, log, directory)
+                return
+        partition.take_offline(OSError("no log directory takes the partition"))
 
     def _is_log_of(self, partition: Partition, log: Log) -> bool:
         """A log without an id is of an old release; one that no topic claimed at start is nobody's."""

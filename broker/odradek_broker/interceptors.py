@@ -1,7 +1,7 @@
 """The two points where faults and traces plug in: between decode and handler, between handler and write.
 
-Owns the verdicts and the order of interceptors. Leaves carrying a verdict out to `network.faults`. Both lists are empty in
-normal work, and an empty list costs one truth test per request.
+Owns the verdicts and the order of interceptors. Leaves carrying a verdict out to `network.faults`. Both lists are empty
+in normal work, and an empty list costs one truth test per request.
 """
 
 from __future__ import annotations

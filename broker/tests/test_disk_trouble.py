@@ -114,6 +114,21 @@ async def test_a_partition_whose_topic_id_cannot_be_written_stays_offline_alone(
     assert (await client.produce("t", make_batch(b"v"), partition=1)).error_code == ErrorCode.NONE
 
 
+async def test_a_log_directory_that_takes_nothing_new_leaves_new_partitions_to_the_others(
+    start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    disk = FailingDisk()
+    node = await start_node(disk=disk, log_dirs=f"{tmp_path}/one,{tmp_path}/two")
+    client = await connect(node)
+    disk.fail(errno.EROFS, lambda name, path, _: name == "make_directory" and "/one/" in str(path))
+    await client.create_topic("t", partitions=3)
+    for index in range(3):
+        assert (await client.produce("t", make_batch(b"v"), partition=index)).error_code == ErrorCode.NONE
+    disk.fail(errno.EROFS, lambda name, _path, _: name == "make_directory")
+    await client.create_topic("nowhere")
+    assert (await client.produce("nowhere", make_batch(b"v"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
 class WatchedDisk(RealDisk):
     """Which files were forced to the disk, and on which thread."""
 

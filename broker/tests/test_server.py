@@ -13,11 +13,10 @@ from broker.tests.alone import Node
 
 from odradek_broker.clock import ManualClock
 from odradek_broker.interceptors import Delay, Disconnect, Drop, Fail
-from odradek_broker.network.memory import MemoryBudget
 from odradek_wire.errors import ErrorCode
 from odradek_wire.frames import encode_request
 from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from odradek_wire.messages.fetch import FetchRequest, FetchResponse
+from odradek_wire.messages.fetch import FetchRequest
 from odradek_wire.messages.metadata import MetadataRequest, MetadataResponse
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 
@@ -275,26 +274,6 @@ async def test_ipv6_and_several_listeners_each_with_its_advertised_address(start
     ]
 
 
-async def test_reading_stops_while_the_memory_budget_is_exhausted(
-    node: Node, connect: Any, make_batch: Callable[..., bytes], make_produce: Callable[..., ProduceRequest]
-) -> None:
-    budget = node.server.buffers.budget
-    one, other = await connect(node), await connect(node)
-    await one.create_topic("t", max_message_bytes="5000000")
-    budget.limit = 3_000_000
-    for client in (one, other):
-        frame = encode_request(make_produce("t", make_batch(b"x" * 2_000_000)), 9, 5, "c")
-        client.last = struct.pack(">i", len(frame)) + frame
-        client.writer.write(client.last[:1_000_000])
-    await until(lambda: budget.used > 2_000_000)
-    assert budget.used < 3_000_000
-    for client in (one, other):
-        client.writer.write(client.last[1_000_000:])
-    answers = [(await client.receive(ProduceResponse, 9))[1] for client in (one, other)]
-    assert [a.responses[0].partition_responses[0].error_code for a in answers] == [0, 0]
-    await until(lambda: budget.used == 0)
-
-
 # -- coming and going -------------------------------------------------------------------------------------------------
 
 
@@ -419,34 +398,6 @@ async def test_a_handler_that_is_cancelled_closes_its_connection(client: Any, no
     route.handle = handle
     client.send(METADATA, 9)
     assert await client.is_closed_by_broker()
-
-
-async def test_what_waits_for_memory_behind_a_request_in_flight_stays_in_order(client: Any, node: Node) -> None:
-    await client.create_topic("t")
-    budget = node.server.buffers.budget
-    held = budget.limit
-    budget.take_anyway(held)
-    first = client.send(long_poll(max_wait_ms=50), 11)
-    await until(lambda: len(node.broker.purgatory) == 1)
-    (connection,) = node.server.connections
-    connection.receiver.active = False
-    second = client.send(METADATA, 9)
-    await until(lambda: connection.receiver.active)  # it has arrived, and finds no room
-    assert (await client.receive(FetchResponse, 11))[0] == first
-    third = client.send(METADATA, 9)
-    await client.writer.drain()
-    budget.give_back(held)
-    assert [(await client.receive(MetadataResponse, 9))[0] for _ in range(2)] == [second, third]
-
-
-def test_memory_given_back_passes_over_who_went_away() -> None:
-    budget = MemoryBudget(10)
-    budget.take(10)
-    served: list[bool] = []
-    budget.when_available(lambda: None)
-    budget.when_available(lambda: served.append(budget.take(10)))
-    budget.give_back(10)
-    assert served == [True]
 
 
 async def test_a_default_timeout_of_the_users_sockets_does_not_block_the_loop(

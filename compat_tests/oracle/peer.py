@@ -7,7 +7,7 @@ from typing import Any
 from compat_tests.oracle import schema
 from compat_tests.oracle.schema import Body
 
-_SECONDS = 10.0
+_SECONDS = 30.0
 CLIENT_ID = "oracle"
 
 

@@ -1,18 +1,18 @@
 """The metadata store inside the data directory: a log in Kafka's metadata-log format, of which this node is the leader.
 
-Owns `__cluster_metadata-0` (its batches, its epoch, `quorum-state`, snapshots) and `bootstrap.checkpoint` of the
-directory around it, as combined mode of Kafka 4.3 leaves them, so that either may continue where the other stopped.
-There is one voter, this node. What the records mean is `replay`'s; the log's files are odradek_log's.
+Owns `__cluster_metadata-0` (its batches, its epoch, `quorum-state`) and `bootstrap.checkpoint` of the directory around
+it, as combined mode of Kafka 4.3 leaves them, so that either may continue where the other stopped. There is one voter,
+this node. When a snapshot is written is `snapshot_writer`'s; what the records mean is `replay`'s; the log's files are
+odradek_log's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from odradek_log.append import AppendRejected
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
-from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.log import Log
 from odradek_log.producer_state import AppendOrigin
 from odradek_wire.message import Message
@@ -28,10 +28,11 @@ from odradek_wire.uuid import ZERO_UUID
 
 from .framing import frame, unframe
 from .image import ClusterImage
-from .image_records import feature_records, image_records
+from .image_records import feature_records
 from .levels import Emulation, Levels
 from .quorum_state import QUORUM_STATE, QuorumStateFile
 from .replay import InvalidMetadataError, replay
+from .snapshot_writer import MAX_LOG_BYTES, SNAPSHOT_RECORDS, OnDisk, SnapshotWriter
 from .snapshots import BOOTSTRAP, SnapshotId, VoterRecords, decode_snapshot, encode_snapshot, find_snapshots
 from .store import Appended, QuorumState, Voter
 
@@ -43,20 +44,13 @@ LOG_CONFIG = LogConfig(
     segment_ms=7 * 24 * 3600 * 1000,
 )
 _READ_BYTES = 4 << 20
-SNAPSHOT_RECORDS = 5_000
-"""A snapshot is not worth it for fewer records since the last one."""
-
-MAX_LOG_BYTES = 100 << 20
-"""`metadata.max.retention.bytes`: a longer log is cut at the next snapshot."""
-
-FlushLater = Callable[[Callable[[], None]], object]
 
 
 class EmbeddedStore:
     """The one writer of a metadata log.
 
-    Records outlive this process once `append` returned, and the machine once they were flushed: `flush_later` is handed
-    a function that may run on another thread; without it the log is flushed by `close` and with each snapshot.
+    Records outlive this process once `append` returned, and the machine once they were flushed: `on_disk` runs what
+    waits for the disk, on another thread; without it the log is flushed by `close` and with each snapshot.
     """
 
     def __init__(
@@ -66,7 +60,7 @@ class EmbeddedStore:
         node_id: int,
         cluster_id: str,
         emulation: Emulation = Emulation.UNION,
-        flush_later: FlushLater | None = None,
+        on_disk: OnDisk | None = None,
         snapshot_records: int = SNAPSHOT_RECORDS,
         max_log_bytes: int = MAX_LOG_BYTES,
         max_batch_bytes: int = MAX_BATCH_BYTES,
@@ -77,18 +71,15 @@ class EmbeddedStore:
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._emulation = emulation
-        self._flush_later = flush_later
+        self._on_disk = on_disk
         self._flush_due = False
-        self._snapshot_records = snapshot_records
-        self._max_log_bytes = max_log_bytes
         self._max_batch_bytes = max_batch_bytes
         self._log: Log | None = None
         self._epoch = 0
         self._data_version = 0
         self._voter_records = VoterRecords()
         self._last_append_ms = -1
-        self._records_since_snapshot = 0
-        self._next_snapshot = snapshot_records
+        self._snapshots = SnapshotWriter(directory.env, on_disk, snapshot_records, max_log_bytes)
         self._image = ClusterImage(cluster_id=cluster_id)
 
     # -- opening ------------------------------------------------------------------------------------------------------
@@ -135,7 +126,7 @@ class EmbeddedStore:
         tail = _Tail()
         for header, batch in _batches(log, start):
             self._read_batch(header, batch, tail)
-        self._records_since_snapshot = tail.count
+        self._snapshots.records_since = tail.count
         if tail.count:
             image = replay(image, tail.records, offset=log.log_end_offset - 1, epoch=tail.epoch).image
         return image, tail.transaction is not None
@@ -226,7 +217,7 @@ class EmbeddedStore:
                 return self._append_large(records, levels, now_ms)
             builder.append(now_ms, None, value)
         self._write(builder.build())
-        self._records_since_snapshot += len(records)
+        self._snapshots.records_since += len(records)
         return Appended(self.next_offset - 1, self._epoch)
 
     def _append_large(self, records: Sequence[Message], levels: Levels, now_ms: int) -> Appended:
@@ -241,7 +232,7 @@ class EmbeddedStore:
             builder.append(now_ms, None, value)
             size += len(value) + 16
         self._write(builder.build())
-        self._records_since_snapshot += len(framed)
+        self._snapshots.records_since += len(framed)
         return Appended(self.next_offset - 1, self._epoch)
 
     def _write(self, batch: bytearray) -> None:
@@ -250,9 +241,9 @@ class EmbeddedStore:
         done = log.append(batch, self._epoch, origin=AppendOrigin.RAFT_LEADER)
         assert not isinstance(done, AppendRejected), f"our own batch was refused: {done}"
         self._last_append_ms = self._wall_ms()
-        if self._flush_later is not None and not self._flush_due:
+        if self._on_disk is not None and not self._flush_due:
             self._flush_due = True
-            self._flush_later(self._flush)
+            self._on_disk(self._flush)
 
     def _flush(self) -> None:
         self._flush_due = False
@@ -263,49 +254,13 @@ class EmbeddedStore:
 
     def applied(self, image: ClusterImage) -> None:
         self._image = image
-        if self._records_since_snapshot < self._next_snapshot:
-            return
-        try:
-            self._maybe_snapshot()
-        except (OSError, CorruptLogError, LogOfflineError) as error:
-            # The log holds everything, only longer than it need be: try again later.
-            self._directory.env.reporter.warning("a metadata snapshot could not be written", error=str(error))
-            self._next_snapshot = self._records_since_snapshot + self._snapshot_records
-
-    def _maybe_snapshot(self) -> None:
-        """Worth it when replaying the log costs much more than replaying the image would."""
-        count = sum(1 for _ in image_records(self._image))
-        if self._records_since_snapshot < self._snapshot_records + 2 * count:
-            self._next_snapshot = self._snapshot_records + 2 * count
-            return
-        self.write_snapshot()
+        assert self._log is not None, "the store is not open"
+        self._snapshots.applied(image, self._log, self._voter_records, max(self._last_append_ms, 0))
 
     def write_snapshot(self) -> SnapshotId:
-        """All that the last applied image holds, as a checkpoint file; older ones but the last are deleted."""
-        log = self._log
-        assert log is not None
-        image = self._image
-        snapshot = SnapshotId(image.offset + 1, image.epoch)
-        data = encode_snapshot(
-            image_records(image),
-            image.levels,
-            epoch=image.epoch,
-            now_ms=self._wall_ms(),
-            last_timestamp=max(self._last_append_ms, 0),
-            voters=self._voter_records,
-        )
-        older = find_snapshots(self._disk, log.directory)
-        log.flush()
-        self._disk.replace_file(f"{log.directory}/{snapshot.file_name}", data)
-        for stale in older[:-1]:
-            self._disk.remove(f"{log.directory}/{stale.file_name}")
-        if log.size_bytes > self._max_log_bytes:
-            log.roll()
-            log.advance_log_start_offset(snapshot.end_offset)
-            log.delete_old_segments(snapshot.end_offset)
-        self._records_since_snapshot = 0
-        self._next_snapshot = self._snapshot_records
-        return snapshot
+        """All that the last applied image holds, as a checkpoint file, now."""
+        assert self._log is not None, "the store is not open"
+        return self._snapshots.write_now(self._image, self._log, self._voter_records, max(self._last_append_ms, 0))
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from odradek_controller.commands.settings import Settings
 from odradek_controller.controller import Controller
-from odradek_controller.embedded import MAX_BATCH_BYTES, MAX_LOG_BYTES, SNAPSHOT_RECORDS, EmbeddedStore
+from odradek_controller.embedded import MAX_BATCH_BYTES, EmbeddedStore
 from odradek_controller.image import ClusterImage
 from odradek_controller.levels import Emulation
 from odradek_controller.replay import replay
+from odradek_controller.snapshot_writer import MAX_LOG_BYTES, SNAPSHOT_RECORDS, OnDisk
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import Disk, RealDisk
 from odradek_log.reporting import Reporter
@@ -104,6 +105,7 @@ async def running(
     disk: Disk | None = None,
     seed: int = 0,
     reporter: Reporter | None = None,
+    on_disk: OnDisk | None = None,
 ) -> AsyncIterator[Controller]:
     """A controller on this directory; at the end it is closed, or killed."""
     later: list[object] = []
@@ -118,6 +120,7 @@ async def running(
         node_id=1,
         cluster_id=CLUSTER_ID,
         emulation=emulation,
+        on_disk=on_disk,
         snapshot_records=snapshot_records,
         max_log_bytes=max_log_bytes,
         max_batch_bytes=max_batch_bytes,

@@ -3,6 +3,7 @@
 import errno
 import json
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,31 @@ async def test_a_log_that_has_become_long_is_cut_at_a_snapshot(tmp_path: Path, k
     assert segments[0] > "00000000000000000000.log"
     async with running(tmp_path) as controller:
         assert controller.image == (before if kill else fenced(before))
+
+
+async def test_snapshots_are_written_where_waiting_for_the_disk_hinders_nobody(tmp_path: Path) -> None:
+    waiting: list[Callable[[], None]] = []
+
+    def snapshots() -> list[str]:
+        return sorted(path.name for path in (tmp_path / METADATA).glob("*.checkpoint"))
+
+    async def change(turns: int) -> None:
+        for turn in range(turns):
+            await controller.create_topics(topics(f"t{turn}"))
+            await controller.delete_topics(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
+
+    async with running(tmp_path, snapshot_records=40, max_log_bytes=2000, on_disk=waiting.append) as controller:
+        await join(controller, 1, 11)
+        await change(60)
+        assert snapshots() == []
+        for work in waiting:
+            work()
+        assert len(snapshots()) == 1
+        await change(1)
+        assert sorted(path.name for path in (tmp_path / METADATA).glob("*.log"))[0] > f"{0:020d}.log"
+        before = controller.image
+    async with running(tmp_path) as controller:
+        assert controller.image == fenced(before)
 
 
 async def test_a_change_too_large_for_one_batch_is_a_metadata_transaction(tmp_path: Path) -> None:

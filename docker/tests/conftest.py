@@ -25,7 +25,8 @@ if not hasattr(sys.modules.get("docker"), "from_env"):
 
 ROOT = Path(__file__).parents[2]
 IMAGE = "odradek:test"
-TIMEOUT_S = 120
+TIMEOUT_S = 600
+"""Bounds what hangs: on a slow machine the image takes minutes."""
 
 Command = Callable[..., str]
 """Arguments of a command; `environment` adds variables. Returns its standard output, raises when it fails."""

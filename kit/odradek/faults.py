@@ -62,7 +62,10 @@ class Faults:
         client_id: str | None = None,
         broker: int | None = None,
     ) -> None:
-        """Never answer: the client runs into its timeout."""
+        """Never answer: the client runs into its timeout.
+
+        Later requests of the connection are answered, so that a Java client, which takes answers in the order of its
+        requests only, closes the connection at the next one, while librdkafka lets the one request time out."""
         self._add(Fault("drop", when, api, times, client_id, broker=broker))
 
     def disconnect(

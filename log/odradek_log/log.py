@@ -330,6 +330,9 @@ class Log:
 
         Inside a batch, the whole batch goes and the log ends before it. (Kafka, too, drops the batch but lets the log
         end at `offset`, so that a follower would never ask for the records in between.)
+
+        Who goes below the recovery point writes the directory's checkpoints before anything is appended (Kafka's
+        LogManager.truncateTo): after a crash the old one would vouch for other records.
         """
         if offset >= self.log_end_offset:
             return False
@@ -357,7 +360,8 @@ class Log:
     # --- the end
 
     def flush(self) -> None:
-        """Everything that stands in the log now is on the disk when this returns. Any thread."""
+        """Everything that stands in the log now is on the disk when this returns (unless the log was closed or given up
+        before, and is nobody's any more). Any thread. Raises `OSError`, and `LogOfflineError` ever after."""
         self._flush_to(lambda: self.log_end_offset)
 
     def flush_sealed(self) -> None:
@@ -366,6 +370,11 @@ class Log:
             self._flush_to(lambda: self.segments.active.base_offset)
 
     def _flush_to(self, end_of: Callable[[], int]) -> None:
+        if isinstance(self.failure, LogOfflineError):
+            return
+        if self.failure is not None:
+            # A second fsync after one that failed may succeed although the data is lost.
+            raise self.offline()
         try:
             self.flushing.flush_to(end_of)
         except OSError as error:

@@ -14,6 +14,7 @@ from log.tests.log_kit import TOPIC_ID, Sentences, Time, append, batch, open_dir
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import RealDisk
+from odradek_log.errors import LogOfflineError
 from odradek_log.log import Log
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
@@ -106,12 +107,36 @@ def test_a_flush_that_fails_on_another_thread_is_told_there_and_once(tmp_path: P
 
     def flush() -> None:
         threads.append(get_ident())
-        for _ in range(2):
-            with pytest.raises(OSError, match="Input/output error"):
-                log.flush()
+        with pytest.raises(OSError, match="Input/output error"):
+            log.flush()
 
     thread = Thread(target=flush)
     thread.start()
     thread.join()
     assert told == [("OSError", threads[0])]
     assert isinstance(log.failure, OSError)
+
+
+def test_a_flush_that_failed_is_not_believed_when_it_is_tried_again(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = _log(tmp_path, disk)
+    append(log, b"a")
+    disk.fail(errno.EIO, lambda name, _path, _: name == "sync")
+    with pytest.raises(OSError, match="Input/output error"):
+        log.flush()
+    disk.heal()
+    with pytest.raises(LogOfflineError, match="Input/output error"):
+        log.flush()
+    assert log.recovery_point == 0
+
+
+def test_flushing_a_log_that_was_closed_or_given_up_meanwhile_does_nothing(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    directory = _directory(tmp_path, disk)
+    for number, end in enumerate((Log.close, Log.abandon)):
+        log = directory.create_log("t", number, TOPIC_ID, CONFIG)
+        append(log, b"a")
+        end(log)
+        disk.synced.clear()
+        log.flush()
+        assert disk.synced == []

@@ -14,6 +14,7 @@ KAFKA_4_3 = "4.3.0"
 KAFKA_4_0 = "4.0.0"
 KAFKA_3_9 = "3.9.1"
 
+_MAVEN_SECONDS = 900.0
 _COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 # The server and the tools; then what a release ships beside them without depending on it: the logging backend.
@@ -57,9 +58,18 @@ def _fetch(version: str, folder: Path) -> None:
         f"-DoutputDirectory={folder / 'libs'}", "-DincludeScope=runtime",
     ]  # fmt: skip
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_MAVEN_SECONDS,
+            check=False,
+        )
     except FileNotFoundError as missing:
         raise RuntimeError("Kafka's jars are fetched by Maven, and there is no `mvn` on the PATH") from missing
+    except subprocess.TimeoutExpired as late:
+        raise RuntimeError(f"Maven did not fetch Apache Kafka {version} within {_MAVEN_SECONDS:.0f} s") from late
     if done.returncode != 0:
         raise RuntimeError(f"Maven could not fetch Apache Kafka {version}:\n{done.stdout[-3000:]}")
 

@@ -4,6 +4,8 @@ What makes it fast, and keeps it short enough to compile in a millisecond or two
 
 - neighbouring fields of fixed size are one `struct` call, together with the string before them (decoding) or the string
   or the arrays of integers among them (encoding): a table holds one `struct` per length that was seen;
+- a decoder reads on over what is usually absent or short (a nullable array of structs, the rest of a varint), and once
+  more only where it is there: the bytes taken for what follows exist in every message that is whole;
 - structs are filled without their constructor; arrays of structs are loops in place, no function is called per element;
 - reading past the end is noticed by `struct` or by indexing; a count promises nothing, elements are made as they come;
 - whatever is rare (tagged fields, unknown tags, every error) is handed to `walk`, which finds the field and the byte.

@@ -1,6 +1,7 @@
 """The source of a decoder: see `compiled`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from struct import Struct as Packing
 from struct import calcsize
 from typing import Any
@@ -17,38 +18,48 @@ def compile_decoder(message: MessageType, cls: type[Message], version: int) -> C
     return source.function("decode", source.text())
 
 
-class _Lengths(dict[int, Callable[..., Any]]):
-    """Length → unpack function for a field of that length and the fixed fields after it."""
+Run = Sequence[tuple[str, str]]
+"""Fields of fixed size: format characters of `struct`, and what to assign them to."""
+
+
+class _Lengths:
+    """Length → unpack function for a field of that length and the fixed fields after it.
+
+    The compiled code looks into `known`, a plain dict, which is the fastest there is, and calls `learn` on a KeyError.
+    """
 
     def __init__(self, code: str, after: str, compact: bool, nullable: bool) -> None:
         self.code = code
         self.after = after
         self.compact = compact
         self.nullable = nullable
+        self.known: dict[int, Callable[..., Any]] = {}
 
-    def __missing__(self, key: int) -> Callable[..., Any]:
+    def learn(self, key: int) -> Callable[..., Any]:
         length = key - 1 if self.compact else key
         if length < 0:
             if length != -1 or not self.nullable:
                 raise ValueError(length)
             length = 0
         unpack = Packing(f">{length}{self.code}{self.after}").unpack_from
-        if len(self) < TABLE_LIMIT:
-            self[key] = unpack
+        if len(self.known) < TABLE_LIMIT:
+            self.known[key] = unpack
         return unpack
 
 
 class DecoderSource(Source):
-    """`m` is the data, `p` the position. A run is the fixed fields waiting to be read by one call; it may be led by a
-    field of variable length whose length has been read already."""
+    """`m` is the data, `p` the position. A run is the fixed fields waiting to be read by one call. It may be led by a
+    field of variable length whose length has been read already, and may go on over an array that is usually absent."""
 
     def __init__(self, message: MessageType, cls: type[Message], version: int) -> None:
         super().__init__(message, cls, version)
         self.run: list[tuple[str, str]] = []
         self.lead: tuple[Field, str, str] | None = None
+        self.absent: tuple[Field, str, str, int] | None = None
         self.names |= {
             "new": object.__new__,
             "varint": _read_varint,
+            "long_length": _read_long_length,
             "short_varint": _read_string_length,
             "count": _read_count,
         }
@@ -64,6 +75,7 @@ class DecoderSource(Source):
         return reader.decode_tags(struct, target, count)
 
     def text(self) -> str:
+        assert all(field.type != "records" for field in self.message.root.fields)
         zero_copy = any(
             field.type == "records"
             for struct in (self.message.root, *self.message.structs.values())
@@ -103,8 +115,12 @@ class DecoderSource(Source):
         if nothing:
             self.emit(f"{' = '.join(nothing)} = None")
         self.emit(f"{o}.unknown_tags = ()")
-        for field in struct.present(self.version):
-            self.field(field, f"{o}.{field.name}")
+        present = struct.present(self.version)
+        for field, following in zip_longest(present, present[1:]):
+            if self.usually_absent(field, following):
+                self.absent_array(field, f"{o}.{field.name}")
+            else:
+                self.field(field, f"{o}.{field.name}")
         if not self.flexible:
             return
         tagged = self.constant("T", struct)
@@ -121,6 +137,8 @@ class DecoderSource(Source):
             self.run.append((FIXED[field.type], target))
         elif not field.array and field.struct is not None:
             self.single_struct(field, target)
+        elif field.type == "records":
+            self.records(field, target)
         else:
             n = self.length(field)
             integers = field.array and field.type in FIXED and field.type != "uuid"
@@ -139,17 +157,7 @@ class DecoderSource(Source):
                 self.emit(f"if not 0 < {n} < 128: {n}, p = count(m, p)")
             else:
                 reader = "short_varint" if field.type == "string" and not field.array else "varint"
-                if field.type == "records":
-                    # Batches have lengths of two or three bytes, and a call costs more than reading them.
-                    self.emit(f"if {n} > 127:")
-                    self.emit(" b = m[p]")
-                    self.emit(f" if b < 128: {n} += SECOND[b]; p += 1")
-                    self.emit(" else:")
-                    self.emit("  c = m[p + 1]")
-                    self.emit(f"  if c < 128: {n} += SECOND[b] + THIRD[c]; p += 2")
-                    self.emit(f"  else: {n}, p = varint(m, p)")
-                else:
-                    self.emit(f"if {n} > 127: {n}, p = {reader}(m, p)")
+                self.emit(f"if {n} > 127: {n}, p = {reader}(m, p)")
         else:
             self.run.append(("h" if field.type == "string" and not field.array else "i", n))
             self.flush()
@@ -175,39 +183,78 @@ class DecoderSource(Source):
         self.emit(f"{target} = {o}")
         self.indent = before
 
+    def records(self, field: Field, target: str) -> None:
+        """A view, whose length is `n`.
+
+        Batches have lengths of two or three bytes, and a call costs more than reading them. The two bytes after the
+        first are there even where they are no part of the length: the counts of tags of two structs follow at least.
+        """
+        n = self.fresh_name("n")
+        if self.compact(field):
+            self.run.append(("B", n))
+            step = self.flush(ahead=[("B", "b"), ("B", "c")])
+            self.emit(f"if {n} < 128: {n} -= 1; p += {step}")
+            self.emit(f"elif b < 128: {n} += SECOND[b]; p += {step + 1}")
+            self.emit(f"elif c < 128: {n} += SECOND[b] + THIRD[c]; p += {step + 2}")
+            self.emit(f"else: {n}, p = long_length(m, p + {step})")
+        else:
+            self.run.append(("i", n))
+            self.flush()
+        before = self.indent
+        if field.nullable(self.version):
+            self.emit(f"if {n} == -1: {target} = None")
+            self.emit("else:")
+            self.indent += " "
+        if not self.compact(field) or not field.nullable(self.version):
+            self.emit(f"if {n} < 0: raise ValueError")
+        self.emit(f"q = p + {n}")
+        self.emit(f"{target} = m[p:q]")
+        self.emit("p = q")
+        self.indent = before
+
+    def usually_absent(self, field: Field, following: Field | None) -> bool:
+        """An array of structs that may be null, such as a fetch's aborted transactions, with fixed fields after it."""
+        fixed = following is not None and not following.array and following.type in FIXED
+        return fixed and field.array and field.struct is not None and field.nullable(self.version)
+
+    def absent_array(self, field: Field, target: str) -> None:
+        """The run goes on over the array; it is cut, and its second part read again, if there are elements."""
+        n = self.fresh_name("n")
+        if self.absent is not None:
+            self.flush()
+        self.run.append(("B" if self.compact(field) else "i", n))
+        self.absent = (field, n, target, len(self.run))
+
     def block(self, field: Field, n: str, target: str) -> None:
-        """Records, and arrays that are loops."""
+        """Arrays that are loops."""
         before = self.indent
         none, least = ("0", "1") if self.compact(field) else ("-1", "0")
-        self.flush()
         if field.nullable(self.version):
             missing = f"not {n}" if self.compact(field) else f"{n} == {none}"
             self.emit(f"if {missing}: {target} = None")
             self.emit("else:")
             self.indent += " "
-        if not self.compact(field) or not (field.array or field.nullable(self.version)):
+        if not self.compact(field):
             self.emit(f"if {n} < {least}: raise ValueError")
-        length = f"{n} - 1" if self.compact(field) else n
-        if not field.array:
-            self.emit(f"q = p + {length}")
-            self.emit(f"{target} = m[p:q]")
-            self.emit("p = q")
-        elif field.type == "uuid":
+        if field.type == "uuid":
+            length = f"{n} - 1" if self.compact(field) else n
             self.emit(f"q = p + ({length}) * 16")
             self.emit("if q > len(m): raise ValueError")
             self.emit(f"{target} = [bytes(m[i:i + 16]) for i in range(p, q, 16)]")
             self.emit("p = q")
         else:
-            self.loop(field, length, target)
+            self.loop(field, n, least, target)
         self.indent = before
 
-    def loop(self, field: Field, length: str, target: str) -> None:
+    def loop(self, field: Field, n: str, least: str, target: str) -> None:
         items = self.fresh_name("l")
         if minimum_size(field, self.version, self.flexible) == 0:
-            self.emit(f"if {length} > len(m): raise ValueError")
+            self.emit(f"if {n} - {least} > len(m): raise ValueError")
         self.emit(f"{items} = {target} = []")
-        self.emit(f"for _ in range({length}):")
+        # A range costs as much as reading a short element.
+        self.emit(f"while {n} > {least}:")
         self.indent += " "
+        self.emit(f"{n} -= 1")
         o = self.fresh_name("o")
         if field.struct is not None:
             self.struct(field.struct, o)
@@ -220,34 +267,51 @@ class DecoderSource(Source):
         self.flush()
         self.emit(f"{items}.append({o})")
 
-    def flush(self) -> None:
-        codes = "".join(code for code, _ in self.run)
-        targets = "".join(f"{target}, " for _, target in self.run)
-        size = calcsize(">" + codes)
+    def flush(self, ahead: Run = ()) -> int:
+        """Reads the run. What is `ahead` is read with it, to be looked at; then the caller moves `p`, by the result."""
         lead, self.lead = self.lead, None
+        absent, self.absent = self.absent, None
         run, self.run = self.run, []
         if lead is not None and lead[0].array:
             self.integers(*lead)
             lead = None
-        if lead is None:
-            if codes == "B":
-                self.emit(f"{run[0][1]} = m[p]")
-            elif run:
-                unpack = self.constant("u", Packing(">" + codes).unpack_from)
-                self.emit(f"{targets}= {unpack}(m, p)")
-            if run:
-                self.emit(f"p += {size}")
-            return
-        field, n, target = lead
+        cut = len(run) if absent is None else absent[-1]
+        left = _size(run[:cut])
+        if lead is not None:
+            self.variable(*lead, [*run, *ahead], left)
+            left = 0
+        elif run:
+            self.fixed([*run, *ahead])
+        if absent is not None:
+            self.move(left)
+            self.present_after_all(absent, [*run[cut:], *ahead])
+            left = _size(run[cut:])
+        if ahead:
+            return left
+        self.move(left)
+        return 0
+
+    def move(self, size: int) -> None:
+        if size:
+            self.emit(f"p += {size}")
+
+    def fixed(self, run: Run) -> None:
+        if _codes(run) == "B":
+            self.emit(f"{run[0][1]} = m[p]")
+        else:
+            unpack = self.constant("u", Packing(">" + _codes(run)).unpack_from)
+            self.emit(f"{_targets(run)}= {unpack}(m, p)")
+
+    def variable(self, field: Field, n: str, target: str, run: Run, size: int) -> None:
+        """A string or bytes and the run after them; moves over them and the first `size` bytes of the run."""
         compact, nullable = self.compact(field), field.nullable(self.version)
-        table = self.constant("U", _Lengths("s", codes, compact, nullable))
-        none = f"{n} == {0 if compact else -1}"
+        self.find_unpack(_Lengths("s", _codes(run), compact, nullable), n)
         value = "s.decode()" if field.type == "string" else "s"
-        self.emit(f"s, {targets}= {table}[{n}](m, p)")
+        self.emit(f"s, {_targets(run)}= u(m, p)")
         step = size - 1 if compact else size
         found = f"{target} = {value}; p += {n}{f' + {step}' if step else ''}"
         if nullable:
-            self.emit(f"if {none}: {target} = None; p += {size}")
+            self.emit(f"if {n} == {0 if compact else -1}: {target} = None; p += {size}")
             self.emit(f"else: {found}")
         else:
             self.emit(found)
@@ -256,16 +320,50 @@ class DecoderSource(Source):
         none, empty = (0, 1) if self.compact(field) else (-1, 0)
         code = FIXED[field.type]
         width = calcsize(">" + code)
-        table = self.constant("U", _Lengths(code, "", self.compact(field), False))
+        before = self.indent
         self.emit(f"if {n} == {empty}: {target} = []")
         if field.nullable(self.version):
             self.emit(f"elif {n} == {none}: {target} = None")
-        self.emit(f"else: {target} = [*{table}[{n}](m, p)]; p += {n} * {width}{f' - {width}' * empty}")
+        self.emit("else:")
+        self.indent += " "
+        self.find_unpack(_Lengths(code, "", self.compact(field), False), n)
+        self.emit(f"{target} = [*u(m, p)]; p += {n} * {width}{f' - {width}' * empty}")
+        self.indent = before
+
+    def find_unpack(self, lengths: _Lengths, n: str) -> None:
+        self.emit(f"try: u = {self.constant('U', lengths.known)}[{n}]")
+        self.emit(f"except KeyError: u = {self.constant('L', lengths.learn)}({n})")
+
+    def present_after_all(self, absent: tuple[Field, str, str, int], run: Run) -> None:
+        """Reads an array that the run went over, and what it took for the run behind it once more."""
+        field, n, target, _ = absent
+        before = self.indent
+        self.emit(f"if {n} > 1:" if self.compact(field) else f"if {n} > 0 or {n} < -1:")
+        self.indent += " "
+        if self.compact(field):
+            self.emit(f"if {n} > 127: {n}, p = varint(m, p)")
+        self.block(field, n, target)
+        self.fixed(run)
+        self.indent = before
+        self.emit(f"else: {target} = {f'[] if {n} else None' if self.compact(field) else f'None if {n} else []'}")
 
 
-_SECOND = tuple((byte << 7) - 128 for byte in range(256))
+def _codes(run: Run) -> str:
+    return "".join(code for code, _ in run)
+
+
+def _targets(run: Run) -> str:
+    return "".join(f"{target}, " for _, target in run)
+
+
+def _size(run: Run) -> int:
+    return calcsize(">" + _codes(run))
+
+
+_SECOND = tuple((byte << 7) - 128 - 1 for byte in range(256))
 _THIRD = tuple((byte << 14) - 16384 for byte in range(128))
-"""What the second and third byte of a varint add, less the continuation bit of the byte before."""
+"""What the second and third byte of a varint add to the length, which is the varint less one; each takes back the
+continuation bit of the byte before."""
 
 
 def _read_varint(m: Any, p: int) -> tuple[int, int]:
@@ -292,6 +390,11 @@ def _read_count(m: Any, p: int) -> tuple[int, int]:
     if value < 1:
         raise ValueError("null")
     return value, p
+
+
+def _read_long_length(m: Any, p: int) -> tuple[int, int]:
+    value, p = _read_varint(m, p)
+    return value - 1, p
 
 
 def _read_string_length(m: Any, p: int) -> tuple[int, int]:

@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from wire_samples import MESSAGES, few_examples, messages, versions
 
 from odradek_wire.codec import decode, encode, encode_parts, layout
+from odradek_wire.compiled import TABLE_LIMIT
 from odradek_wire.errors import EncodeError, UnsupportedVersionError
 from odradek_wire.message import Message
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.messages.metadata import MetadataRequest
+from odradek_wire.messages.offset_fetch import OffsetFetchRequest
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek_wire.uuid import Uuid
 from odradek_wire.walk import Reader, Writer
@@ -125,6 +127,30 @@ def test_records_are_passed_on_uncopied_both_ways(version: int, size: int) -> No
     if size:
         read[0] = 77
         assert decode(FetchResponse, version, frame).responses[0].partitions[0].records[:1] == b"\x4d"
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 18])
+@pytest.mark.parametrize("count", [None, 0, 1, 2, 126, 127, 128, 300])
+@pytest.mark.parametrize("records", [None, b"", bytes(200)])
+def test_an_array_that_is_usually_null_is_read_whether_it_is_there_or_not(
+    version: int, count: int | None, records: bytes | None
+) -> None:
+    aborted = None if count is None else [FetchResponse.AbortedTransaction(i, 1 << 40) for i in range(count)]
+    partitions = [
+        FetchResponse.PartitionData(i, aborted_transactions=aborted, records=records, high_watermark=7)
+        for i in range(2)
+    ]
+    response = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(partitions=partitions)])
+    assert decode(FetchResponse, version, encode(response, version)) == response
+
+
+def test_a_length_is_read_the_same_the_first_time_and_again_and_when_no_more_are_remembered() -> None:
+    for _ in range(2):
+        for size in range(TABLE_LIMIT + 50):
+            request = MetadataRequest([MetadataRequest.MetadataRequestTopic(name="x" * size)])
+            assert decode(MetadataRequest, 9, encode(request, 9)) == request
+            asked = OffsetFetchRequest("g", [OffsetFetchRequest.OffsetFetchRequestTopic("t", [*range(size)])])
+            assert decode(OffsetFetchRequest, 7, encode(asked, 7)) == asked
 
 
 def test_a_struct_that_is_made_late_is_the_default() -> None:

@@ -20,7 +20,7 @@ from odradek_wire.frames import decode_request, encode_request
 from odradek_wire.message import Message
 from odradek_wire.messages.alter_client_quotas import AlterClientQuotasRequest
 from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from odradek_wire.messages.fetch import FetchRequest
+from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.messages.metadata import MetadataRequest
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest
 from odradek_wire.messages.produce import ProduceRequest
@@ -214,6 +214,21 @@ def test_null_written_as_an_overlong_varint_is_null_all_the_same() -> None:
     assert decode(MetadataRequest, 9, b"\x80\x00" + bytes(4)) == MetadataRequest(
         topics=None, allow_auto_topic_creation=False
     )
+
+
+def test_a_fetch_cut_anywhere_is_refused_and_its_overlong_counts_are_read() -> None:
+    partition = FetchResponse.PartitionData(aborted_transactions=None, records=None)
+    response = FetchResponse(responses=[FetchResponse.FetchableTopicResponse("t", partitions=[partition])])
+    body = encode(response, 12)
+    for cut in range(len(body)):
+        with pytest.raises(DecodeError):
+            decode(FetchResponse, 12, body[:cut])
+    for at, values in ((44, (None, [])), (49, (None, b""))):
+        assert body[at] == 0
+        for overlong, value in zip((b"\x80\x00", b"\x81\x80\x80\x00"), values, strict=True):
+            setattr(partition, "aborted_transactions" if at == 44 else "records", value)
+            assert decode(FetchResponse, 12, body[:at] + overlong + body[at + 1 :]) == response
+        partition.aborted_transactions = partition.records = None
 
 
 def test_a_negative_length_is_refused() -> None:

@@ -21,9 +21,11 @@ from odradek_broker.core.fetch_session import (
 )
 from odradek_broker.deferred import Deferred
 from odradek_broker.follower_reads import Follower, preferred_replica
+from odradek_broker.network.memory import CONVERSION
 from odradek_broker.partition import DISK_TROUBLE, Partition
 from odradek_broker.purgatory import Watchers
 from odradek_log.errors import OffsetOutOfRangeError
+from odradek_log.segment import FileSlice
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.records.conversion import down_convert
@@ -34,6 +36,7 @@ PartitionData: TypeAlias = FetchResponse.PartitionData
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_FOLLOWERS = 11
+FIRST_VERSION_WITH_BATCHES = 4
 READ_COMMITTED = 1
 BEFORE_READING = frozenset(
     {
@@ -61,6 +64,7 @@ class Fetch:
 
     __slots__ = (
         "_by_id",
+        "_converted_bytes",
         "_ctx",
         "_first",
         "_follower",
@@ -93,6 +97,7 @@ class Fetch:
         self._hard_limit = version <= 2
         self._read_committed = request.isolation_level == READ_COMMITTED
         self._urgent = False
+        self._converted_bytes = 0
         self._session: FetchSession | None = None
         self._wanted: list[FetchedPartition] = []
         self.session_error: int = ErrorCode.NONE
@@ -108,6 +113,7 @@ class Fetch:
     def attempt(self, at_any_rate: bool = False) -> FetchResponse | None:
         """Read; the answer if there is enough, an error, or nothing to wait for."""
         self._urgent = at_any_rate
+        self._converted_bytes = 0
         self.watched = []
         found: list[tuple[FetchedPartition, PartitionData]] = []
         room = self._max_bytes
@@ -258,7 +264,8 @@ class Fetch:
         try:
             found = partition.log.read(wanted.fetch_offset, max_bytes, limit=limit, min_one=min_one)
             if found is not None:
-                records = found if self._version >= 4 else self._converted(found.tobytes(), wanted.fetch_offset)
+                is_understood = self._version >= FIRST_VERSION_WITH_BATCHES
+                records = found if is_understood else self._converted(found, wanted.fetch_offset)
         except OffsetOutOfRangeError:
             return self._error(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
         except UnsupportedRecordsError:
@@ -291,9 +298,15 @@ class Fetch:
             records=b"",
         )
 
-    def _converted(self, records: bytes, fetch_offset: int) -> bytes:
-        """For a consumer that knows batches not yet: message set of magic 0 (versions 0, 1) or 1 (versions 2, 3)."""
-        return bytes(down_convert(records, 0 if self._version < 2 else 1, first_offset=fetch_offset))
+    def _converted(self, found: FileSlice, fetch_offset: int) -> bytes:
+        """For a consumer that knows batches not yet: message set of magic 0 (versions 0, 1) or 1 (versions 2, 3).
+
+        Nothing while memory is exhausted: an answer without records is always right, and the consumer asks again."""
+        if not self._ctx.connection.has_room(self._converted_bytes + CONVERSION * len(found)):
+            return b""
+        converted = bytes(down_convert(found.tobytes(), 0 if self._version < 2 else 1, first_offset=fetch_offset))
+        self._converted_bytes += len(converted)
+        return converted
 
     def _diverging(self, partition: Partition, wanted: FetchedPartition) -> PartitionData | None:
         """KIP-595: tell a reader whose last epoch ended elsewhere where its log and ours part."""

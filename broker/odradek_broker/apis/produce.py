@@ -14,10 +14,12 @@ from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata_view import INTERNAL_TOPICS
+from odradek_broker.network.memory import CONVERSION
 from odradek_broker.partition import Partition
 from odradek_log.append import AppendInfo, AppendRejected
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
+from odradek_wire.records.attributes import COMPRESSION_MASK
 from odradek_wire.uuid import Uuid
 
 PartitionAnswer = ProduceResponse.PartitionProduceResponse
@@ -58,6 +60,8 @@ def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Deferred[
     partitions = broker.partitions
     find = partitions.get_by_id if version >= FIRST_VERSION_WITH_IDS else partitions.get
     everything_allowed = broker.authorizer.allows_everything
+    if ctx.connection.memory.used:  # otherwise there is room for anything
+        _make_room(ctx, request)
     topics = []
     waiting: Waiting | None = None
     failures = False
@@ -93,6 +97,34 @@ def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Deferred[
     if acks == 0:
         return None
     return response if waiting is None else _wait(ctx, request, response, waiting)
+
+
+def _make_room(ctx: Context, request: ProduceRequest) -> None:
+    """`MemoryExhausted` if a batch of the request may have to be decompressed or converted and there is no room for
+    it now."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                size = CONVERSION * len(data.records)
+                if not ctx.connection.has_room(size) and _may_be_opened(ctx, topic, data):
+                    ctx.connection.make_room(size)
+
+
+def _may_be_opened(
+    ctx: Context, topic: ProduceRequest.TopicProduceData, data: ProduceRequest.PartitionProduceData
+) -> bool:
+    """Whether these records are anything but a plain batch for a topic that takes it as it is. Whether a compressed
+    one is opened depends on more than the topic: on its timestamps, for example."""
+    records: Any = data.records
+    if len(records) <= ATTRIBUTES_LOW_BYTE:
+        return False
+    if records[MAGIC_POSITION] != 2 or records[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK:
+        return True
+    partitions = ctx.broker.partitions
+    by_id = ctx.api_version >= FIRST_VERSION_WITH_IDS
+    key: Any = topic.topic_id if by_id else topic.name
+    partition = partitions.get_by_id(key, data.index) if by_id else partitions.get(key, data.index)
+    return partition is not None and not partition.error and partition.log.config.rules.compression is not None
 
 
 def _append(
@@ -141,7 +173,9 @@ def _unacceptable(ctx: Context, partition: Partition, records: Any, version: int
     if version >= 3:
         if records[MAGIC_POSITION] != 2:
             return ErrorCode.INVALID_RECORD if records[MAGIC_POSITION] < 2 else ErrorCode.CORRUPT_MESSAGE
-        codec = records[ATTRIBUTES_LOW_BYTE] & 7 if version < 7 and len(records) > ATTRIBUTES_LOW_BYTE else 0
+        codec = (
+            records[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK if version < 7 and len(records) > ATTRIBUTES_LOW_BYTE else 0
+        )
         if codec >= ZSTD:
             # A codec beyond zstd is a mishap of Kafka's at this point, too.
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if codec == ZSTD else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -19,6 +19,7 @@ from odradek_broker.interceptors import Delay
 from odradek_broker.network import faults
 from odradek_broker.network.exchange import Exchange
 from odradek_broker.network.header import HEADER_MIN_BYTES, skip_tags
+from odradek_broker.network.memory import CONVERSION, MemoryExhausted
 from odradek_broker.network.receiver import Receiver
 from odradek_broker.network.routes import Route
 from odradek_broker.network.sender import ANSWER, ANSWER_WITH_TAGS, Sender, answer_head
@@ -49,6 +50,7 @@ class Connection:
         "client_software",
         "closing",
         "listener",
+        "memory",
         "port",
         "principal",
         "receiver",
@@ -62,6 +64,7 @@ class Connection:
         self._broker = server.broker
         self._interceptors = server.broker.interceptors
         self._known_routes = server.routes.known
+        self.memory = server.buffers.budget
         self.receiver = Receiver(self, server.buffers, server.request_max_bytes)
         self.principal: Principal = ANONYMOUS
         self.client_software = UNKNOWN_SOFTWARE
@@ -137,7 +140,8 @@ class Connection:
     # -- a request ----------------------------------------------------------------------------------------------------
 
     def dispatch(self, frame: memoryview, key_and_version: int, correlation_id: int, client_id_size: int) -> None:
-        """One request, from its bytes to the bytes of its answer unless it has to wait."""
+        """One request, from its bytes to the bytes of its answer unless it has to wait. `MemoryExhausted` if its
+        handler finds no room and did nothing: the same request has to come again later."""
         route = self._known_routes.get(key_and_version)
         if route is None:
             route = self.server.routes.get(key_and_version)
@@ -173,6 +177,9 @@ class Connection:
         broker = self._broker
         if not broker.quotas.unlimited:
             return None
+        memory = self.memory
+        if memory.used and memory.used + CONVERSION * len(frame) > memory.limit:
+            return None  # the handler must ask for room first
         return route.quick(broker, frame, position)  # type: ignore[misc]  # asked before
 
     def _body(self, route: Route, frame: memoryview, correlation_id: int, client_id_size: int) -> bytes | None:
@@ -210,6 +217,9 @@ class Connection:
                 return None
         try:
             response = route.handle(ctx, request)
+        except MemoryExhausted:
+            route.requests -= 1
+            raise
         except Exception as error:
             Exchange(self, ctx, route, request, len(frame)).fail(error)
             return None
@@ -240,6 +250,16 @@ class Connection:
             self.transport.write(answer_head(correlation_id, False, len(answer)) + answer)
         else:
             self.refuse("API or version is not served", api_key=key_and_version >> 16, version=key_and_version & 0xFFFF)
+
+    def has_room(self, size: int) -> bool:
+        """May a handler hold `size` bytes until it returns, beside what was received of this connection?"""
+        return self.memory.has_room(size, self.receiver.held)
+
+    def make_room(self, size: int) -> None:
+        """To be called before a handler has any effect: `MemoryExhausted`, which it lets pass, if there is no room. A
+        request that has been kept waiting already is not sent back any more."""
+        if not self.busy and not self.has_room(size):
+            raise MemoryExhausted(size)
 
     def starved(self) -> None:
         """The receiver stopped reading for want of memory."""

@@ -1,8 +1,12 @@
 """Memory that clients can make the broker hold: one budget per broker.
 
-Owns the count of bytes in partly received requests, buffered responses and conversions, and the queue of connections
-that stopped reading because it is exhausted. Owns as well the receive buffers that are used again and again: one shared
-by all connections for whatever fits into one read, and a pool for large requests.
+Owns the count of bytes in partly received requests and buffered answers, the room that a conversion needs beside them,
+and the queues of connections that stopped reading because it is exhausted. Owns as well the receive buffers that are
+used again and again: one shared by all connections for whatever fits into one read, and a pool for large requests.
+
+Converting and decompressing happen on the loop, one batch at a time, and what comes of it has been written to a log or
+counts as a buffered answer when the loop goes on. So room for it is asked for, not taken: nobody else can take it
+meanwhile.
 """
 
 from __future__ import annotations
@@ -15,18 +19,33 @@ POOLED_BUFFER_SIZE = 1024 * 1024 + 64 * 1024
 """Fits a request of librdkafka's and Java's default maximum (1 MB of records and a header)."""
 POOLED_BUFFERS_MAX = 8
 DEFAULT_BUDGET = 512 * 1024 * 1024
+CONVERSION = 8
+"""Bytes that are set aside for each byte of records to be decompressed or converted: `compression` begins with a
+fourfold buffer and copies what it found. More is allowed, up to the expansion limit of a batch."""
+
+
+class MemoryExhausted(Exception):
+    """A handler finds no room for a conversion, and has done nothing yet: its request is handled again later."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"no room for {size} bytes")
+        self.size = size
 
 
 class MemoryBudget:
     """Bytes out and back. One taker is always served when nothing is out, so that no request is too large to be
-    read."""
+    read. Who waits for room with bytes in hand (`stuck`) never waits for others that do the same, so that no request is
+    too large to be converted and no two wait for each other."""
 
-    __slots__ = ("_waiting", "limit", "used")
+    __slots__ = ("_serving", "_stuck", "_waiting", "limit", "stuck", "used")
 
     def __init__(self, limit: int = DEFAULT_BUDGET) -> None:
         self.limit = limit
         self.used = 0
+        self.stuck = 0
+        self._stuck: dict[Callable[[], None], tuple[int, int]] = {}
         self._waiting: deque[Callable[[], None]] = deque()
+        self._serving = False
 
     def take(self, size: int) -> bool:
         """Take `size` bytes; False when they are not there now."""
@@ -42,16 +61,47 @@ class MemoryBudget:
     def give_back(self, size: int) -> None:
         self.used -= size
         assert self.used >= 0, "more memory was given back than taken"
-        waiting = self._waiting
-        while waiting and self.used < self.limit:
-            queued = len(waiting)
-            waiting.popleft()()
-            if len(waiting) >= queued:
-                break  # it waits again: what was given back is not enough
+        if (self._stuck or self._waiting) and not self._serving:
+            self._serve()
+
+    def has_room(self, size: int, own: int) -> bool:
+        """May somebody who has taken `own` bytes hold `size` more for a moment?"""
+        return self.used + size <= self.limit or self.used - self.stuck <= own
 
     def when_available(self, callback: Callable[[], None]) -> None:
         """Call back once something was given back. The callback tries again, and queues itself again if need be."""
         self._waiting.append(callback)
+
+    def when_room(self, size: int, own: int, callback: Callable[[], None]) -> None:
+        """Call back once `has_room(size, own)`, before anybody who waits without bytes in hand."""
+        self._stuck[callback] = (size, own)
+        self.stuck += own
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        """Who waited for room has gone away."""
+        _, own = self._stuck.pop(callback, (0, 0))
+        self.stuck -= own
+
+    def _serve(self) -> None:
+        """Callbacks give back in their turn; that is looked at here, one after the other, and not by recursion."""
+        self._serving = True
+        try:
+            waiting = self._waiting
+            while True:
+                if self._stuck:
+                    callback, (size, _) = next(iter(self._stuck.items()))
+                    if self.has_room(size, 0):  # its own bytes are among those stuck
+                        self.forget(callback)
+                        callback()
+                        continue
+                if not waiting or self.used >= self.limit:
+                    break
+                queued = len(waiting)
+                waiting.popleft()()
+                if len(waiting) >= queued:
+                    break  # it waits again: what was given back is not enough
+        finally:
+            self._serving = False
 
 
 class ReceiveBuffers:

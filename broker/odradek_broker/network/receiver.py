@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 from odradek_broker.network.header import HEAD, HEADER_MIN_BYTES, SIZE_BYTES
-from odradek_broker.network.memory import ReceiveBuffers
+from odradek_broker.network.memory import MemoryExhausted, ReceiveBuffers
 
 if TYPE_CHECKING:
     from odradek_broker.network.connection import Connection
@@ -63,6 +63,7 @@ class Receiver(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._connection.closing = True  # before others are served with the memory that comes back here
+        self._buffers.budget.forget(self._room_again)
         self._release_buffer()
         self._forget_buffered()
         self._connection.lost()
@@ -108,6 +109,11 @@ class Receiver(asyncio.BufferedProtocol):
 
     # -- the connection calls these -----------------------------------------------------------------------------------
 
+    @property
+    def held(self) -> int:
+        """Bytes taken from the memory budget for what was received."""
+        return 0 if self._buffer is None else len(self._buffer)
+
     def pause(self) -> None:
         """Read no more, until `go_on` finds everything handled."""
         if not self._paused and not self._connection.closing:
@@ -144,24 +150,29 @@ class Receiver(asyncio.BufferedProtocol):
         connection = self._connection
         start = 0
         self._consuming = True
-        while end - start >= SIZE_BYTES + HEADER_MIN_BYTES:
-            size, key_and_version, correlation_id, client_id_size = HEAD.unpack_from(view, start)
-            stop = start + SIZE_BYTES + size
-            if stop > end:
-                break
-            if size < HEADER_MIN_BYTES or size > self._request_max_bytes:
-                connection.refuse(IMPOSSIBLE_SIZE, size=size)
-                break
-            connection.dispatch(view[start + SIZE_BYTES : stop], key_and_version, correlation_id, client_id_size)
-            start = stop
-            if connection.busy or self.write_blocked or connection.closing:
-                break
+        try:
+            while end - start >= SIZE_BYTES + HEADER_MIN_BYTES:
+                size, key_and_version, correlation_id, client_id_size = HEAD.unpack_from(view, start)
+                stop = start + SIZE_BYTES + size
+                if stop > end:
+                    break
+                if size < HEADER_MIN_BYTES or size > self._request_max_bytes:
+                    connection.refuse(IMPOSSIBLE_SIZE, size=size)
+                    break
+                connection.dispatch(view[start + SIZE_BYTES : stop], key_and_version, correlation_id, client_id_size)
+                start = stop
+                if connection.busy or self.write_blocked or connection.closing:
+                    break
+        except MemoryExhausted as exhausted:
+            self._consuming = False
+            return self._wait_for_room(view, start, end, exhausted.size)
         self._consuming = False
         if start == end or connection.closing:
             if self._buffer is not None:
                 self._release_buffer()
         else:
             self._keep(view, start, end)
+        return None
 
     def _keep(self, view: memoryview, start: int, end: int) -> None:
         """Keep `view[start:end]`, which is not a whole request or must wait, in a buffer of our own that fits the
@@ -215,6 +226,18 @@ class Receiver(asyncio.BufferedProtocol):
             self.go_on()
 
         self._buffers.budget.when_available(retry)
+
+    def _wait_for_room(self, view: memoryview, start: int, end: int, size: int) -> None:
+        """The handler of the request at `start` would need `size` bytes beside those received: keep it, and try again
+        when they are there."""
+        self._keep(view, start, end)
+        if not self.starved:
+            self._starve()
+            self._buffers.budget.when_room(size, self.held, self._room_again)
+
+    def _room_again(self) -> None:
+        self.starved = False
+        self.go_on()
 
     def _starve(self) -> None:
         self.pause()

@@ -63,12 +63,12 @@ class Step:
 
 
 class Driver(Protocol):
-    """What a scenario is played on."""
+    """What a scenario is played on. `due` says that an answer must come, so that it may be waited for."""
 
-    def ask(self, client: str, request: Message, version: int) -> Message | None:
+    def ask(self, client: str, request: Message, version: int, due: bool) -> Message | None:
         """The answer; None when there is none yet."""
 
-    def answer(self, client: str) -> Message | None:
+    def answer(self, client: str, due: bool) -> Message | None:
         """The answer to the request of this client that waited, if there is one now."""
 
     def pass_time(self, ms: int) -> None: ...
@@ -107,12 +107,13 @@ class Player:
             if step.api == "time":
                 self.driver.pass_time(step.version)
                 continue
+            due = step.expected != "waits"
             if step.api == "answer":
-                response = self.driver.answer(step.client)
+                response = self.driver.answer(step.client, due)
             else:
                 args = {key: self._filled(value) for key, value in step.args.items()}
                 request = build(step.api, step.version, {"group_id": "g", **DEFAULTS.get(step.api, {}), **args}, self)
-                response = self.driver.ask(step.client, request, step.version)
+                response = self.driver.ask(step.client, request, step.version, due)
             got = "waits" if response is None else render(response)
             assert self._matches(step.expected, got), f"{step.line}\n  got: {got}\n  variables: {self.bound}"
 

@@ -11,6 +11,9 @@ from odradek_wire.apis import APIS
 from odradek_wire.frames import decode_response, encode_request
 from odradek_wire.message import Message
 
+DUE_S = 30.0
+"""A slow machine may take its time over an answer that must come."""
+
 
 def sleep(ms: int) -> None:
     time.sleep(ms / 1000)
@@ -19,7 +22,7 @@ def sleep(ms: int) -> None:
 class Sockets:
     """One connection for each client of a scenario, to any broker."""
 
-    def __init__(self, port: int, wait_s: float, pass_time: Callable[[int], None] = sleep) -> None:
+    def __init__(self, port: int, wait_s: float = 0.25, pass_time: Callable[[int], None] = sleep) -> None:
         """`wait_s` is how long an answer that must not come yet is waited for."""
         self.port = port
         self.wait_s = wait_s
@@ -27,22 +30,22 @@ class Sockets:
         self.connections: dict[str, socket.socket] = {}
         self.waiting: dict[str, tuple[type[Message], int]] = {}
 
-    def ask(self, client: str, request: Message, version: int) -> Message | None:
+    def ask(self, client: str, request: Message, version: int, due: bool = True) -> Message | None:
         if client not in self.connections:
             self.connections[client] = socket.create_connection(("127.0.0.1", self.port))
         frame = encode_request(request, version, 1, client)
         self.connections[client].sendall(struct.pack(">i", len(frame)) + frame)
         self.waiting[client] = (APIS[request.API_KEY].response_class(), version)  # type: ignore[index]
-        return self.answer(client)
+        return self.answer(client, due)
 
-    def answer(self, client: str) -> Message | None:
+    def answer(self, client: str, due: bool = True) -> Message | None:
         connection = self.connections[client]
-        connection.settimeout(self.wait_s)
+        connection.settimeout(DUE_S if due else self.wait_s)
         try:
             head = connection.recv(4)
         except TimeoutError:
             return None
-        connection.settimeout(10)
+        connection.settimeout(DUE_S)
         (size,) = struct.unpack(">i", head)
         frame = b""
         while len(frame) < size:

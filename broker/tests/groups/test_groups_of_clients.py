@@ -180,15 +180,15 @@ def test_aiokafka_members_share_the_partitions(start_node: Start) -> None:
 
 def test_a_node_stops_at_once_while_members_wait_for_a_rebalance(start_node: Start) -> None:
     node = start_node(group_initial_rebalance_delay_ms="60000")
-    setup = Sockets(node.node.port, 10)
+    setup = Sockets(node.node.port)
     setup.ask("setup", FindCoordinatorRequest(key="g"), 3)
-    member = Sockets(node.node.port, 0.05)
+    member = Sockets(node.node.port)
     protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
-    assert member.ask("m", JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", [protocol]), 3) is None
+    join = JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", [protocol])
+    assert member.ask("m", join, 3, due=False) is None
     begun = time.monotonic()
     node.call(node.node.stop())
-    assert time.monotonic() - begun < 2
-    member.wait_s = 10
+    assert time.monotonic() - begun < 5  # the grace that those get who are being answered
     answer: Any = member.answer("m")
     assert answer.error_code == ErrorCode.NOT_COORDINATOR
     member.close()

@@ -35,7 +35,7 @@ A_WHILE_S = 0.4
 def kafka() -> Iterator[int]:
     with ApacheKafka(KAFKA_4_3, config=CONFIG) as broker:
         port = int(broker.bootstrap_servers.rpartition(":")[2])
-        setup = Sockets(port, wait_s=10)
+        setup = Sockets(port)
         topic = CreateTopicsRequest.CreatableTopic("t", num_partitions=3, replication_factor=1)
         setup.ask("setup", CreateTopicsRequest([topic], timeout_ms=10_000), 5)
         deadline = time.monotonic() + 30
@@ -50,7 +50,7 @@ def kafka() -> Iterator[int]:
 
 
 def test_kafka_answers_as_written(scenario: str, play: Any, kafka: int) -> None:
-    sockets = Sockets(kafka, A_WHILE_S)
+    sockets = Sockets(kafka, wait_s=A_WHILE_S)
     try:
         play(sockets, prefix=f"{uuid.uuid4()}-").play(scenario)
     finally:

@@ -10,8 +10,6 @@ from broker.tests.groups.scenario_sockets import Sockets
 from odradek_wire.messages.create_topics import CreateTopicsRequest
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
 
-A_MOMENT_S = 0.05
-
 
 def test_odradek_answers_as_written(scenario: str, play: Any, start_node: Callable[..., Any]) -> None:
     running = start_node(group_min_session_timeout_ms="1", group_max_size="3")
@@ -22,8 +20,8 @@ def test_odradek_answers_as_written(scenario: str, play: Any, start_node: Callab
 
         running.call(advance())
 
-    sockets = Sockets(running.node.port, A_MOMENT_S, pass_time)
-    setup = Sockets(running.node.port, 10)
+    sockets = Sockets(running.node.port, pass_time=pass_time)
+    setup = Sockets(running.node.port)
     setup.ask("setup", CreateTopicsRequest([CreateTopicsRequest.CreatableTopic("t", 3, 1)], timeout_ms=10_000), 5)
     setup.ask("setup", FindCoordinatorRequest(key="g"), 3)
     try:

@@ -33,10 +33,10 @@ class Core:
         self.now = Instant(self.now.wall_ms + ms, self.now.timeout_ms + ms)
         self._expire()
 
-    def answer(self, client: str) -> Message | None:
+    def answer(self, client: str, due: bool) -> Message | None:
         return self.answers.pop(client, None)
 
-    def ask(self, client: str, request: Message, version: int) -> Message | None:
+    def ask(self, client: str, request: Message, version: int, due: bool) -> Message | None:
         response = self._handle(client, request, version)
         self._expire()
         return response or self.answers.pop(client, None)

@@ -100,9 +100,9 @@ def test_what_follows_the_compressed_data_is_passed_over_as_kafka_does(codec: Co
 
 
 def test_many_gzip_members_cost_no_more_than_a_few() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     decompress(Compression.GZIP, memoryview(gzip.compress(b"") * 50_000))
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_gzip_of_other_writers_is_read() -> None:

@@ -1,0 +1,280 @@
+"""The memory budget: reading stops when it is exhausted, conversions wait for room, nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from broker.tests.alone import Node
+
+from odradek_broker.network.memory import MemoryBudget
+from odradek_wire.errors import ErrorCode
+from odradek_wire.frames import encode_request
+from odradek_wire.messages.fetch import FetchRequest, FetchResponse
+from odradek_wire.messages.metadata import MetadataRequest, MetadataResponse
+from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
+from odradek_wire.records.attributes import Compression
+from odradek_wire.records.builder import BatchBuilder
+from odradek_wire.records.conversion import down_convert, read_any
+
+METADATA = MetadataRequest([])
+MakeProduce = Callable[..., ProduceRequest]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop run until something is so."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+def fetch(max_wait_ms: int = 0) -> FetchRequest:
+    partition = FetchRequest.FetchPartition(0, partition_max_bytes=1000)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=1, topics=[FetchRequest.FetchTopic("t", partitions=[partition])]
+    )
+
+
+NOISE = random.Random(1).randbytes(4000)
+"""Does not compress, and takes more room to convert than `SHORT` leaves."""
+SHORT = 20_000
+"""Room for what is received, and no more."""
+
+
+def compressed(value: bytes = NOISE) -> bytes:
+    builder = BatchBuilder(compression=Compression.GZIP)
+    builder.append(int(time.time() * 1000), b"key", value)
+    return bytes(builder.build())
+
+
+def error_of(response: ProduceResponse) -> int:
+    return response.responses[0].partition_responses[0].error_code
+
+
+def end_of(node: Node) -> int:
+    return node.broker.partitions.get("t", 0).log_end_offset  # type: ignore[union-attr]
+
+
+# -- the budget alone -------------------------------------------------------------------------------------------------
+
+
+def test_memory_given_back_passes_over_who_went_away() -> None:
+    budget = MemoryBudget(10)
+    budget.take(10)
+    served: list[bool] = []
+    budget.when_available(lambda: None)
+    budget.when_available(lambda: served.append(budget.take(10)))
+    budget.give_back(10)
+    assert served == [True]
+
+
+def test_a_conversion_larger_than_the_budget_begins_when_nobody_else_holds_anything() -> None:
+    budget = MemoryBudget(10)
+    budget.take(8)
+    assert budget.has_room(2, own=0)
+    assert not budget.has_room(3, own=0)
+    assert budget.has_room(1000, own=8)
+
+
+def test_who_wait_for_room_with_bytes_in_hand_do_not_wait_for_each_other() -> None:
+    budget = MemoryBudget(10)
+    for _ in range(3):
+        budget.take_anyway(4)
+    served: list[str] = []
+
+    def serve(name: str) -> Callable[[], None]:
+        def convert() -> None:
+            served.append(name)
+            budget.give_back(4)
+
+        return convert
+
+    budget.when_room(100, 4, serve("first"))
+    budget.when_room(100, 4, serve("second"))
+    assert served == []
+    budget.give_back(4)
+    assert (served, budget.used, budget.stuck) == (["first", "second"], 0, 0)
+
+
+def test_a_thousand_who_wait_are_served_one_after_the_other_and_not_inside_each_other() -> None:
+    budget = MemoryBudget(10)
+    budget.take(10)
+    served: list[int] = []
+
+    def serve(number: int) -> Callable[[], None]:
+        def take_and_give_back() -> None:
+            assert budget.take(10)
+            served.append(number)
+            budget.give_back(10)
+
+        return take_and_give_back
+
+    for number in range(1000):
+        budget.when_available(serve(number))
+    budget.give_back(10)
+    assert served == list(range(1000))
+
+
+def test_who_waited_for_room_and_went_away_is_not_called() -> None:
+    budget = MemoryBudget(10)
+    budget.take_anyway(14)
+    served: list[bool] = []
+
+    def convert() -> None:
+        served.append(True)
+
+    budget.when_room(100, 4, convert)
+    budget.forget(convert)
+    budget.give_back(4)
+    budget.give_back(10)
+    assert (served, budget.stuck) == ([], 0)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+async def test_reading_stops_while_the_memory_budget_is_exhausted(
+    node: Node, connect: Any, make_batch: Callable[..., bytes], make_produce: MakeProduce
+) -> None:
+    budget = node.server.buffers.budget
+    one, other = await connect(node), await connect(node)
+    await one.create_topic("t", max_message_bytes="5000000")
+    budget.limit = 3_000_000
+    for client in (one, other):
+        frame = encode_request(make_produce("t", make_batch(b"x" * 2_000_000)), 9, 5, "c")
+        client.last = struct.pack(">i", len(frame)) + frame
+        client.writer.write(client.last[:1_000_000])
+    await until(lambda: budget.used > 2_000_000)
+    assert budget.used < 3_000_000
+    for client in (one, other):
+        client.writer.write(client.last[1_000_000:])
+    answers = [(await client.receive(ProduceResponse, 9))[1] for client in (one, other)]
+    assert [a.responses[0].partition_responses[0].error_code for a in answers] == [0, 0]
+    await until(lambda: budget.used == 0)
+
+
+async def test_what_waits_for_memory_behind_a_request_in_flight_stays_in_order(client: Any, node: Node) -> None:
+    await client.create_topic("t")
+    budget = node.server.buffers.budget
+    held = budget.limit
+    budget.take_anyway(held)
+    first = client.send(fetch(max_wait_ms=50), 11)
+    await until(lambda: len(node.broker.purgatory) == 1)
+    (connection,) = node.server.connections
+    connection.receiver.active = False
+    second = client.send(METADATA, 9)
+    await until(lambda: connection.receiver.active)  # it has arrived, and finds no room
+    assert (await client.receive(FetchResponse, 11))[0] == first
+    third = client.send(METADATA, 9)
+    await client.writer.drain()
+    budget.give_back(held)
+    assert [(await client.receive(MetadataResponse, 9))[0] for _ in range(2)] == [second, third]
+
+
+# -- conversion -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["compressed", "message set", "recompressed"])
+async def test_a_produce_that_has_to_be_converted_waits_for_room_and_is_handled_once(
+    node: Node, connect: Any, make_batch: Callable[..., bytes], make_produce: MakeProduce, kind: str
+) -> None:
+    client, other = await connect(node), await connect(node)
+    await client.create_topic("t", **({"compression_type": "gzip"} if kind == "recompressed" else {}))
+    plain = make_batch(NOISE)
+    records, version = {
+        "compressed": (compressed(), 9),
+        "message set": (bytes(down_convert(plain, 1)), 2),
+        "recompressed": (plain, 9),
+    }[kind]
+    budget = node.server.buffers.budget
+    held = budget.limit - SHORT
+    budget.take_anyway(held)
+    before = route(node, version).requests
+    client.send(make_produce("t", records), version)
+    second = client.send(METADATA, 9)
+    await until(lambda: any(each.receiver.starved for each in node.server.connections))
+    assert (await other.ask(METADATA, 9)).brokers != []
+    assert end_of(node) == 0
+    budget.give_back(held)
+    _, answer = await client.receive(ProduceResponse, version)
+    assert (await client.receive(MetadataResponse, 9))[0] == second
+    assert (error_of(answer), end_of(node)) == (ErrorCode.NONE, 1)
+    assert route(node, version).requests == before + 1
+    await until(lambda: (budget.used, budget.stuck) == (0, 0))
+
+
+async def test_a_plain_produce_does_not_wait_for_room(
+    node: Node, client: Any, make_batch: Callable[..., bytes]
+) -> None:
+    await client.create_topic("t")
+    budget = node.server.buffers.budget
+    budget.take_anyway(budget.limit)
+    assert (await client.produce("t", make_batch(b"x"))).error_code == ErrorCode.NONE
+    budget.give_back(budget.limit)
+
+
+async def test_many_compressed_produces_at_once_share_a_small_budget(
+    node: Node, connect: Any, make_produce: MakeProduce
+) -> None:
+    clients = [await connect(node) for _ in range(8)]
+    await clients[0].create_topic("t", cleanup_policy="compact")
+    budget = node.server.buffers.budget
+    budget.limit = 100_000
+    frames = [
+        encode_request(make_produce("t", compressed(random.Random(n).randbytes(4000))), 9, 5, "c") for n in range(8)
+    ]
+    for client, frame in zip(clients, frames, strict=True):
+        client.writer.write(struct.pack(">i", len(frame)) + frame[:40])
+    await until(lambda: budget.used >= 6 * 16384)
+    for client, frame in zip(clients, frames, strict=True):
+        client.writer.write(frame[40:])
+    answers = [(await client.receive(ProduceResponse, 9))[1] for client in clients]
+    assert [error_of(answer) for answer in answers] == [0] * 8
+    await until(lambda: (budget.used, budget.stuck) == (0, 0))
+
+
+async def test_a_connection_that_is_cut_while_its_conversion_waits_leaves_nothing_behind(
+    node: Node, connect: Any, make_produce: MakeProduce
+) -> None:
+    cut, other = await connect(node), await connect(node)
+    await other.create_topic("t")
+    budget = node.server.buffers.budget
+    held = budget.limit - SHORT
+    budget.take_anyway(held)
+    cut.send(make_produce("t", compressed()), 9)
+    await until(lambda: budget.stuck > 0)
+    next(each for each in node.server.connections if each.receiver.starved).abort()
+    await until(lambda: len(node.server.connections) == 1)
+    assert (budget.used, budget.stuck) == (held, 0)
+    budget.give_back(held)
+    assert (error_of(await other.ask(make_produce("t", compressed()), 9)), end_of(node)) == (ErrorCode.NONE, 1)
+
+
+async def test_a_consumer_of_old_is_answered_without_records_while_there_is_no_room_to_convert_them(
+    node: Node, client: Any, make_batch: Callable[..., bytes]
+) -> None:
+    await client.create_topic("t")
+    await client.produce("t", make_batch(b"value"))
+    budget = node.server.buffers.budget
+    budget.take_anyway(budget.limit)
+
+    async def values(version: int) -> tuple[int, list[bytes | None]]:
+        response: FetchResponse = await client.ask(fetch(), version)
+        data = response.responses[0].partitions[0]
+        return data.error_code, [record.value for record in read_any(bytes(data.records or b""))]
+
+    assert await values(3) == (ErrorCode.NONE, [])
+    assert await values(4) == (ErrorCode.NONE, [b"value"])
+    budget.give_back(budget.limit)
+    assert await values(3) == (ErrorCode.NONE, [b"value"])
+
+
+def route(node: Node, version: int) -> Any:
+    found = node.server.routes.get(ProduceRequest.API_KEY << 16 | version)
+    assert found is not None
+    return found
