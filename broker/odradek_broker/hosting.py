@@ -121,6 +121,7 @@ class Hosting:
                 log.log_end_offset,
                 partition.high_watermark,
                 self._now_ms(),
+                partition.min_insync_replicas,
             )
         )
         log.leader_epochs.assign(registration.leader_epoch, log.log_end_offset)

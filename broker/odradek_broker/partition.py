@@ -111,11 +111,13 @@ class Partition:
 
     def set_min_insync_replicas(self, count: int) -> None:
         self.min_insync_replicas = count
+        if self.leader is not None:
+            self.carry_out(self.leader.set_min_isr(count))
         self._guard()
 
     def _guard(self) -> None:
-        in_sync = 1 if self.leader is None else len(self.leader.isr)
-        self.guarded = self.topic in INTERNAL_TOPICS or in_sync < self.min_insync_replicas
+        under_min_isr = self.leader is not None and self.leader.under_min_isr
+        self.guarded = self.topic in INTERNAL_TOPICS or under_min_isr
 
     def become_leader(self, leader: PartitionLeader) -> None:
         """A new leader epoch in which this broker leads."""

@@ -182,7 +182,7 @@ def _unacceptable(ctx: Context, partition: Partition, records: Any, version: int
     if partition.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     leader = partition.leader
-    if acks == ALL and leader is not None and len(leader.isr) < partition.min_insync_replicas:
+    if acks == ALL and leader is not None and leader.under_min_isr:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return ErrorCode.NONE
 
@@ -199,6 +199,8 @@ def _wait(
                 answer.error_code = partition.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
             elif partition.high_watermark < end_offset:
                 return None
+            elif partition.leader is not None and partition.leader.under_min_isr:
+                answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return response
 
     def expire() -> ProduceResponse:

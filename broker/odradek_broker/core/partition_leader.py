@@ -57,6 +57,7 @@ class PartitionLeader:
         "leader_epoch",
         "leader_epoch_start_offset",
         "log_end_offset",
+        "min_isr",
         "partition_epoch",
         "proposed_isr",
         "replicas",
@@ -72,6 +73,7 @@ class PartitionLeader:
         log_end_offset: int,
         high_watermark: int,
         now_ms: int,
+        min_isr: int = 1,
     ) -> None:
         assert broker_id in replicas, "a leader is one of the replicas"
         self.broker_id = broker_id
@@ -87,6 +89,7 @@ class PartitionLeader:
             replica: FollowerProgress(last_caught_up_ms=now_ms) for replica in replicas if replica != broker_id
         }
         self.alone = replicas == (broker_id,)
+        self.min_isr = min_isr
         self._advance_high_watermark()
 
     def appended(self, log_end_offset: int) -> list[Effect]:
@@ -153,7 +156,19 @@ class PartitionLeader:
         self.proposed_isr = isr
         return ProposeIsr(isr)
 
+    def set_min_isr(self, min_isr: int) -> list[Effect]:
+        """Another `min.insync.replicas`."""
+        self.min_isr = min_isr
+        return self._advance_high_watermark()
+
+    @property
+    def under_min_isr(self) -> bool:
+        """With so few replicas in sync nothing more is committed (KIP-966); no more are asked for than there are."""
+        return len(self.isr) < min(self.min_isr, len(self.replicas))
+
     def _advance_high_watermark(self) -> list[Effect]:
+        if self.under_min_isr:
+            return []
         held = self.isr if self.proposed_isr is None else self.isr | self.proposed_isr
         ends = [progress.log_end_offset for replica, progress in self.followers.items() if replica in held]
         reached = min([self.log_end_offset, *ends])
