@@ -32,6 +32,20 @@ Connect = Callable[..., Awaitable["Client"]]
 TIMEOUT_S = 10
 
 
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Tests run on asyncio's own loop; those marked `asyncio(loop_factories=["asyncio", "uvloop"])` on both, or skip
+    the one that is not installed."""
+    factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+    marker = item.get_closest_marker("asyncio")
+    if marker is not None and "loop_factories" in marker.kwargs:
+        try:
+            import uvloop
+        except ImportError:
+            return factories
+        factories["uvloop"] = uvloop.new_event_loop
+    return factories
+
+
 class Client:
     """One connection. Requests are encoded and answers decoded by version, one at a time or pipelined by hand."""
 

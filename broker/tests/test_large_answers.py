@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from odradek_wire.frames import decode_response
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.records.conversion import read_any
 
+on_each_loop = pytest.mark.asyncio(loop_factories=["asyncio", "uvloop"])
 MakeBatch = Callable[..., bytes]
 SIZES = (100, 70_000, 3_000_000, 10, 8_000_000)
 
@@ -45,10 +45,12 @@ async def read_back(node: Node, client: Any, make_batch: MakeBatch) -> None:
             assert found == [bytes((number,)) * SIZES[number] for number in range(offset, len(SIZES))]
 
 
+@on_each_loop
 async def test_with_sendfile(node: Node, client: Any, make_batch: MakeBatch) -> None:
     await read_back(node, client, make_batch)
 
 
+@on_each_loop
 async def test_without_sendfile(
     node: Node, client: Any, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,6 +58,7 @@ async def test_without_sendfile(
     await read_back(node, client, make_batch)
 
 
+@on_each_loop
 async def test_a_client_that_leaves_in_the_middle_of_an_answer_disturbs_nobody(
     node: Node, connect: Any, make_batch: MakeBatch
 ) -> None:
@@ -70,22 +73,3 @@ async def test_a_client_that_leaves_in_the_middle_of_an_answer_disturbs_nobody(
             await asyncio.sleep(0)
     other.send(fetch(0), 11)
     assert len(await other.receive_frame()) > 9_000_000
-
-
-def test_on_uvloop(tmp_path: Path, make_batch: MakeBatch, make_client: Callable[..., Any]) -> None:
-    uvloop = pytest.importorskip("uvloop", reason="uvloop is not installed: the loop is asyncio's")
-
-    async def scenario() -> None:
-        node = await Node.start(
-            {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0", "odradek.sync": "false"}
-        )
-        client = make_client(*await asyncio.open_connection("127.0.0.1", node.port))
-        await read_back(node, client, make_batch)
-        client.close()
-        await node.stop()
-
-    loop = uvloop.new_event_loop()
-    try:
-        loop.run_until_complete(scenario())
-    finally:
-        loop.close()

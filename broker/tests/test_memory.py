@@ -22,6 +22,7 @@ from odradek_wire.records.attributes import Compression
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.conversion import down_convert, read_any
 
+on_each_loop = pytest.mark.asyncio(loop_factories=["asyncio", "uvloop"])
 METADATA = MetadataRequest([])
 MakeProduce = Callable[..., ProduceRequest]
 
@@ -138,6 +139,7 @@ def test_who_waited_for_room_and_went_away_is_not_called() -> None:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
+@on_each_loop
 async def test_reading_stops_while_the_memory_budget_is_exhausted(
     node: Node, connect: Any, make_batch: Callable[..., bytes], make_produce: MakeProduce
 ) -> None:
@@ -158,6 +160,7 @@ async def test_reading_stops_while_the_memory_budget_is_exhausted(
     await until(lambda: budget.used == 0)
 
 
+@on_each_loop
 async def test_what_waits_for_memory_behind_a_request_in_flight_stays_in_order(client: Any, node: Node) -> None:
     await client.create_topic("t")
     budget = node.server.buffers.budget
@@ -179,6 +182,7 @@ async def test_what_waits_for_memory_behind_a_request_in_flight_stays_in_order(c
 # -- conversion -------------------------------------------------------------------------------------------------------
 
 
+@on_each_loop
 @pytest.mark.parametrize("kind", ["compressed", "message set", "recompressed"])
 async def test_a_produce_that_has_to_be_converted_waits_for_room_and_is_handled_once(
     node: Node, connect: Any, make_batch: Callable[..., bytes], make_produce: MakeProduce, kind: str
@@ -218,6 +222,7 @@ async def test_a_plain_produce_does_not_wait_for_room(
     budget.give_back(budget.limit)
 
 
+@on_each_loop
 async def test_many_compressed_produces_at_once_share_a_small_budget(
     node: Node, connect: Any, make_produce: MakeProduce
 ) -> None:
@@ -238,6 +243,7 @@ async def test_many_compressed_produces_at_once_share_a_small_budget(
     await until(lambda: (budget.used, budget.stuck) == (0, 0))
 
 
+@on_each_loop
 async def test_a_connection_that_is_cut_while_its_conversion_waits_leaves_nothing_behind(
     node: Node, connect: Any, make_produce: MakeProduce
 ) -> None:

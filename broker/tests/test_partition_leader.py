@@ -43,6 +43,16 @@ def test_a_proposed_member_holds_the_high_watermark_until_the_controller_has_dec
     assert core.isr_decided(frozenset({1}), partition_epoch=1) == [HighWatermarkAdvanced(12)]
 
 
+def test_nothing_more_is_committed_below_the_minimum_of_in_sync_replicas() -> None:
+    core = leader((1, 2, 3), (1,))
+    core.set_min_isr(2)
+    assert (core.under_min_isr, core.appended(12)) == (True, [])
+    assert core.set_min_isr(1) == [HighWatermarkAdvanced(12)]
+    alone = leader((1,), (1,))
+    alone.set_min_isr(3)
+    assert not alone.under_min_isr, "no more can be asked for than there are"
+
+
 def test_a_slow_follower_is_proposed_to_leave_and_the_high_watermark_moves_on_when_it_has() -> None:
     core = leader((1, 2), (1, 2))
     core.follower_fetched(2, 10, 0, now_ms=0)

@@ -47,7 +47,7 @@ async def test_both_ways_answer_the_same_bytes(
         ids = dict.fromkeys(("t", LONG_NAME, "full", "missing"), ZERO_UUID)
         for name in ("t", LONG_NAME):
             ids[name] = await client.create_topic(name, partitions=3)
-        ids["full"] = await client.create_topic("full", min_insync_replicas="2")
+        ids["full"] = await client.create_topic("full", max_message_bytes="10")
         good = make_batch(b"a", b"b", timestamp=TIME)
         corrupt = bytearray(good)
         corrupt[-1] ^= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from odradek_wire.messages.fetch import FetchRequest
 from odradek_wire.messages.metadata import MetadataRequest, MetadataResponse
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 
+on_each_loop = pytest.mark.asyncio(loop_factories=["asyncio", "uvloop"])
 METADATA = MetadataRequest([])
 
 
@@ -37,6 +39,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
+@on_each_loop
 async def test_pipelined_requests_are_answered_in_order(client: Any) -> None:
     sent = [client.send(METADATA, version) for version in (1, 9, 12, 4, 7, 13) for _ in range(20)]
     received = []
@@ -47,6 +50,7 @@ async def test_pipelined_requests_are_answered_in_order(client: Any) -> None:
     assert received == sent
 
 
+@on_each_loop
 async def test_a_request_may_arrive_byte_by_byte(client: Any) -> None:
     frame = encode_request(METADATA, 9, 7, "slow")
     for byte in struct.pack(">i", len(frame)) + frame:
@@ -57,6 +61,7 @@ async def test_a_request_may_arrive_byte_by_byte(client: Any) -> None:
     assert (correlation_id, len(response.brokers)) == (7, 1)
 
 
+@on_each_loop
 async def test_requests_larger_than_any_buffer_are_read_whole(client: Any, make_batch: Callable[..., bytes]) -> None:
     await client.create_topic("large", max_message_bytes="20000000")
     for size in (300_000, 1_500_000, 10_000_000, 10):
@@ -64,6 +69,7 @@ async def test_requests_larger_than_any_buffer_are_read_whole(client: Any, make_
         assert answer.error_code == ErrorCode.NONE
 
 
+@on_each_loop
 async def test_while_one_request_waits_those_behind_it_are_kept_and_answered_after_it(client: Any) -> None:
     await client.create_topic("t")
     fetch = FetchRequest(
@@ -216,6 +222,7 @@ async def test_an_interceptor_disconnects(client: Any, node: Node, point: str) -
 # -- limits -----------------------------------------------------------------------------------------------------------
 
 
+@on_each_loop
 async def test_above_max_connections_a_client_waits_until_another_one_goes(start_node: Any, connect: Any) -> None:
     node = await start_node(max_connections="1")
     first = await connect(node)
@@ -277,6 +284,7 @@ async def test_ipv6_and_several_listeners_each_with_its_advertised_address(start
 # -- coming and going -------------------------------------------------------------------------------------------------
 
 
+@on_each_loop
 async def test_a_disconnect_cancels_the_wait_of_its_fetch(node: Node, connect: Any) -> None:
     client = await connect(node)
     await client.create_topic("t")
@@ -293,6 +301,7 @@ async def test_a_disconnect_cancels_the_wait_of_its_fetch(node: Node, connect: A
     await until(lambda: len(node.broker.purgatory) == 0)
 
 
+@on_each_loop
 async def test_at_shutdown_a_waiting_request_is_answered_and_then_the_connection_closed(
     node: Node, connect: Any
 ) -> None:
@@ -313,6 +322,7 @@ async def test_at_shutdown_a_waiting_request_is_answered_and_then_the_connection
     await stopping
 
 
+@on_each_loop
 async def test_a_client_that_reads_nothing_stops_only_its_own_connection(
     node: Node, connect: Any, make_batch: Callable[..., bytes]
 ) -> None:
@@ -400,6 +410,8 @@ async def test_a_handler_that_is_cancelled_closes_its_connection(client: Any, no
     assert await client.is_closed_by_broker()
 
 
+@pytest.mark.skipif(not hasattr(os, "sendfile"), reason="without sendfile no socket of our own is made")
+@on_each_loop
 async def test_a_default_timeout_of_the_users_sockets_does_not_block_the_loop(
     client: Any, node: Node, make_batch: Callable[..., bytes]
 ) -> None:
