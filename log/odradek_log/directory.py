@@ -164,6 +164,7 @@ class LogDirectory:
         """A new partition. Raises `OSError`."""
         key = topic, partition
         assert key not in self.logs
+        self._forget_offsets_of(key)
         directory = f"{self.path}/{file_names.partition_dir(topic, partition)}"
         try:
             log = create_log(self.env, directory, topic=topic, partition=partition, topic_id=topic_id, config=config)
@@ -176,6 +177,14 @@ class LogDirectory:
             raise
         self.logs[key] = log
         return log
+
+    def _forget_offsets_of(self, key: TopicPartition) -> None:
+        """Should we crash, a partition must not be begun or recovered where a deleted one of its name was: the
+        checkpoints know names only. (Kafka writes them with each deletion, LogManager.asyncDelete.)"""
+        if self._recovery_points.names(key) or self._start_offsets.names(key):
+            self.offer_checkpoints()
+            if not self.write_checkpoints():
+                raise OSError(f"the checkpoints of {self.path} name a deleted partition and cannot be written")
 
     def open_metadata_log(self, config: LogConfig) -> Log:
         """`__cluster_metadata-0`, made if need be. As in Kafka it stands in no checkpoint and is checked at every

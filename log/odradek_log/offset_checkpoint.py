@@ -34,16 +34,23 @@ class OffsetCheckpoint:
     def read(self) -> dict[TopicPartition, int]:
         """As last written; a missing or damaged file is an empty one."""
         try:
-            return checkpoints.read_offsets(self._env.disk, self.path)
+            found = checkpoints.read_offsets(self._env.disk, self.path)
         except CorruptLogError as error:
             # As Kafka: the checkpoint is a hint; without it more is read.
             self._env.reporter.error("ignoring a damaged checkpoint", error=str(error))
             return {}
+        if found:
+            self._written = found
+        return found
 
     def offer(self, offsets: Mapping[TopicPartition, int]) -> bool:
         """What the next `write` writes; the mapping is not changed any more. Whether the file has something else."""
         self._offered = offsets
         return offsets != self._written
+
+    def names(self, partition: TopicPartition) -> bool:
+        """Whether the file has an offset of that partition, or is about to get one."""
+        return any(offsets is not None and partition in offsets for offsets in (self._offered, self._written))
 
     def write(self) -> bool:
         """Replace the file, if it has other offsets than were offered last. Any thread. False when the disk fails; the

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
+from log.tests.failing_disk import FailingDisk
 from log.tests.log_kit import TOPIC_ID, Sentences, Time, append, open_directory, read_all, values
 
 from odradek_log.config import LogConfig
 from odradek_log.errors import LogDirectoryError
 from odradek_log.meta_properties import MetaProperties
-from odradek_wire.uuid import METADATA_TOPIC_ID
+from odradek_wire.uuid import METADATA_TOPIC_ID, Uuid
 
 _HEX = "0123456789abcdef" * 2
 
@@ -184,6 +186,41 @@ def test_the_newest_checkpoint_wins_whoever_writes_it(tmp_path: Path) -> None:
     assert directory.offer_high_watermarks({("t", 0): 3})
     directory.write_high_watermarks()
     assert directory.high_watermarks() == {("t", 0): 3}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_partition_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path: Path, restarted: bool) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
+    append(log, b"a", b"b", b"c")
+    log.advance_log_start_offset(2)
+    log.flush()
+    directory.offer_checkpoints()
+    directory.write_checkpoints()
+    if restarted:
+        directory.abandon()
+        directory = open_directory(tmp_path, Time())
+        directory.load(lambda _: LogConfig())
+    directory.delete_log("t", 0, "0" * 32)
+    append(directory.create_log("t", 0, Uuid(b"another topic id"), LogConfig()), b"d")
+    directory.abandon()
+    directory = open_directory(tmp_path, Time())
+    directory.load(lambda _: LogConfig())
+    assert values(read_all(directory.logs["t", 0])) == [(0, b"d")]
+
+
+def test_a_partition_is_not_begun_where_the_offsets_of_a_deleted_one_of_its_name_stay(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    directory = open_directory(tmp_path, Time(), disk=disk)
+    directory.create_log("t", 0, TOPIC_ID, LogConfig())
+    directory.offer_checkpoints()
+    directory.write_checkpoints()
+    directory.delete_log("t", 0, "0" * 32)
+    disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "checkpoint" in str(path))
+    with pytest.raises(OSError, match="name a deleted partition"):
+        directory.create_log("t", 0, TOPIC_ID, LogConfig())
+    disk.heal()
+    assert directory.create_log("t", 0, TOPIC_ID, LogConfig()).log_end_offset == 0
 
 
 def test_a_checkpoint_names_what_was_on_the_disk_when_it_was_offered(tmp_path: Path) -> None:
