@@ -161,6 +161,22 @@ async def test_reading_stops_while_the_memory_budget_is_exhausted(
 
 
 @on_each_loop
+async def test_a_connection_does_not_wait_for_memory_that_it_holds_itself(
+    node: Node, client: Any, make_batch: Callable[..., bytes], make_produce: MakeProduce
+) -> None:
+    await client.create_topic("t", max_message_bytes="5000000")
+    budget = node.server.buffers.budget
+    budget.limit = 1_000_000
+    frame = encode_request(make_produce("t", make_batch(b"x" * 2_000_000)), 9, 5, "c")
+    message = struct.pack(">i", len(frame)) + frame
+    client.writer.write(message[:2])  # which does not tell yet how much is needed
+    await until(lambda: budget.used > 0)
+    client.writer.write(message[2:])
+    assert error_of((await client.receive(ProduceResponse, 9))[1]) == ErrorCode.NONE
+    await until(lambda: budget.used == 0)
+
+
+@on_each_loop
 async def test_what_waits_for_memory_behind_a_request_in_flight_stays_in_order(client: Any, node: Node) -> None:
     await client.create_topic("t")
     budget = node.server.buffers.budget

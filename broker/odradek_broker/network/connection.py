@@ -87,7 +87,7 @@ class Connection:
         peer = transport.get_extra_info("peername")
         if peer:
             self.address, self.port = peer[0], peer[1]
-        self._sender = Sender(transport, self.server.loop, self._sent, self._broker.log)
+        self._sender = Sender(transport, self.server.loop, self._sent, self._cut_short)
         self.server.connected(self)
 
     def lost(self) -> None:
@@ -307,6 +307,9 @@ class Connection:
         """The sender got rid of an answer that did not fit into the socket at once."""
         if not self.closing:
             self.done()
+
+    def _cut_short(self, error: OSError) -> None:
+        self.log_of(None).error("answer was cut short; closing the connection", error=str(error))
 
     def _not_encoded(self, ctx: Context, error: Exception) -> None:
         self.log_of(ctx).error("response cannot be encoded; closing the connection", exc_info=error)

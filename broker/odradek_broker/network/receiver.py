@@ -214,7 +214,10 @@ class Receiver(asyncio.BufferedProtocol):
 
     def _wait_for_memory(self, kept: bytes) -> None:
         """The broker's memory budget is exhausted: read no further until others have given back what they hold."""
-        self._release_buffer()
+        if self._buffer is not None:
+            # What the connection itself holds may be all that is missing.
+            self._release_buffer()
+            return self._keep(memoryview(kept), 0, len(kept))
         self._starve()
 
         def retry() -> None:
@@ -226,6 +229,7 @@ class Receiver(asyncio.BufferedProtocol):
             self.go_on()
 
         self._buffers.budget.when_available(retry)
+        return None
 
     def _wait_for_room(self, view: memoryview, start: int, end: int, size: int) -> None:
         """The handler of the request at `start` would need `size` bytes beside those received: keep it, and try again

@@ -1,7 +1,7 @@
 """How an answer that holds slices of log files reaches its socket.
 
-Owns the choice between `os.sendfile` and reading, and waiting for the socket to take
-more. Every other answer is bytes and goes through the transport. A connection sends one answer at a time.
+Owns the choice between `os.sendfile` and reading, and waiting for the socket to take more. Every other answer is bytes
+and goes through the transport. A connection sends one answer at a time.
 
 The descriptor is written to directly, past the transport, only while the transport has nothing buffered, so that bytes
 cannot overtake each other. Where the platform or the listener's transport (TLS) has no sendfile, slices are read.
@@ -17,7 +17,6 @@ from collections.abc import Callable
 from struct import Struct
 from typing import cast
 
-from odradek_broker.report import Logger
 from odradek_log.segment import FileSlice
 from odradek_wire.codec import Part
 
@@ -40,11 +39,12 @@ def answer_head(correlation_id: int, tagged: bool, size: int) -> bytes:
 
 
 class Sender:
-    """Sends lists of parts over one transport. `sent` is called when an answer that had to wait is out."""
+    """Sends lists of parts over one transport. `sent` is called when an answer that had to wait is out,
+    `cut_short` when the disk fails in the middle of one, before the transport is aborted."""
 
     __slots__ = (
+        "_cut_short",
         "_fd",
-        "_log",
         "_loop",
         "_parts",
         "_position",
@@ -60,9 +60,9 @@ class Sender:
         transport: asyncio.Transport,
         loop: asyncio.AbstractEventLoop,
         sent: Callable[[], None],
-        log: Logger,
+        cut_short: Callable[[OSError], None],
     ) -> None:
-        self._log = log
+        self._cut_short = cut_short
         self._transport = transport
         self._loop = loop
         self._sent = sent
@@ -171,7 +171,7 @@ class Sender:
     def _give_up(self, error: OSError) -> None:
         """Half an answer cannot be repaired: the client must reconnect."""
         if not isinstance(error, ConnectionError):
-            self._log.error("answer was cut short; closing the connection", error=str(error))
+            self._cut_short(error)
         self._parts.clear()
         self._stop_waiting()
         self._transport.abort()

@@ -149,10 +149,8 @@ class Server:
             self._all_gone.set_result(None)
 
     def memory_exhausted(self, connection: Connection) -> None:
-        self.broker.log.warning(
-            "memory for requests is exhausted; reading later",
-            client=connection.address,
-            used_bytes=self.buffers.budget.used,
+        connection.log_of(None).warning(
+            "memory for requests is exhausted; reading later", used_bytes=self.buffers.budget.used
         )
 
     # -- idleness -----------------------------------------------------------------------------------------------------
