@@ -21,7 +21,6 @@ from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
-from odradek_wire.uuid import Uuid
 
 
 class Changes(NamedTuple):
@@ -239,11 +238,6 @@ class Hosting:
             )
             return False
         return True
-
-    def directory_of(self, log_directory_id: Uuid) -> LogDirectory | None:
-        return next(
-            (each for each in self.directories if each.meta and each.meta.directory_id == log_directory_id), None
-        )
 
     # -- settings -----------------------------------------------------------------------------------------------------
 

@@ -297,12 +297,6 @@ class Log:
             if self.segments.active.size:
                 self.begin_segment()
 
-    def maybe_roll(self) -> None:
-        """Begin a new segment if `segment.ms` says so although nothing is appended."""
-        active = self.segments.active
-        if active.size and active.is_full_for(0, self.env.wall_ms(), active.base_offset, self._config):
-            self.roll()
-
     def begin_segment(self) -> Segment:
         """A new active segment at the log's end, with what is known of the producers before it."""
         self.snapshots.take(self.producers, self.log_end_offset)

@@ -119,16 +119,9 @@ def test_a_start_offset_and_a_high_watermark_survive_by_their_checkpoints(tmp_pa
     assert directory.high_watermarks() == {("t", 0): 3}
 
 
-def test_maybe_roll_begins_a_segment_when_its_time_is_over(tmp_path: Path) -> None:
-    time = Time()
-    directory = open_directory(tmp_path, time)
-    log = directory.create_log("t", 0, TOPIC_ID, LogConfig(segment_ms=1000))
+def test_an_empty_segment_is_not_rolled(tmp_path: Path) -> None:
+    log = open_directory(tmp_path, Time()).create_log("t", 0, TOPIC_ID, LogConfig())
     append(log, b"a")
-    time.advance(1000)
-    log.maybe_roll()
-    assert len(log.segments) == 1
-    time.advance(1)
-    log.maybe_roll()
-    assert [segment.base_offset for segment in log.segments] == [0, 1]
     log.roll()
-    assert len(log.segments) == 2
+    log.roll()
+    assert [segment.base_offset for segment in log.segments] == [0, 1]
