@@ -1,20 +1,81 @@
-"""A fetch at a random offset of a log of 10 GB beside one of 100 MB, in the log itself (`bench.log`)."""
+"""A Fetch at a random offset of a log of 10 GB beside one of 100 MB, over the protocol, and what finding it takes."""
 
 from __future__ import annotations
 
+import random
+import statistics
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
+from bench.brokers import Odradek
 from bench.line import ODRADEK, Line, limit
-from bench.log import random_fetch
+from bench.log import LARGE, SMALL, random_places, write_sparse
+from bench.process import cpu_seconds
 from bench.session import Session
+from bench.topics import create
+from odradek.client import Client
+from odradek_wire.messages.fetch import FetchRequest, FetchResponse
+from odradek_wire.uuid import Uuid
+
+_FETCH_BYTES = 64 << 10
+_FETCHES = 1000
+_ROUNDS = 9
 
 
 def lines(session: Session) -> Iterator[Line]:
     """Sparse files: what 10 GB cost on the disk is its headers."""
     if session.quick:
         return
-    for work, (small, large) in random_fetch(session.folder / "log").items():
-        note = f"{small:.1f} µs and {large:.1f} µs of processor time"
-        # The target speaks of a fetch; finding its place is the part of it that grows.
-        targets = (limit(1.2, "×"),) if work.startswith("fetch") else ()
-        yield Line(f"{work}, 10 GB ÷ 100 MB", "×", {ODRADEK: large / small}, targets, note)
+    small, large = random_places(session.folder / "log")
+    yield Line("find a random offset, 10 GB ÷ 100 MB", "×", {ODRADEK: large / small}, (), _note(small, large))
+    (small, large), (small_cpu, large_cpu) = _fetches(session.folder / "fetched")
+    line = "Fetch 64 KiB at a random offset, 10 GB ÷ 100 MB"
+    yield Line(f"{line}, time", "×", {ODRADEK: large / small}, (limit(1.2, "×"),), _note(small, large, ""))
+    yield Line(f"{line}, server CPU", "×", {ODRADEK: large_cpu / small_cpu}, (), _note(small_cpu, large_cpu))
+
+
+def _note(small: float, large: float, of: str = " of processor time") -> str:
+    return f"{small:.1f} µs and {large:.1f} µs{of}"
+
+
+def _fetches(folder: Path) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Microseconds from request to whole answer, and of the server's processor, in the small and the large log."""
+    broker = Odradek(folder)
+    broker.start()
+    create(broker.address, ["small", "large"])
+    broker.stop()
+    ends = {
+        name: write_sparse(folder / "data" / f"{name}-0", size) for name, size in (("small", SMALL), ("large", LARGE))
+    }
+    broker.start()
+    chance = random.Random(1)
+    taken: dict[str, list[float]] = {name: [] for name in ends}
+    cpu: dict[str, list[float]] = {name: [] for name in ends}
+    assert broker.pid is not None
+    try:
+        with Client(broker.address) as client:
+            ids = {topic.name: topic.topic_id for topic in client.metadata().topics}
+            # The same offsets in each round: both logs are read from the page cache from the second one on.
+            requests = {
+                name: [_request(ids[name], chance.randrange(end)) for _ in range(_FETCHES)]
+                for name, end in ends.items()
+            }
+            for _ in range(_ROUNDS):
+                for name, wanted in requests.items():
+                    begun, used = time.perf_counter(), cpu_seconds(broker.pid)
+                    for request in wanted:
+                        fetched = client.call(request, FetchResponse).responses[0].partitions[0]
+                        assert len(fetched.records or b"") == _FETCH_BYTES, fetched.error_code
+                    taken[name].append((time.perf_counter() - begun) / _FETCHES * 1e6)
+                    cpu[name].append((cpu_seconds(broker.pid) - used) / _FETCHES * 1e6)
+    finally:
+        broker.close()
+    times, processor = ({name: statistics.median(runs[1:]) for name, runs in each.items()} for each in (taken, cpu))
+    return (times["small"], times["large"]), (processor["small"], processor["large"])
+
+
+def _request(topic_id: Uuid, offset: int) -> FetchRequest:
+    wanted = FetchRequest.FetchPartition(0, -1, offset, partition_max_bytes=_FETCH_BYTES)
+    topic = FetchRequest.FetchTopic(topic_id=topic_id, partitions=[wanted])
+    return FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, topics=[topic])
