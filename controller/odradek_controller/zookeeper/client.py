@@ -14,7 +14,9 @@ ANY_VERSION = -1
 """As the version of `set` and `delete`: whatever it is."""
 
 MAX_REQUEST_BYTES = 0xFFFFF
-"""A server's `jute.maxbuffer`, by default: it closes the connection on a request that is longer, with its framing."""
+"""A server's `jute.maxbuffer`, as it comes: it closes the connection on a request that is longer."""
+
+_OVERHEAD_BYTES = 64
 
 
 class ZooKeeperError(Exception):
@@ -60,6 +62,10 @@ class MultiError(ZooKeeperError):
 
 class ConnectionLossError(ZooKeeperError):
     """There is no connection. A write that was under way when it broke may have been done, or may still be."""
+
+
+class RequestTooLargeError(ZooKeeperError):
+    """The request was not sent, because the server would close the connection on it: see MAX_REQUEST_BYTES."""
 
 
 class SessionExpiredError(ZooKeeperError):
@@ -117,6 +123,15 @@ Op = Create | Set | Delete | Check
 OpResult = str | Stat | None
 
 
+def request_bytes(ops: Sequence[Op]) -> int:
+    """At most so long is a `multi` of these (with paths below the chroot as they are) on the wire."""
+    return _OVERHEAD_BYTES + sum(_OVERHEAD_BYTES + len(op.path.encode()) + len(_data(op)) for op in ops)
+
+
+def _data(op: Op) -> bytes:
+    return (op.data or b"") if isinstance(op, Create | Set) else b""
+
+
 class EventType(Enum):
     """What a watch saw."""
 
@@ -156,18 +171,18 @@ class ZooKeeper(Protocol):
     """One client with one session at a time, used from one event loop.
 
     Paths are absolute, below the chroot. Every request may raise ConnectionLossError (at once, while there is no
-    connection) and SessionExpiredError; none is tried again by the client. Requests are done in the order in which they
-    were made.
+    connection), SessionExpiredError and RequestTooLargeError; none is tried again by the client. Requests are done in the
+    order in which they were made.
 
-    **Watches** are called on the loop, once, with the first change of the node after the read that left them: `get` and
-    `exists` see CREATED, CHANGED and DELETED, `children` sees CHILD and DELETED. `get` and `children` leave none where
-    there is no node; `exists` leaves one either way. A watch is called before any answer that was made after the change:
-    who reads the new data has seen the event. Watches do not outlive the connection: they are dropped without a call
-    before DISCONNECTED, and whoever left them reads again, with a new watch, at CONNECTED.
+    **Watches** are called on the loop, once for each read that left one, with the node's first change after that read:
+    `get` and `exists` see CREATED, CHANGED and DELETED, `children` sees CHILD and DELETED. `get` and `children` leave
+    none where there is no node; `exists` leaves one either way. A watch is called before any answer that was made after
+    the change: who reads the new data has seen the event. Watches do not outlive the connection: they are dropped
+    without a call before DISCONNECTED, and whoever left them reads again, with a new watch, at CONNECTED.
 
-    **Session.** A client that is cut off learns only when it reaches a server again that its session has expired. The
-    listeners hear of it before anything can be done in the next session, and a request that was begun in one session is
-    never done in another.
+    **Session.** DISCONNECTED is heard before the requests raise that it took down. A client that is cut off learns only
+    when it reaches a server again that its session has expired. The listeners hear of it before anything can be done in
+    the next session, and a request that was begun in one session is never done in another.
     """
 
     @property
