@@ -171,8 +171,8 @@ class ZooKeeper(Protocol):
     """One client with one session at a time, used from one event loop.
 
     Paths are absolute, below the chroot. Every request may raise ConnectionLossError (at once, while there is no
-    connection), SessionExpiredError and RequestTooLargeError; none is tried again by the client. Requests are done in the
-    order in which they were made.
+    connection), SessionExpiredError and RequestTooLargeError; none is tried again by the client. Requests are done in
+    the order in which they were made.
 
     **Watches** are called on the loop, once for each read that left one, with the node's first change after that read:
     `get` and `exists` see CREATED, CHANGED and DELETED, `children` sees CHILD and DELETED. `get` and `children` leave
