@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
-from collections.abc import Iterator
+import resource
+import time
+from collections.abc import Callable, Iterator
 
 from odradek_peers import JavaTools
 
 from bench.brokers import Broker
-from bench.line import Line, at_least
-from bench.session import Session
+from bench.line import KAFKA, ODRADEK, Line, at_least
+from bench.process import cpu_seconds
+from bench.session import Medians, Session
 from bench.topics import topic
 
 _RECORDS = 3_000_000
@@ -25,14 +29,40 @@ def lines(session: Session) -> Iterator[Line]:
 
     def measure(broker: Broker) -> dict[str, float]:
         with topic(broker.address) as name:
-            return {
-                "produce": _produce(tools, broker.address, name, records),
-                "consume": _consume(tools, broker.address, name, records),
-            }
+            produced = _watched(broker, "produce", lambda: _produce(tools, broker.address, name, records))
+            consumed = _watched(broker, "consume", lambda: _consume(tools, broker.address, name, records))
+            return produced | consumed
 
     medians = session.in_turn(session.warm(), measure)
-    yield Line("produce 100 B, kafka-producer-perf-test", "MB/s", medians["produce"], (at_least(1.5),))
-    yield Line("consume 100 B, kafka-consumer-perf-test", "MB/s", medians["consume"], (at_least(1.0),))
+    for work, tool, target in (("produce", "producer", 1.5), ("consume", "consumer", 1.0)):
+        title = f"{work} 100 B, kafka-{tool}-perf-test"
+        yield Line(title, "MB/s", medians[work], (at_least(target),), _shares(medians, work))
+
+
+def _watched(broker: Broker, work: str, run: Callable[[], float]) -> dict[str, float]:
+    """The tool's own figure, and how many processors it and the broker took, the tool's start-up included."""
+    begun, tool = time.perf_counter(), _children_s()
+    server = cpu_seconds(broker.pid) if broker.pid else 0.0
+    rate = run()
+    seconds = time.perf_counter() - begun
+    figures = {work: rate, f"{work} client": (_children_s() - tool) / seconds}
+    if broker.pid:
+        figures[f"{work} server"] = (cpu_seconds(broker.pid) - server) / seconds
+    return figures
+
+
+def _children_s() -> float:
+    """Processor time of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _shares(medians: Medians, work: str) -> str:
+    client, server = medians[f"{work} client"], medians[f"{work} server"]
+    return (
+        f"of {os.cpu_count()} processors the tool's JVM took {client[ODRADEK]:.1f} and Odradek {server[ODRADEK]:.1f};"
+        f" with Kafka {client[KAFKA]:.1f} and {server[KAFKA]:.1f}"
+    )
 
 
 def _produce(tools: JavaTools, address: str, name: str, records: int) -> float:
