@@ -1,0 +1,122 @@
+"""JSON as Kafka's brokers write it into znodes, and what is read of it.
+
+Readers of these texts must not mind the order of members, and do not. It is Kafka's all the same, which is that of the
+hash tables of its runtime, so that what we write can be compared with what Kafka wrote.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
+
+_FEW = 16
+
+
+class InvalidZnodeError(Exception):
+    """A znode holds something else than it should."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = path
+
+
+def encode(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def as_hashed(members: Mapping[str, Value], buckets: int = _FEW) -> dict[str, Value]:
+    """In the order of a hash table that began with so many buckets (a power of two) and doubles when 3/4 are taken.
+
+    Seen at java.util.Properties, which hold configurations, and at Scala's mutable maps, in which topics are written.
+    """
+    while len(members) >= buckets * 3 // 4:
+        buckets *= 2
+
+    def place(name: str) -> tuple[int, int]:
+        code = _hash(name)
+        return code & (buckets - 1), code - (1 << 32) if code >> 31 else code
+
+    return {name: members[name] for name in sorted(members, key=place)}
+
+
+def _hash(name: str) -> int:
+    """Java's hash of a string, its halves mixed as both tables do."""
+    code = 0
+    units = name.encode("utf-16-be")
+    for index in range(0, len(units), 2):
+        code = (31 * code + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    return code ^ (code >> 16)
+
+
+class Members:
+    """A JSON object that was read, and where; asking for what is not there, or is of another type, raises."""
+
+    def __init__(self, path: str, members: Any) -> None:
+        if not isinstance(members, dict):
+            raise InvalidZnodeError(path, f"{_shown(members)} is no JSON object")
+        self.path = path
+        self.members: dict[str, Any] = members
+
+    def __contains__(self, name: str) -> bool:
+        return self.members.get(name) is not None
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        value = self.members.get(name, default)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.wrong(name, "a whole number")
+        return value
+
+    def text(self, name: str) -> str:
+        value = self.members.get(name)
+        if not isinstance(value, str):
+            raise self.wrong(name, "a text")
+        return value
+
+    def number_in_text(self, name: str) -> int:
+        """As the brokers write numbers of 64 bits, which some readers of JSON would round."""
+        try:
+            return int(self.text(name))
+        except ValueError:
+            raise self.wrong(name, "a whole number in a text") from None
+
+    def optional_text(self, name: str) -> str | None:
+        return self.text(name) if name in self else None
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        return tuple(self._items(name, int))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        return tuple(self._items(name, str))
+
+    def objects(self, name: str) -> list[Members]:
+        return [Members(self.path, item) for item in self._items(name, dict)]
+
+    def object(self, name: str) -> Members:
+        """An empty one when there is none."""
+        return Members(self.path, self.members.get(name, {}))
+
+    def wrong(self, name: str, expected: str) -> InvalidZnodeError:
+        found = _shown(self.members[name]) if name in self.members else "nothing"
+        return InvalidZnodeError(self.path, f"{name!r} should be {expected}, and is {found}")
+
+    def _items(self, name: str, kind: type[Any]) -> list[Any]:
+        items = self.members.get(name)
+        if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
+            raise self.wrong(name, f"a list of {kind.__name__}")
+        return items
+
+
+def decode(path: str, data: bytes) -> Members:
+    """The object in a znode. Raises InvalidZnodeError, as does every question to it."""
+    try:
+        return Members(path, json.loads(data))
+    except ValueError as error:
+        raise InvalidZnodeError(path, f"{_shown(data)} is no JSON: {error}") from None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

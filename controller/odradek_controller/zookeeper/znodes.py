@@ -1,0 +1,338 @@
+"""What stands in the znodes of a Kafka 3.9 cluster: a type for each kind, written and read exactly as its brokers do.
+
+Owns the forms; where they stand is in `paths`, and what they mean to an image in `load` and `store`. Older forms that
+3.9 still reads are read here, too. Whoever decodes gives the path, which is in every InvalidZnodeError.
+Access control lists have a module of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from odradek_wire.uuid import Uuid, uuid_from_text, uuid_to_text
+
+from ..image import RECOVERED, Endpoint, FeatureRange
+from .json_text import InvalidZnodeError, Members, as_hashed, decode, encode
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's security protocols, each at its number."""
+
+TopicPartition = tuple[str, int]
+
+
+# -- brokers ----------------------------------------------------------------------------------------------------------
+
+
+class BrokerZnode(NamedTuple):
+    """`/brokers/ids/N`, version 5. A broker's epoch is not in it: that is the node's czxid."""
+
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    features: tuple[FeatureRange, ...] = ()
+    jmx_port: int = -1
+    timestamp_ms: int = 0
+
+    def encode(self) -> bytes:
+        first = next((endpoint for endpoint in self.endpoints if endpoint.security_protocol == 0), None)
+        members: dict[str, object] = {
+            "version": 5,
+            "host": None if first is None else first.host,
+            "port": -1 if first is None else first.port,
+            "endpoints": [f"{e.name}://{_bracketed(e.host)}:{e.port}" for e in self.endpoints],
+            "jmx_port": self.jmx_port,
+            "timestamp": str(self.timestamp_ms),
+            "listener_security_protocol_map": {e.name: PROTOCOLS[e.security_protocol] for e in self.endpoints},
+            "features": {
+                feature.name: {
+                    "min_version": feature.min_supported_version,
+                    "max_version": feature.max_supported_version,
+                }
+                for feature in self.features
+            },
+        }
+        if self.rack is not None:
+            members["rack"] = self.rack
+        return encode(as_hashed(members))
+
+    @staticmethod
+    def decode(path: str, data: bytes) -> BrokerZnode:
+        """Versions 1 to 5: before 2 there is one endpoint, before 4 listeners are named after their protocols."""
+        json = decode(path, data)
+        version = json.integer("version")
+        if version < 1:
+            raise InvalidZnodeError(path, f"a broker's registration of version {version}")
+        if version == 1:
+            endpoints: tuple[Endpoint, ...] = (Endpoint(PROTOCOLS[0], json.text("host"), json.integer("port")),)
+        else:
+            endpoints = tuple(_endpoint(json, text) for text in json.texts("endpoints"))
+        ranges = json.object("features")
+        features = tuple(
+            FeatureRange(name, ranges.object(name).integer("min_version"), ranges.object(name).integer("max_version"))
+            for name in ranges.members
+        )
+        timestamp_ms = json.number_in_text("timestamp") if "timestamp" in json else 0
+        return BrokerZnode(
+            endpoints, json.optional_text("rack"), features, json.integer("jmx_port", default=-1), timestamp_ms
+        )
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _endpoint(json: Members, text: str) -> Endpoint:
+    name, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    names = json.object("listener_security_protocol_map")
+    protocol = names.text(name) if names.members else name
+    if protocol not in PROTOCOLS or not port.isdecimal():
+        raise InvalidZnodeError(json.path, f"{text!r} is no endpoint")
+    return Endpoint(name, host.removeprefix("[").removesuffix("]"), int(port), PROTOCOLS.index(protocol))
+
+
+# -- topics -----------------------------------------------------------------------------------------------------------
+
+
+class Assignment(NamedTuple):
+    """Who shall hold a partition; during a reassignment also who comes and who goes."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+class TopicZnode(NamedTuple):
+    """`/brokers/topics/T`, version 3. Versions 1 and 2, before Kafka 2.8, have no topic id."""
+
+    topic_id: Uuid | None
+    partitions: Mapping[int, Assignment]
+
+    def encode(self) -> bytes:
+        items = self.partitions.items()
+        members: dict[str, object] = {
+            "version": 3,
+            "partitions": as_hashed({str(index): found.replicas for index, found in items}),
+            "adding_replicas": as_hashed({str(index): found.adding for index, found in items if found.adding}),
+            "removing_replicas": as_hashed({str(index): found.removing for index, found in items if found.removing}),
+        }
+        if self.topic_id is not None:
+            members["topic_id"] = uuid_to_text(self.topic_id)
+        return encode(as_hashed(members, buckets=8))
+
+    @staticmethod
+    def decode(path: str, data: bytes) -> TopicZnode:
+        json = decode(path, data)
+        topic_id = None
+        if "topic_id" in json:
+            try:
+                topic_id = uuid_from_text(json.text("topic_id"))
+            except ValueError as error:
+                raise InvalidZnodeError(path, str(error)) from None
+        adding, removing = json.object("adding_replicas"), json.object("removing_replicas")
+        replicas = json.object("partitions")
+        partitions = {}
+        for key in replicas.members:
+            if not key.isdecimal():
+                raise InvalidZnodeError(path, f"{key!r} is no partition's number")
+            partitions[int(key)] = Assignment(
+                replicas.integers(key),
+                adding.integers(key) if key in adding else (),
+                removing.integers(key) if key in removing else (),
+            )
+        return TopicZnode(topic_id, dict(sorted(partitions.items())))
+
+
+class PartitionState(NamedTuple):
+    """`/brokers/topics/T/partitions/P/state`, version 1. The partition epoch is the node's version."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    leader_recovery_state: int = RECOVERED
+
+    def encode(self) -> bytes:
+        members: dict[str, object] = {
+            "controller_epoch": self.controller_epoch,
+            "leader": self.leader,
+            "version": 1,
+            "leader_recovery_state": self.leader_recovery_state,
+            "leader_epoch": self.leader_epoch,
+            "isr": self.isr,
+        }
+        if self.leader_recovery_state == RECOVERED:
+            del members["leader_recovery_state"]
+        return encode(members)
+
+    @staticmethod
+    def decode(path: str, data: bytes) -> PartitionState:
+        json = decode(path, data)
+        return PartitionState(
+            json.integer("leader"),
+            json.integer("leader_epoch"),
+            json.integers("isr"),
+            json.integer("controller_epoch"),
+            json.integer("leader_recovery_state", default=RECOVERED),
+        )
+
+
+# -- the controller ---------------------------------------------------------------------------------------------------
+
+
+class ControllerZnode(NamedTuple):
+    """`/controller`, version 2. A KRaft controller that is taking the cluster over has its epoch in it."""
+
+    broker_id: int
+    timestamp_ms: int = 0
+    kraft_epoch: int = -1
+
+    def encode(self) -> bytes:
+        return encode(
+            {
+                "version": 2,
+                "brokerid": self.broker_id,
+                "timestamp": str(self.timestamp_ms),
+                "kraftControllerEpoch": self.kraft_epoch,
+            }
+        )
+
+    @staticmethod
+    def decode(path: str, data: bytes) -> ControllerZnode:
+        json = decode(path, data)
+        timestamp_ms = json.number_in_text("timestamp") if "timestamp" in json else 0
+        return ControllerZnode(json.integer("brokerid"), timestamp_ms, json.integer("kraftControllerEpoch", default=-1))
+
+
+def encode_number(number: int) -> bytes:
+    """`/controller_epoch`, and the offsets that old consumers keep."""
+    return str(number).encode()
+
+
+def decode_number(path: str, data: bytes) -> int:
+    try:
+        return int(data)
+    except ValueError:
+        raise InvalidZnodeError(path, f"{data!r} is no number") from None
+
+
+# -- configurations ---------------------------------------------------------------------------------------------------
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    """`/config/{topics,brokers,clients,users,ips}/X`, version 1."""
+    return encode({"version": 1, "config": as_hashed(config)})
+
+
+def decode_config(path: str, data: bytes) -> dict[str, str]:
+    """Nothing for a node without data: that of a user of whom only a client has a configuration."""
+    if not data:
+        return {}
+    config = decode(path, data).object("config")
+    return {name: config.text(name) for name in config.members}
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    """`/config/changes/config_change_`, version 2: which configuration was changed, such as `users/u/clients/c`."""
+    return encode({"version": 2, "entity_path": entity_path})
+
+
+def decode_config_change(path: str, data: bytes) -> str:
+    """The entity's path. Version 1 (before 0.10.1) names its type and itself."""
+    json = decode(path, data)
+    match json.integer("version"):
+        case 1:
+            return f"{json.text('entity_type')}/{json.text('entity_name')}"
+        case 2:
+            return json.text("entity_path")
+        case version:
+            raise InvalidZnodeError(path, f"a change notification of version {version}")
+
+
+# -- what is asked of the controller ----------------------------------------------------------------------------------
+
+
+def encode_reassignment(replicas: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
+    """`/admin/reassign_partitions`, version 1: what is still on its way."""
+    partitions = [
+        {"topic": topic, "partition": index, "replicas": brokers} for (topic, index), brokers in replicas.items()
+    ]
+    return encode({"version": 1, "partitions": partitions})
+
+
+def decode_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    items = decode(path, data).objects("partitions")
+    return {(item.text("topic"), item.integer("partition")): item.integers("replicas") for item in items}
+
+
+def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """`/admin/preferred_replica_election` and `/isr_change_notification/isr_change_`, version 1."""
+    named = [{"topic": topic, "partition": index} for topic, index in partitions]
+    return encode({"version": 1, "partitions": named})
+
+
+def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
+    items = decode(path, data).objects("partitions")
+    return [(item.text("topic"), item.integer("partition")) for item in items]
+
+
+_LOG_DIR_FAILURE = 1
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    """`/log_dir_event_notification/log_dir_event_`, version 1: a directory of this broker has failed."""
+    return encode({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILURE})
+
+
+def decode_log_dir_event(path: str, data: bytes) -> int:
+    return decode(path, data).integer("broker")
+
+
+# -- the rest ---------------------------------------------------------------------------------------------------------
+
+
+class ProducerIdBlock(NamedTuple):
+    """`/latest_producer_id_block`, version 1: the ids that were given out last, both ends included."""
+
+    broker_id: int
+    first: int
+    last: int
+
+    def encode(self) -> bytes:
+        return encode(
+            {"version": 1, "broker": self.broker_id, "block_start": str(self.first), "block_end": str(self.last)}
+        )
+
+    @staticmethod
+    def decode(path: str, data: bytes) -> ProducerIdBlock:
+        json = decode(path, data)
+        return ProducerIdBlock(
+            json.integer("broker"), json.number_in_text("block_start"), json.number_in_text("block_end")
+        )
+
+
+def encode_features(features: Mapping[str, int]) -> bytes:
+    """`/feature`, version 2, enabled. Kafka 3.9 has no feature that it would finalize in ZooKeeper mode."""
+    levels = {name: {"max_version_level": level} for name, level in features.items()}
+    return encode({"features": levels, "version": 2, "status": 1})
+
+
+def decode_features(path: str, data: bytes) -> dict[str, int]:
+    """Finalized levels; none while the cluster's protocol is older than 2.7 (status 0). Versions 1 and 2."""
+    json = decode(path, data)
+    version = json.integer("version")
+    if version not in (1, 2):
+        raise InvalidZnodeError(path, f"features of version {version}")
+    if json.integer("status") == 0:
+        return {}
+    features = json.object("features")
+    return {name: features.object(name).integer("max_version_level") for name in features.members}
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """`/cluster/id`, version "1"."""
+    return encode({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(path: str, data: bytes) -> str:
+    return decode(path, data).text("id")

@@ -1,0 +1,206 @@
+"""The forms of znodes: those of a real Kafka 3.9.1 byte for byte, older ones that it reads, and damaged ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from controller.tests.zookeeper_facts import dumped
+
+from odradek_controller.image import RECOVERING, Endpoint, FeatureRange
+from odradek_controller.zookeeper import paths, znodes
+from odradek_controller.zookeeper.json_text import InvalidZnodeError, as_hashed
+from odradek_controller.zookeeper.znodes import (
+    Assignment,
+    BrokerZnode,
+    ControllerZnode,
+    PartitionState,
+    ProducerIdBlock,
+    TopicZnode,
+)
+from odradek_wire.uuid import uuid_from_text
+
+
+def _both_ways(form: type[Any]) -> Callable[[str, bytes], bytes]:
+    def round_trip(path: str, data: bytes) -> bytes:
+        encoded = form.decode(path, data).encode()
+        assert isinstance(encoded, bytes)
+        return encoded
+
+    return round_trip
+
+
+_FORMS: list[tuple[str, Callable[[str, bytes], bytes]]] = [
+    (r"/brokers/ids/\d+", _both_ways(BrokerZnode)),
+    (r"/brokers/topics/[^/]+", _both_ways(TopicZnode)),
+    (r"/brokers/topics/[^/]+/partitions/\d+/state", _both_ways(PartitionState)),
+    (r"/controller", _both_ways(ControllerZnode)),
+    (r"/controller_epoch", lambda path, data: znodes.encode_number(znodes.decode_number(path, data))),
+    (
+        r"/config/(topics|brokers|clients|users|ips)/.*(?<!/clients)",
+        lambda path, data: znodes.encode_config(znodes.decode_config(path, data)),
+    ),
+    (r"/config/changes/.+", lambda path, data: znodes.encode_config_change(znodes.decode_config_change(path, data))),
+    (r"/latest_producer_id_block", _both_ways(ProducerIdBlock)),
+    (r"/feature", lambda path, data: znodes.encode_features(znodes.decode_features(path, data))),
+    (r"/cluster/id", lambda path, data: znodes.encode_cluster_id(znodes.decode_cluster_id(path, data))),
+]
+
+
+def test_every_znode_of_a_real_kafka_is_read_and_written_byte_for_byte() -> None:
+    seen: set[str] = set()
+    for tree in dumped():
+        for path, data in tree.items():
+            for pattern, round_trip in _FORMS:
+                if data and re.fullmatch(pattern, path):
+                    assert round_trip(path, data) == data
+                    seen.add(pattern)
+    assert seen == {pattern for pattern, _ in _FORMS}
+
+
+def test_a_fresh_broker_of_kafka_keeps_exactly_the_persistent_paths() -> None:
+    fresh = dumped()[0]
+    assert set(paths.PERSISTENT) <= {path for path, data in fresh.items() if not data}
+
+
+def test_what_the_dump_says_is_what_is_read() -> None:
+    tree = dumped()[3]
+    topic = TopicZnode.decode("", tree["/brokers/topics/t3"])
+    assert topic.topic_id == uuid_from_text("HjA3tzBNRyWt-yGYlpXEzA")
+    assert topic.partitions == dict.fromkeys(range(4), Assignment((1,)))
+    assert list(TopicZnode.decode("", tree["/brokers/topics/__consumer_offsets"]).partitions) == list(range(50))
+    assert PartitionState.decode("", tree["/brokers/topics/t3/partitions/0/state"]) == PartitionState(1, 0, (1,), 1)
+    assert BrokerZnode.decode("", tree["/brokers/ids/1"]).endpoints == (Endpoint("PLAINTEXT", "127.0.0.1", 22092),)
+    assert ProducerIdBlock.decode("", tree["/latest_producer_id_block"]) == ProducerIdBlock(1, 0, 999)
+    assert znodes.decode_config("", tree["/config/users/u1/clients/c1"]) == {"consumer_byte_rate": "2048"}
+
+
+def test_a_partition_that_was_led_uncleanly_says_so() -> None:
+    state = PartitionState(2, 5, (2,), 7, RECOVERING)
+    text = b'{"controller_epoch":7,"leader":2,"version":1,"leader_recovery_state":1,"leader_epoch":5,"isr":[2]}'
+    assert state.encode() == text
+    assert PartitionState.decode("", text) == state
+
+
+def test_a_reassignment_is_in_the_topic() -> None:
+    topic = TopicZnode(None, {0: Assignment((1, 2, 3), (3,), (2,)), 1: Assignment((1,))})
+    assert topic.encode() == (
+        b'{"partitions":{"0":[1,2,3],"1":[1]},"adding_replicas":{"0":[3]},"removing_replicas":{"0":[2]},"version":3}'
+    )
+    assert TopicZnode.decode("", topic.encode()) == topic
+
+
+def test_a_broker_with_a_rack_and_no_plaintext_listener_offers_old_clients_nothing() -> None:
+    broker = BrokerZnode((Endpoint("SSL", "::1", 9093, 1),), "r1", (FeatureRange("f", 1, 3),), 9999, 5)
+    assert broker.encode() == (
+        b'{"features":{"f":{"min_version":1,"max_version":3}},"listener_security_protocol_map":{"SSL":"SSL"},'
+        b'"endpoints":["SSL://[::1]:9093"],"rack":"r1","jmx_port":9999,"port":-1,"host":null,"version":5,'
+        b'"timestamp":"5"}'
+    )
+    assert BrokerZnode.decode("", broker.encode()) == broker
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoints", "rack"),
+    [
+        (
+            b'{"version":1,"host":"a","port":9092,"jmx_port":9999,"timestamp":"2"}',
+            (Endpoint("PLAINTEXT", "a", 9092),),
+            None,
+        ),
+        (
+            b'{"version":2,"host":"a","port":9092,"jmx_port":-1,"timestamp":"2",'
+            b'"endpoints":["PLAINTEXT://a:9092","SSL://a:9093"]}',
+            (Endpoint("PLAINTEXT", "a", 9092), Endpoint("SSL", "a", 9093, 1)),
+            None,
+        ),
+        (
+            b'{"version":3,"host":"a","port":9092,"jmx_port":-1,"timestamp":"2","endpoints":["PLAINTEXT://a:9092"],'
+            b'"rack":"x"}',
+            (Endpoint("PLAINTEXT", "a", 9092),),
+            "x",
+        ),
+        (
+            b'{"version":4,"host":"a","port":1,"jmx_port":-1,"timestamp":"2","endpoints":["CLIENT://a:1","R://:2"],'
+            b'"listener_security_protocol_map":{"CLIENT":"SASL_SSL","R":"PLAINTEXT"},"rack":null}',
+            (Endpoint("CLIENT", "a", 1, 3), Endpoint("R", "", 2, 0)),
+            None,
+        ),
+    ],
+)
+def test_registrations_of_older_brokers_are_read(
+    text: bytes, endpoints: tuple[Endpoint, ...], rack: str | None
+) -> None:
+    broker = BrokerZnode.decode("/brokers/ids/1", text)
+    assert (broker.endpoints, broker.rack, broker.features) == (endpoints, rack, ())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_topics_of_before_topic_ids_are_read(version: int) -> None:
+    text = b'{"version":%d,"partitions":{"1":[2,1],"0":[1,2]}}' % version
+    topic = TopicZnode.decode("/brokers/topics/t", text)
+    assert topic == TopicZnode(None, {0: Assignment((1, 2)), 1: Assignment((2, 1))})
+    assert list(topic.partitions) == [0, 1]
+
+
+def test_the_first_change_notifications_and_features_are_read() -> None:
+    assert znodes.decode_config_change("", b'{"version":1,"entity_type":"topics","entity_name":"t"}') == "topics/t"
+    old = b'{"version":1,"status":1,"features":{"f":{"min_version_level":1,"max_version_level":3}}}'
+    assert znodes.decode_features("", old) == {"f": 3}
+    assert znodes.decode_features("", b'{"version":2,"status":0,"features":{"f":{"max_version_level":3}}}') == {}
+
+
+def test_what_tools_ask_for_goes_both_ways() -> None:
+    moves = {("t", 0): (1, 2), ("u", 3): (3,)}
+    assert znodes.decode_reassignment("", znodes.encode_reassignment(moves)) == moves
+    text = b'{"version":1,"partitions":[{"topic":"t","partition":0},{"topic":"u","partition":3}]}'
+    assert znodes.encode_partitions(moves) == text
+    assert znodes.decode_partitions("", text) == list(moves)
+    assert znodes.encode_log_dir_event(3) == b'{"version":1,"broker":3,"event":1}'
+    assert znodes.decode_log_dir_event("", b'{"version":1,"broker":3,"event":1}') == 3
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "why"),
+    [
+        (TopicZnode, b"", "b'' is no JSON"),
+        (TopicZnode, b"[1]", "is no JSON object"),
+        (TopicZnode, b'{"partitions":{"x":[1]}}', "'x' is no partition's number"),
+        (TopicZnode, b'{"partitions":{"0":["1"]}}', "'0' should be a list of int, and is ['1']"),
+        (TopicZnode, b'{"partitions":{},"topic_id":"short"}', "not a Kafka uuid"),
+        (PartitionState, b'{"leader":1}', "'leader_epoch' should be a whole number, and is nothing"),
+        (PartitionState, b'{"leader":true}', "'leader' should be a whole number, and is True"),
+        (PartitionState, b"\xff\xfe{", "is no JSON"),
+        (BrokerZnode, b'{"version":0}', "a broker's registration of version 0"),
+        (BrokerZnode, b'{"version":2,"endpoints":["PLAINTEXT:/x"]}', "'PLAINTEXT:/x' is no endpoint"),
+        (BrokerZnode, b'{"version":2,"endpoints":["NEW://x:1"]}', "'NEW://x:1' is no endpoint"),
+        (ControllerZnode, b'{"version":2}', "'brokerid' should be a whole number, and is nothing"),
+        (ProducerIdBlock, b'{"broker":1,"block_start":"x"}', "'block_start' should be a whole number in a text"),
+    ],
+)
+def test_damage_is_named_with_its_place(form: Any, text: bytes, why: str) -> None:
+    with pytest.raises(InvalidZnodeError) as raised:
+        form.decode("/some/path", text)
+    assert str(raised.value).startswith("/some/path: ")
+    assert why in str(raised.value)
+
+
+def test_a_configuration_that_is_absent_is_empty_and_one_that_is_damaged_is_an_error() -> None:
+    assert znodes.decode_config("/p", b"") == {}
+    with pytest.raises(InvalidZnodeError, match="'a' should be a text, and is 1"):
+        znodes.decode_config("/p", b'{"version":1,"config":{"a":1}}')
+
+
+def test_names_of_users_are_sanitized_as_kafka_does() -> None:
+    assert paths.sanitized("CN=a b*~,ä") == "CN%3Da%20b%2A~%2C%C3%A4"
+    assert paths.desanitized(paths.sanitized("CN=a b*~,ä/<default>")) == "CN=a b*~,ä/<default>"
+
+
+def test_members_stand_as_a_hash_table_has_them() -> None:
+    assert list(as_hashed({"compression.type": "", "segment.bytes": "", "cleanup.policy": ""})) == [
+        "compression.type",
+        "cleanup.policy",
+        "segment.bytes",
+    ]
