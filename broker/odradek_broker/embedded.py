@@ -8,6 +8,7 @@ mode does; several need `metadata.log.dir`, for any of them may be killed.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -110,6 +111,7 @@ class EmbeddedCluster:
             node_id=config.node_id,
             static=config.static,
             emulation=self._emulation,
+            rng=random.Random(around.randbytes(32)),
             reporter=around.log,
         )
         await self.controller.open()

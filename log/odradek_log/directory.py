@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 from odradek_log import file_names
 from odradek_log.checkpoints import TopicPartition
 from odradek_log.config import LogConfig
-from odradek_log.disk import Disk, RealDisk
+from odradek_log.disk import Disk, Lock, RealDisk
 from odradek_log.environment import PRODUCER_EXPIRATION_MS, Later, LogEnvironment
 from odradek_log.errors import CorruptLogError, LogDirectoryError
-from odradek_log.file_lock import FileLock
 from odradek_log.log import Log
 from odradek_log.meta_properties import MetaProperties
 from odradek_log.offset_checkpoint import OffsetCheckpoint
@@ -38,7 +37,7 @@ _FLUSH_THREADS = 16
 class LogDirectory:
     """A directory of logs. `open` locks it, `load` finds its logs, `close` leaves the marker of a clean shutdown."""
 
-    def __init__(self, path: str, env: LogEnvironment, lock: FileLock, meta: MetaProperties | None) -> None:
+    def __init__(self, path: str, env: LogEnvironment, lock: Lock, meta: MetaProperties | None) -> None:
         self.path = path
         self.env = env
         self.meta = meta
@@ -76,8 +75,8 @@ class LogDirectory:
         """
         disk = disk or RealDisk()
         directory = os.fspath(path)
-        os.makedirs(directory, exist_ok=True)
-        lock = FileLock(f"{directory}/{file_names.LOCK}")
+        disk.make_directories(directory)
+        lock = disk.lock(f"{directory}/{file_names.LOCK}")
         env = LogEnvironment(
             disk,
             wall_ms,

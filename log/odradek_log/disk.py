@@ -10,6 +10,8 @@ import errno
 import os
 from typing import Protocol
 
+from odradek_log.file_lock import FileLock
+
 _BINARY: int = getattr(os, "O_BINARY", 0)
 APPEND = os.O_RDWR | os.O_APPEND | _BINARY
 """Open an existing file for reading and appending."""
@@ -17,6 +19,12 @@ CREATE = APPEND | os.O_CREAT
 """The same, creating it."""
 READ = os.O_RDONLY | _BINARY
 _REPLACE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY
+
+
+class Lock(Protocol):
+    """A directory's lock, held until it is released."""
+
+    def release(self) -> None: ...
 
 
 class Disk(Protocol):
@@ -49,6 +57,12 @@ class Disk(Protocol):
     def modified_ms(self, path: str, /) -> int: ...
 
     def make_directory(self, path: str, /) -> None: ...
+
+    def make_directories(self, path: str, /) -> None:
+        """The directory and those above it, as far as they are missing."""
+
+    def lock(self, path: str, /) -> Lock:
+        """Lock by a file, which is made if need be. Raises LogDirectoryError when somebody else holds the lock."""
 
     def rename(self, path: str, new_path: str, /) -> None: ...
 
@@ -84,6 +98,7 @@ class RealDisk:
     exists = staticmethod(os.path.exists)
     is_directory = staticmethod(os.path.isdir)
     make_directory = staticmethod(os.mkdir)
+    lock = staticmethod(FileLock)
     rename = staticmethod(os.rename)
     remove = staticmethod(os.remove)
 
@@ -106,6 +121,9 @@ class RealDisk:
                 os.fsync(fd)
             finally:
                 os.close(fd)
+
+    def make_directories(self, path: str, /) -> None:
+        os.makedirs(path, exist_ok=True)
 
     def size(self, path: str, /) -> int:
         return os.stat(path).st_size

@@ -41,7 +41,8 @@ class Server:
         queued = config.integer("queued.max.request.bytes")
         self.buffers = ReceiveBuffers(MemoryBudget(queued if queued > 0 else DEFAULT_BUDGET))
         self.request_max_bytes = config.request_max_bytes
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they came."""
         self._waiting: deque[Connection] = deque()
         self._per_address: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
@@ -131,17 +132,17 @@ class Server:
             self._waiting.append(connection)
             connection.hold()
             return
-        self.connections.add(connection)
+        self.connections[connection] = None
 
     def disconnected(self, connection: Connection) -> None:
         self._per_address[connection.address] -= 1
         if not self._per_address[connection.address]:
             del self._per_address[connection.address]
         if connection in self.connections:
-            self.connections.remove(connection)
+            del self.connections[connection]
             while self._waiting and len(self.connections) < self.broker.config.max_connections:
                 waiting = self._waiting.popleft()
-                self.connections.add(waiting)
+                self.connections[waiting] = None
                 waiting.release()
         else:
             self._waiting.remove(connection)
