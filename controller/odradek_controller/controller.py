@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -98,7 +98,8 @@ class Controller:
         with suppress(OSError, LogOfflineError, CorruptLogError):
             for broker_id in sorted(self._registered):
                 await self.fence_broker(broker_id)
-        await self.store.close()
+        async with self._changing:
+            await self.store.close()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """The listener gets the whole image as one delta now, and each change after it; returns how to unsubscribe.
@@ -226,16 +227,32 @@ class Controller:
 
         return describe_quorum(self.image, request, self.store.quorum())
 
+    async def reconcile(self, look: Callable[[ClusterImage], Awaitable[Sequence[Message]]]) -> None:
+        """Make the change that follows from what others have stored; nothing else is changed while `look` reads it."""
+
+        async def change() -> None:
+            async with self._changing:
+                await self._make(await look(self.image))
+
+        await asyncio.shield(asyncio.ensure_future(change()))
+
     async def _change(self, decide: Callable[[ClusterImage], tuple[Sequence[Message], Answer]]) -> Answer:
-        async with self._changing:
-            records, answer = decide(self.image)
-            if records:
-                offset, epoch = await self.store.append(records, self.image.levels)
-                delta = replay(self.image, records, offset=offset, epoch=epoch)
-                self.image = delta.image
-                self._tell(delta)
-                self.store.applied(delta.image)
-        return answer
+        async def change() -> Answer:
+            async with self._changing:
+                records, answer = decide(self.image)
+                await self._make(records)
+            return answer
+
+        # Who asked may go away while the records are on their way: once they are stored, they must be replayed.
+        return await asyncio.shield(asyncio.ensure_future(change()))
+
+    async def _make(self, records: Sequence[Message]) -> None:
+        if records:
+            offset, epoch = await self.store.append(records, self.image.levels)
+            delta = replay(self.image, records, offset=offset, epoch=epoch)
+            self.image = delta.image
+            self._tell(delta)
+            self.store.applied(delta.image)
 
     def _tell(self, delta: MetadataDelta) -> None:
         """What is stored has happened, whether a listener can live with it or not (Kafka's FaultHandler)."""

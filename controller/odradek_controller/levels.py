@@ -92,16 +92,22 @@ class Emulation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The finalized features of a cluster; a feature that is absent is at 0."""
+    """The finalized features of a cluster; a feature that is absent is at 0.
+
+    A cluster in ZooKeeper has no metadata version but the protocol between its brokers, counted alike:
+    `inter_broker_protocol`. It keeps neither the directories nor the eligible leaders of partitions.
+    """
 
     finalized: Mapping[str, int] = field(default_factory=dict)
+    inter_broker_protocol: int | None = None
 
     def level(self, feature: str) -> int:
         return self.finalized.get(feature, 0)
 
     @property
     def metadata_version(self) -> int:
-        return self.level(METADATA_VERSION)
+        protocol = self.inter_broker_protocol
+        return self.level(METADATA_VERSION) if protocol is None else protocol
 
     @property
     def metadata_version_text(self) -> str:
@@ -135,7 +141,7 @@ class Levels:
     @property
     def directories(self) -> bool:
         """KIP-858: partitions are assigned to log directories by id."""
-        return self.metadata_version >= 17
+        return self.metadata_version >= 17 and self.inter_broker_protocol is None
 
     @property
     def metadata_transactions(self) -> bool:

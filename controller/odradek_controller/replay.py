@@ -146,7 +146,7 @@ class _Draft:
             before.cluster_id,
             offset,
             epoch,
-            before.levels if self.levels is None else Levels(self.levels),
+            before.levels if self.levels is None else Levels(self.levels, before.levels.inter_broker_protocol),
             before.brokers if self.brokers is None else self.brokers,
             before.controllers if self.controllers is None else self.controllers,
             topics,
