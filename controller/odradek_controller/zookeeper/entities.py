@@ -1,0 +1,89 @@
+"""Quotas of clients, users and addresses, and credentials of users: configurations as Kafka's tools write them.
+
+Owns the entities' paths below `/config` and the texts of their values. A user's node holds quotas and credentials side
+by side, and perhaps what we do not know, which stays.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Iterator, Mapping
+
+from odradek_wire.messages.user_scram_credential_record import UserScramCredentialRecord
+
+from ..image import QuotaEntity
+from .json_text import InvalidZnodeError
+from .paths import DEFAULT_ENTITY, config, desanitized, sanitized
+
+_FOLDERS = {"user": "users", "client-id": "clients", "ip": "ips"}
+_TYPES = {folder: kind for kind, folder in _FOLDERS.items()}
+_WHOLE = ("producer_byte_rate", "consumer_byte_rate", "connection_creation_rate")
+_FRACTIONS = ("request_percentage", "controller_mutation_rate")
+
+MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+"""Kafka's numbers of the SCRAM mechanisms."""
+
+
+def entity_path(entity: QuotaEntity) -> str:
+    """Such as `users/u/clients/<default>`: a user stands before its client."""
+    parts = sorted(entity.parts, key=lambda part: part[0] != "user")
+    return "/".join(f"{_FOLDERS[kind]}/{DEFAULT_ENTITY if name is None else sanitized(name)}" for kind, name in parts)
+
+
+def user_path(name: str) -> str:
+    return f"users/{sanitized(name)}"
+
+
+def quota_entity(path: str) -> QuotaEntity:
+    """The inverse of `entity_path`."""
+    words = path.split("/")
+    return QuotaEntity(
+        tuple(
+            sorted(
+                (_TYPES[folder], None if name == DEFAULT_ENTITY else desanitized(name))
+                for folder, name in zip(words[::2], words[1::2], strict=True)
+            )
+        )
+    )
+
+
+def is_quota_entity(path: str) -> bool:
+    words = path.split("/")
+    folders = tuple(words[::2])
+    return len(words) % 2 == 0 and folders in (("users",), ("clients",), ("ips",), ("users", "clients"))
+
+
+def quota_text(key: str, value: float) -> str:
+    return str(int(value)) if key in _WHOLE else repr(value)
+
+
+def quotas(path: str, values: Mapping[str, str]) -> dict[str, float]:
+    """The quotas among an entity's values. Raises InvalidZnodeError."""
+    try:
+        return {key: float(values[key]) for key in (*_WHOLE, *_FRACTIONS) if key in values}
+    except ValueError as error:
+        raise InvalidZnodeError(config(path), f"a quota is no number: {error}") from None
+
+
+def credential_text(record: UserScramCredentialRecord) -> str:
+    salt, stored, server = (b64encode(part).decode() for part in (record.salt, record.stored_key, record.server_key))
+    return f"salt={salt},stored_key={stored},server_key={server},iterations={record.iterations}"
+
+
+def credentials(path: str, values: Mapping[str, str]) -> Iterator[UserScramCredentialRecord]:
+    """The credentials among a user's values. Raises InvalidZnodeError."""
+    for number, mechanism in MECHANISMS.items():
+        text = values.get(mechanism)
+        if text is None:
+            continue
+        parts = dict(part.partition("=")[::2] for part in text.split(","))
+        try:
+            salt, stored, server = (
+                b64decode(parts[name], validate=True) for name in ("salt", "stored_key", "server_key")
+            )
+            iterations = int(parts["iterations"])
+        except (KeyError, ValueError, Base64Error):
+            raise InvalidZnodeError(config(path), f"no credential of {mechanism}") from None
+        name = desanitized(path.split("/")[1])
+        yield UserScramCredentialRecord(name, number, salt, stored, server, iterations)
