@@ -164,7 +164,7 @@ async def test_the_loop_forces_nothing_to_the_disk_while_it_serves(
     disk.forced.clear()
     for _ in range(4):
         await client.produce("t", make_batch(b"v" * 600_000))
-    assert disk.forced == []
+    assert get_ident() not in {thread for _, thread in disk.forced}
     node.broker.clock.advance_timeouts(60_000)
     wanted = {
         "recovery-point-offset-checkpoint",
