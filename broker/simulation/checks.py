@@ -1,0 +1,178 @@
+"""What must hold, whatever happens; told of every step of every client, and shown the brokers now and then.
+
+A `Violation` names the rule and the facts. Rules are checked as soon as they can be, so that the trace ends where it
+went wrong; what can be told at the end only is in `final`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+Place = tuple[str, int]
+
+
+class Violation(AssertionError):
+    """A rule does not hold."""
+
+
+@dataclass
+class Acknowledged:
+    """What producers were told about one partition."""
+
+    at: dict[int, bytes] = field(default_factory=dict)
+    """acks=all: value by offset."""
+    somewhere: set[bytes] = field(default_factory=set)
+    """acks=all, the offset unknown."""
+
+
+class Checks:
+    """`failed` is called once, with the first violation."""
+
+    def __init__(self, failed: Callable[[Violation], None]) -> None:
+        self._failed = failed
+        self.acknowledged: dict[Place, Acknowledged] = defaultdict(Acknowledged)
+        self.idempotent: dict[bytes, int] = {}
+        """Producers (the beginning of their values) that must neither reorder nor repeat."""
+        self._read: dict[Place, dict[int, bytes]] = defaultdict(dict)
+        self._latest: dict[Place, int] = defaultdict(int)
+        self._high_watermarks: dict[tuple[Place, int], int] = {}
+        self._leaders: dict[tuple[Place, int], int] = {}
+        self._owners: dict[tuple[str, int], dict[Place, str]] = defaultdict(dict)
+        self._generations: dict[str, int] = defaultdict(int)
+        self._committed: dict[tuple[str, Place], int] = defaultdict(int)
+        self._perhaps_committed: dict[tuple[str, Place], set[int]] = defaultdict(set)
+
+    def fail(self, rule: str) -> None:
+        violation = Violation(rule)
+        self._failed(violation)
+        raise violation
+
+    # -- producers and readers ----------------------------------------------------------------------------------------
+
+    def acknowledged_at(self, place: Place, offset: int, values: list[bytes]) -> None:
+        """acks=all was answered without an error; offset -1 if the answer did not say."""
+        known = self.acknowledged[place]
+        if offset < 0:
+            known.somewhere.update(values)
+            return
+        for at, value in enumerate(values, offset):
+            other = known.at.setdefault(at, value)
+            if other != value:
+                self.fail(f"two records were acknowledged at offset {at} of {place}: {other!r} and {value!r}")
+            self._same_as_read(place, at, value, "acknowledged")
+        self._latest[place] = max(self._latest[place], offset + len(values))
+
+    def read(self, place: Place, position: int, records: Iterable[tuple[int, bytes]], high_watermark: int) -> int:
+        """A consumer at `position` got these; returns its next position."""
+        for offset, value in records:
+            if offset < position:
+                continue
+            if offset > position:
+                self.fail(f"a consumer of {place} was at {position} and got {offset}: records are missing")
+            if offset >= high_watermark:
+                self.fail(f"a consumer of {place} got {offset}, the high watermark is {high_watermark}")
+            self._same_as_read(place, offset, value, "read")
+            self._read[place][offset] = value
+            position = offset + 1
+        return position
+
+    def _same_as_read(self, place: Place, offset: int, value: bytes, how: str) -> None:
+        before = self._read[place].get(offset)
+        if before is not None and before != value:
+            self.fail(f"{place} offset {offset}: {before!r} was read, and later {value!r} {how}")
+
+    def latest_seen(self, place: Place) -> int:
+        """The largest end that anybody was told of until now."""
+        return self._latest[place]
+
+    def latest_told(self, place: Place, floor: int, offset: int) -> None:
+        """ListOffsets, asked when `floor` had been seen, answered `offset`."""
+        if offset < floor:
+            self.fail(f"the latest offset of {place} goes back: {floor} was seen, and then {offset}")
+        self._latest[place] = max(self._latest[place], offset)
+
+    # -- brokers ------------------------------------------------------------------------------------------------------
+
+    def leads(self, place: Place, epoch: int, broker: int, high_watermark: int) -> None:
+        """A broker leads in this epoch, by its own account."""
+        other = self._leaders.setdefault((place, epoch), broker)
+        if other != broker:
+            self.fail(f"brokers {other} and {broker} both lead {place} in epoch {epoch}")
+        before = self._high_watermarks.get((place, epoch), 0)
+        if high_watermark < before:
+            self.fail(f"the high watermark of {place} in epoch {epoch} retreats from {before} to {high_watermark}")
+        self._high_watermarks[place, epoch] = high_watermark
+
+    # -- groups -------------------------------------------------------------------------------------------------------
+
+    def joined(self, group: str, generation: int) -> None:
+        self._generations[group] = max(self._generations[group], generation)
+
+    def generation_of(self, group: str) -> int:
+        """The newest that any member was told of."""
+        return self._generations[group]
+
+    def owns(self, group: str, generation: int, member: str, places: Iterable[Place]) -> None:
+        owners = self._owners[group, generation]
+        for place in places:
+            other = owners.setdefault(place, member)
+            if other != member:
+                self.fail(f"{group}, generation {generation}: {other} and {member} both own {place}")
+
+    def committing(self, group: str, place: Place, offset: int) -> None:
+        self._perhaps_committed[group, place].add(offset)
+
+    def committed(self, group: str, place: Place, offset: int, generation: int, newest: int) -> None:
+        """A commit of this generation was answered; `newest` was the newest generation when it was sent."""
+        if generation < newest:
+            self.fail(f"{group}: a commit of generation {generation} was taken after {newest} had begun")
+        self._perhaps_committed[group, place].discard(offset)
+        self._committed[group, place] = max(self._committed[group, place], offset)
+
+    def refused(self, group: str, place: Place, offset: int) -> None:
+        """A commit was answered with an error that says that it was not written."""
+        self._perhaps_committed[group, place].discard(offset)
+
+    def last_committed(self, group: str, place: Place) -> int:
+        return self._committed[group, place]
+
+    def committed_told(self, group: str, place: Place, floor: int, offset: int) -> None:
+        """OffsetFetch, asked when `floor` was committed, answered `offset` (-1: none)."""
+        if max(offset, 0) < floor and offset not in self._perhaps_committed[group, place]:
+            self.fail(f"{group}: the committed offset of {place} goes back: {floor} was acknowledged, {offset} is told")
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def final(self, place: Place, log: Mapping[int, bytes], replicas: Mapping[int, bytes]) -> None:
+        """The values of the partition by offset, and the bytes below the high watermark by broker."""
+        (first, whole), *others = replicas.items()
+        for broker, data in others:
+            if data != whole:
+                at = next((i for i, (a, b) in enumerate(zip(whole, data, strict=False)) if a != b), -1)
+                self.fail(
+                    f"{place}: brokers {first} and {broker} differ at byte {at} ({len(whole)} and {len(data)} bytes)"
+                )
+        known = self.acknowledged[place]
+        for offset, value in known.at.items():
+            if log.get(offset) != value:
+                self.fail(f"{place} offset {offset}: {value!r} was acknowledged, {log.get(offset)!r} is there")
+        missing = known.somewhere - set(log.values())
+        if missing:
+            self.fail(f"{place}: acknowledged and lost: {sorted(missing)[:3]}")
+        for offset, value in self._read[place].items():
+            if log.get(offset) != value:
+                self.fail(f"{place} offset {offset}: {value!r} was read, {log.get(offset)!r} is there")
+        self._in_order(place, log)
+
+    def _in_order(self, place: Place, log: Mapping[int, bytes]) -> None:
+        last: dict[bytes, tuple[int, int]] = {}
+        for offset in sorted(log):
+            name, _, number = log[offset].rpartition(b":")
+            if name in self.idempotent:
+                before, at = last.get(name, (-1, -1))
+                if int(number) <= before:
+                    what = "repeated" if int(number) == before else "reordered"
+                    self.fail(f"{place}: {log[offset]!r} at {offset} is {what} after {before} at {at}")
+                last[name] = (int(number), offset)

@@ -1,0 +1,202 @@
+"""A client of the cluster, as far as its connections and its picture of the cluster go.
+
+`Wire` is one connection, on which requests may follow each other without waiting; `Client` knows who leads what. What
+is sent, and what is done about an answer, is the workload's (`producers`, `readers`, `members`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from typing import TypeVar
+
+from broker.simulation.trace import Trace
+
+from odradek_wire.apis import APIS
+from odradek_wire.errors import ErrorCode
+from odradek_wire.frames import decode_response, encode_request
+from odradek_wire.message import Message
+from odradek_wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek_wire.messages.metadata import MetadataRequest, MetadataResponse
+
+R = TypeVar("R", bound=Message)
+PORT = 9092
+TIMEOUT_S = 5.0
+METADATA_VERSION = 12
+FIND_COORDINATOR_VERSION = 3
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class UnreachableError(ConnectionError):
+    """No answer, and none to be expected on this connection."""
+
+
+class Wire(asyncio.Protocol):
+    """One connection. Answers come in the order of requests."""
+
+    def __init__(self, host: str, broker: str) -> None:
+        self.host = host
+        self._broker = broker
+        self._received = b""
+        self._waiting: deque[asyncio.Future[bytes]] = deque()
+        self._sent = 0
+        self.lost = False
+        self._transport: asyncio.BaseTransport | None = None
+
+    @classmethod
+    async def connect(cls, host: str, broker: str) -> Wire:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                _, wire = await loop.create_connection(lambda: cls(host, broker), broker, PORT)
+        except (OSError, TimeoutError) as error:
+            raise UnreachableError(f"{broker}: {type(error).__name__}") from None
+        return wire
+
+    async def ask(self, request: Message, version: int, answer: type[R], timeout_s: float = TIMEOUT_S) -> R:
+        """Raises UnreachableError; whether the request took effect is not known then."""
+        if self.lost or self._transport is None:
+            raise UnreachableError(f"{self._broker}: closed")
+        self._sent += 1
+        correlation_id = self._sent
+        frame = encode_request(request, version, correlation_id, self.host)
+        waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        assert isinstance(self._transport, asyncio.WriteTransport)
+        self._transport.write(len(frame).to_bytes(4) + frame)
+        try:
+            async with asyncio.timeout(timeout_s):
+                answered = await waiting
+        except TimeoutError:
+            self.close()
+            raise UnreachableError(f"{self._broker}: no answer") from None
+        correlated, response = decode_response(answer, version, answered)
+        assert correlated == correlation_id, "answers come in order"
+        return response
+
+    def close(self) -> None:
+        self.lost = True
+        if isinstance(self._transport, asyncio.WriteTransport):
+            self._transport.abort()
+        self._fail()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while len(self._received) >= 4:
+            end = 4 + int.from_bytes(self._received[:4])
+            if len(self._received) < end:
+                return
+            frame, self._received = self._received[4:end], self._received[end:]
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(frame)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+        self._fail()
+
+    def _fail(self) -> None:
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_exception(UnreachableError(f"{self._broker}: connection lost"))
+
+
+class Client:
+    """`chance` decides what a real client leaves to chance; `brokers` are the hosts to begin with."""
+
+    def __init__(self, host: str, brokers: list[str], chance: random.Random, trace: Trace) -> None:
+        self.host = host
+        self.chance = chance
+        self._brokers = brokers
+        self._trace = trace
+        self._wires: dict[str, Wire] = {}
+        self._leaders: dict[Place, tuple[int, int]] = {}
+        self._coordinators: dict[str, str] = {}
+        self.topic_ids: dict[str, bytes] = {}
+
+    def note(self, event: str) -> None:
+        self._trace.add(self.host, event)
+
+    async def wire(self, broker: str) -> Wire:
+        """A connection, the one that is there if it is. Raises UnreachableError."""
+        wire = self._wires.get(broker)
+        if wire is None or wire.lost:
+            wire = await Wire.connect(self.host, broker)
+            other = self._wires.get(broker)
+            if other is not None and not other.lost:
+                wire.close()
+                return other
+            self._wires[broker] = wire
+        return wire
+
+    async def ask_any(self, request: Message, version: int, answer: type[R]) -> R:
+        """The first broker that answers, of all in random order. Raises UnreachableError."""
+        brokers = list(self._brokers)
+        self.chance.shuffle(brokers)
+        for broker in brokers:
+            try:
+                return await (await self.wire(broker)).ask(request, version, answer)
+            except UnreachableError:
+                continue
+        raise UnreachableError("no broker answers")
+
+    async def leader(self, topic: str, partition: int) -> Wire:
+        """A connection to who is believed to lead. Raises UnreachableError."""
+        if (topic, partition) not in self._leaders:
+            await self._look_up(topic)
+        found = self._leaders.get((topic, partition))
+        if found is None:
+            raise UnreachableError(f"nobody leads {topic}-{partition}")
+        return await self.wire(f"broker-{found[0]}")
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        return self._leaders.get((topic, partition), (-1, -1))[1]
+
+    def forget_leader(self, topic: str, partition: int) -> None:
+        """It did not answer, or leads no more."""
+        self._leaders.pop((topic, partition), None)
+
+    async def _look_up(self, topic: str) -> None:
+        request = MetadataRequest([MetadataRequest.MetadataRequestTopic(name=topic)], False)
+        response = await self.ask_any(request, METADATA_VERSION, MetadataResponse)
+        for found in response.topics:
+            if found.error_code or found.name is None:
+                continue
+            self.topic_ids[found.name] = found.topic_id
+            for partition in found.partitions:
+                if partition.leader_id >= 0:
+                    key = (found.name, partition.partition_index)
+                    self._leaders[key] = (partition.leader_id, partition.leader_epoch)
+
+    async def coordinator(self, group: str) -> Wire:
+        """Raises UnreachableError."""
+        broker = self._coordinators.get(group)
+        if broker is None:
+            request = FindCoordinatorRequest(key=group)
+            response = await self.ask_any(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse)
+            if response.error_code:
+                raise UnreachableError(f"no coordinator: {ErrorCode(response.error_code).name}")
+            broker = self._coordinators[group] = f"broker-{response.node_id}"
+        try:
+            return await self.wire(broker)
+        except UnreachableError:
+            self.forget_coordinator(group)
+            raise
+
+    def forget_coordinator(self, group: str) -> None:
+        self._coordinators.pop(group, None)
+
+    def close(self) -> None:
+        for wire in self._wires.values():
+            wire.close()
+        self._wires.clear()
+
+
+def answer_to(request: type[Message]) -> type[Message]:
+    return APIS[request.API_KEY].response_class()

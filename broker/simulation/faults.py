@@ -1,0 +1,150 @@
+"""What goes wrong, when and for how long: drawn from the seed, one or two things at a time; in the end all is well."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from broker.simulation.client import Client
+from broker.simulation.embedded_members import EmbeddedMembers
+from broker.simulation.memory_disk import MemoryDisk
+from broker.simulation.memory_network import MemoryNetwork, Way
+from broker.simulation.trace import Trace
+
+from odradek_broker.clock import Clock
+
+CLIENTS = ("idempotent-0", "idempotent-1", "plain-all", "plain-one", "reader", "watcher", "member-0", "member-1")
+AT_ONCE = 2
+
+
+class Faults:
+    """`run` for so many virtual seconds."""
+
+    def __init__(
+        self,
+        chance: random.Random,
+        members: EmbeddedMembers,
+        network: MemoryNetwork,
+        disk: MemoryDisk,
+        clock: Clock,
+        trace: Trace,
+        admin: Client,
+    ) -> None:
+        self._chance = chance
+        self._members = members
+        self._network = network
+        self._disk = disk
+        self._clock = clock
+        self._trace = trace
+        self._admin = admin
+        self._kinds: tuple[tuple[int, Callable[[], Awaitable[None]]], ...] = (
+            (6, self._kill),
+            (5, self._lose_power),
+            (4, self._stop),
+            (5, self._partition),
+            (3, self._cut_client_off),
+            (4, self._reset),
+            (3, self._slow_link),
+            (3, self._slow_disk),
+            (2, self._move_wall_clock),
+            (1, self._restart_all),
+        )
+
+    async def run(self, duration_s: float) -> None:
+        weights = [weight for weight, _ in self._kinds]
+        kinds = [kind for _, kind in self._kinds]
+        loop = asyncio.get_running_loop()
+        end = loop.time() + duration_s
+        at_once = asyncio.Semaphore(AT_ONCE)
+
+        async def one() -> None:
+            try:
+                await self._chance.choices(kinds, weights)[0]()
+            finally:
+                at_once.release()
+
+        async with asyncio.TaskGroup() as group:
+            while loop.time() < end:
+                await at_once.acquire()
+                await asyncio.sleep(self._chance.expovariate(0.8))
+                group.create_task(one())
+        self._clock.restore_wall()
+        for broker in self._members.ids:
+            await self._members.begin(broker)
+
+    # -- brokers ------------------------------------------------------------------------------------------------------
+
+    async def _kill(self) -> None:
+        await self._without(self._members.kill)
+
+    async def _lose_power(self) -> None:
+        await self._without(self._members.lose_power)
+
+    async def _stop(self) -> None:
+        await self._without(self._members.stop)
+
+    async def _without(self, end: Callable[[int], Awaitable[bool]]) -> None:
+        broker = self._chance.choice(self._members.ids)
+        if await end(broker):
+            await self._for(0.1, 8)
+            await self._members.begin(broker)
+
+    async def _restart_all(self) -> None:
+        await self._members.restart_all()
+
+    # -- the network --------------------------------------------------------------------------------------------------
+
+    async def _partition(self) -> None:
+        """One broker from one other or from both, in one direction or in both; clients reach all of them."""
+        hosts = list(self._members.hosts)
+        self._chance.shuffle(hosts)
+        one, *others = hosts
+        if self._chance.random() < 0.5:
+            others = others[:1]
+        await self._block(one, others)
+
+    async def _cut_client_off(self) -> None:
+        others = self._chance.sample(self._members.hosts, self._chance.randint(1, len(self._members.hosts)))
+        await self._block(self._chance.choice(CLIENTS), others)
+
+    async def _block(self, one: str, others: list[str]) -> None:
+        ways: list[Way] = [(one, other) for other in others]
+        back: list[Way] = [(other, one) for other in others]
+        ways, sign = self._chance.choice(((ways, "->"), (back, "<-"), (ways + back, "<->")))
+        self._trace.add("network", f"nothing passes {one} {sign} {', '.join(others)}")
+        self._network.block(ways)
+        await self._for(0.5, 10)
+        self._trace.add("network", f"passes again: {one} {sign} {', '.join(others)}")
+        self._network.unblock(ways)
+
+    async def _reset(self) -> None:
+        a = self._chance.choice(self._members.hosts)
+        b = self._chance.choice([host for host in (*self._members.hosts, *CLIENTS) if host != a])
+        count = self._network.reset_connections(a, b)
+        self._trace.add("network", f"{count} connections reset: {a} - {b}")
+
+    async def _slow_link(self) -> None:
+        a, b = self._chance.sample(self._members.hosts, 2)
+        seconds = self._chance.choice((0.02, 0.1, 0.6))
+        self._trace.add("network", f"{a} -> {b} takes {seconds:g} s longer")
+        self._network.slow_down((a, b), seconds)
+        await self._for(1, 10)
+        self._network.slow_down((a, b), 0.0)
+
+    # -- disks and clocks ---------------------------------------------------------------------------------------------
+
+    async def _slow_disk(self) -> None:
+        host = self._chance.choice((*self._members.hosts, "controller"))
+        self._trace.add(host, "has a slow disk")
+        self._disk.sync_s[host] = self._chance.choice((0.05, 1.0))
+        await self._for(1, 10)
+        self._disk.sync_s.pop(host, None)
+
+    async def _move_wall_clock(self) -> None:
+        by_ms = self._chance.choice((-3_600_000, -1_000, 1_000, 3_600_000))
+        self._trace.add("all", f"wall clock moves by {by_ms} ms")
+        self._clock.advance_wall(by_ms)
+
+    async def _for(self, least_s: float, most_s: float) -> None:
+        await asyncio.sleep(self._chance.uniform(least_s, most_s))

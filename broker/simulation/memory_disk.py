@@ -1,0 +1,250 @@
+"""Disks in memory that forget what was not forced to them when the power goes.
+
+One tree for all hosts; the first part of a path is the host. Names survive a power loss as soon as they are given (a
+journal of metadata), contents do not: what is left of a file is what was synced, or any beginning of what was written
+since. Time that syncs take adds up in `take_time_s`.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import random
+from collections.abc import Callable
+
+from odradek_log.errors import LogDirectoryError
+
+
+class _File:
+    __slots__ = ("changed_from", "data", "durable", "modified_ms")
+
+    def __init__(self, modified_ms: int) -> None:
+        self.data = bytearray()
+        self.durable = bytearray()
+        self.changed_from = 0
+        """Both are the same up to here."""
+        self.modified_ms = modified_ms
+
+    def sync(self) -> None:
+        if self.changed_from < len(self.data) or len(self.durable) != len(self.data):
+            self.durable[self.changed_from :] = self.data[self.changed_from :]
+            self.changed_from = len(self.data)
+
+    def truncate(self, size: int) -> None:
+        del self.data[size:]
+        self.changed_from = min(self.changed_from, size)
+
+    def lose(self, chance: random.Random, torn: bool) -> bool:
+        """Forget what was not synced, or a part of it; whether something was lost. After a `torn` neighbour nothing
+        more was written."""
+        written = len(self.data)
+        if self.changed_from == written == len(self.durable):
+            return False
+        if torn or chance.random() < 0.5:
+            self.data = bytearray(self.durable)
+        else:
+            del self.data[chance.choice((written, chance.randint(self.changed_from, written))) :]
+        self.durable = bytearray(self.data)
+        self.changed_from = len(self.data)
+        return len(self.data) < written
+
+
+_Directory = dict[str, "_File | _Directory"]
+
+
+class MemoryLock:
+    def __init__(self, held: set[str], path: str) -> None:
+        if path in held:
+            raise LogDirectoryError(f"{path} is locked")
+        self._held = held
+        self._path = path
+        held.add(path)
+
+    def release(self) -> None:
+        self._held.discard(self._path)
+
+
+class MemoryDisk:
+    """Implements `odradek_log.disk.Disk`."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._root: _Directory = {}
+        self._open: dict[int, tuple[_File, str]] = {}
+        self._descriptors = itertools.count(3)
+        self._locks: set[str] = set()
+        self._taken_s = 0.0
+        self.sync_s: dict[str, float] = {}
+        """How long a sync takes on a host, on average; else 1 ms."""
+        self.now_ms: Callable[[], int] = lambda: 0
+
+    def take_time_s(self) -> float:
+        """How long syncs took since this was asked last."""
+        taken, self._taken_s = self._taken_s, 0.0
+        return taken
+
+    def lose_power(self, host: str) -> int:
+        """What was not synced is gone, in part or all; returns how many files lost something."""
+        tree = self._root.get(host)
+        return self._lose(tree) if isinstance(tree, dict) else 0
+
+    def _lose(self, directory: _Directory) -> int:
+        lost, torn = 0, False
+        for name in sorted(directory):
+            node = directory[name]
+            if isinstance(node, dict):
+                lost += self._lose(node)
+            else:
+                is_log = name.endswith(".log")
+                if node.lose(self._chance, torn and is_log):
+                    lost += 1
+                    torn = torn or is_log
+        return lost
+
+    # -- paths --------------------------------------------------------------------------------------------------------
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        *above, name = path.strip("/").split("/")
+        directory = self._root
+        for part in above:
+            node = directory.get(part)
+            if not isinstance(node, dict):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            directory = node
+        return directory, name
+
+    def _node(self, path: str) -> _File | _Directory:
+        directory, name = self._parent(path)
+        node = directory.get(name)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return node
+
+    def _file(self, path: str) -> _File:
+        node = self._node(path)
+        if isinstance(node, dict):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return node
+
+    def _create(self, path: str) -> _File:
+        directory, name = self._parent(path)
+        file = directory[name] = _File(self.now_ms())
+        return file
+
+    def _sync(self, file: _File, path: str) -> None:
+        file.sync()
+        average_s = self.sync_s.get(path.split("/")[1], 0.001)
+        self._taken_s += self._chance.expovariate(1 / average_s)
+
+    # -- Disk ---------------------------------------------------------------------------------------------------------
+
+    def open(self, path: str, flags: int, /) -> int:
+        directory, name = self._parent(path)
+        node = directory.get(name)
+        if node is None:
+            if not flags & os.O_CREAT:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            node = self._create(path)
+        assert not isinstance(node, dict)
+        if flags & os.O_TRUNC:
+            node.truncate(0)
+        fd = next(self._descriptors)
+        self._open[fd] = (node, path)
+        return fd
+
+    def close(self, fd: int, /) -> None:
+        del self._open[fd]
+
+    def pread(self, fd: int, size: int, position: int, /) -> bytes:
+        return bytes(self._open[fd][0].data[position : position + size])
+
+    def write(self, fd: int, data: bytes | bytearray | memoryview, /) -> int:
+        file = self._open[fd][0]
+        file.data += data
+        file.modified_ms = self.now_ms()
+        return len(data)
+
+    def truncate(self, fd: int, size: int, /) -> None:
+        self._open[fd][0].truncate(size)
+
+    def sync(self, fd: int, /) -> None:
+        self._sync(*self._open[fd])
+
+    def sync_file(self, path: str, /) -> None:
+        self._sync(self._file(path), path)
+
+    def size(self, path: str, /) -> int:
+        return len(self._file(path).data)
+
+    def names(self, directory: str, /) -> list[str]:
+        node = self._node(directory)
+        if not isinstance(node, dict):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
+        return list(node)
+
+    def exists(self, path: str, /) -> bool:
+        try:
+            self._node(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def is_directory(self, path: str, /) -> bool:
+        return self.exists(path) and isinstance(self._node(path), dict)
+
+    def modified_ms(self, path: str, /) -> int:
+        node = self._node(path)
+        return 0 if isinstance(node, dict) else node.modified_ms
+
+    def make_directory(self, path: str, /) -> None:
+        directory, name = self._parent(path)
+        if name in directory:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        directory[name] = {}
+
+    def make_directories(self, path: str, /) -> None:
+        directory = self._root
+        for part in path.strip("/").split("/"):
+            node = directory.setdefault(part, {})
+            assert isinstance(node, dict)
+            directory = node
+
+    def lock(self, path: str, /) -> MemoryLock:
+        return MemoryLock(self._locks, path)
+
+    def rename(self, path: str, new_path: str, /) -> None:
+        node = self._node(path)
+        directory, name = self._parent(path)
+        del directory[name]
+        directory, name = self._parent(new_path)
+        directory[name] = node
+
+    def remove(self, path: str, /) -> None:
+        self._file(path)
+        directory, name = self._parent(path)
+        del directory[name]
+
+    def remove_tree(self, path: str, /) -> None:
+        self._node(path)
+        directory, name = self._parent(path)
+        del directory[name]
+
+    def read_file(self, path: str, /) -> bytes:
+        return bytes(self._file(path).data)
+
+    def write_file(self, path: str, data: bytes, /) -> None:
+        directory, name = self._parent(path)
+        node = directory.get(name)
+        file = node if isinstance(node, _File) else self._create(path)
+        file.truncate(0)
+        file.data += data
+
+    def replace_file(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
+        file = self._create(path)
+        file.data += data
+        if sync:
+            self._sync(file, path)
+
+    def sync_directory(self, path: str, /) -> None:
+        """Names survive anyway."""

@@ -1,0 +1,195 @@
+"""Producers: plain with acks=all or 1, and idempotent ones that retry as Kafka's own does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+from broker.simulation.checks import Checks
+from broker.simulation.client import Client, UnreachableError
+from broker.simulation.virtual_loop import START_MS
+
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
+from odradek_wire.records.builder import BatchBuilder
+
+PRODUCE_VERSION = 9
+INIT_PRODUCER_ID_VERSION = 4
+PRODUCE_TIMEOUT_MS = 3_000
+IN_FLIGHT = 5
+NEVER_APPENDED = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Errors that a sound cluster gives no producer who waits for each answer."""
+
+
+@dataclass
+class Batch:
+    values: list[bytes]
+    base_sequence: int
+    tries: int = 0
+
+
+class Producer:
+    """Writes to the partitions of one topic until `stop`; `done` when all that was begun is acknowledged."""
+
+    def __init__(
+        self, client: Client, checks: Checks, topic: str, partitions: int, *, acks: int, idempotent: bool
+    ) -> None:
+        self._client = client
+        self._checks = checks
+        self._topic = topic
+        self._acks = acks
+        self._id = (-1, -1)
+        self._idempotent = idempotent
+        self._lanes = [_Lane(self, partition) for partition in range(partitions)]
+        self._stopping = False
+        self.acknowledged = 0
+
+    async def run(self, mean_pause_s: float) -> None:
+        if self._idempotent:
+            await self._get_id()
+        async with asyncio.TaskGroup() as group:
+            for lane in self._lanes:
+                group.create_task(lane.send_all())
+            while not self._stopping:
+                await asyncio.sleep(self._client.chance.expovariate(1 / mean_pause_s))
+                lane = self._client.chance.choice(self._lanes)
+                if len(lane.waiting) < 20:
+                    lane.add(self._client.chance.randint(1, 3))
+            for lane in self._lanes:
+                lane.close()
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    async def _get_id(self) -> None:
+        while True:
+            try:
+                request = InitProducerIdRequest(None, 60_000)
+                response = await self._client.ask_any(request, INIT_PRODUCER_ID_VERSION, InitProducerIdResponse)
+            except UnreachableError:
+                await asyncio.sleep(0.3)
+                continue
+            if not response.error_code:
+                self._id = (response.producer_id, response.producer_epoch)
+                return
+            await asyncio.sleep(0.3)
+
+    async def send(self, partition: int, batch: Batch) -> ErrorCode | None:
+        """The error, or None without an answer. What is acknowledged is told to the checks."""
+        client, place = self._client, (self._topic, partition)
+        batch.tries += 1
+        try:
+            wire = await client.leader(*place)
+            request = ProduceRequest(None, self._acks, PRODUCE_TIMEOUT_MS)
+            data = ProduceRequest.PartitionProduceData(partition, self._encoded(batch))
+            request.topic_data = [ProduceRequest.TopicProduceData(self._topic, partition_data=[data])]
+            response = await wire.ask(request, PRODUCE_VERSION, ProduceResponse)
+        except UnreachableError:
+            client.forget_leader(*place)
+            return None
+        answer = response.responses[0].partition_responses[0]
+        error = ErrorCode(answer.error_code)
+        if error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            error, answer.base_offset = ErrorCode.NONE, -1
+        if error is ErrorCode.NONE:
+            self.acknowledged += len(batch.values)
+            client.note(f"{batch.values[0].decode()} +{len(batch.values)} acks={self._acks} at {answer.base_offset}")
+            if self._acks == -1:
+                self._checks.acknowledged_at(place, answer.base_offset, batch.values)
+        elif error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            client.forget_leader(*place)
+        return error
+
+    def _encoded(self, batch: Batch) -> bytes:
+        producer_id, epoch = self._id
+        sequence = batch.base_sequence if self._idempotent else -1
+        builder = BatchBuilder(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+        now_ms = START_MS + int(asyncio.get_running_loop().time() * 1000)
+        for value in batch.values:
+            builder.append(now_ms, None, value)
+        return bytes(builder.build())
+
+    def judge(self, partition: int, batch: Batch, error: ErrorCode | None) -> None:
+        """An answer to a batch all of whose predecessors are acknowledged."""
+        if error in NEVER_APPENDED:
+            value = batch.values[0].decode()
+            self._checks.fail(f"{value} to {self._topic}-{partition}, the next in order, was answered with {error}")
+
+    def value(self, partition: int, number: int) -> bytes:
+        return b"%s/%d:%d" % (self._client.host.encode(), partition, number)
+
+    @property
+    def pipelined(self) -> bool:
+        return self._idempotent
+
+    async def pause(self) -> None:
+        await asyncio.sleep(self._client.chance.uniform(0.05, 0.3))
+
+    def promise_order(self, partition: int) -> None:
+        if self._idempotent:
+            self._checks.idempotent[self.value(partition, 0).rpartition(b":")[0]] = 0
+
+
+class _Lane:
+    """One partition's batches, in order."""
+
+    def __init__(self, producer: Producer, partition: int) -> None:
+        self._producer = producer
+        self._partition = partition
+        self._number = 0
+        self._changed = asyncio.Event()
+        self._closed = False
+        self._known = False
+        """Whether the leader knows this producer: until then a batch must not overtake the first."""
+        self.waiting: deque[Batch] = deque()
+        producer.promise_order(partition)
+
+    def add(self, count: int) -> None:
+        values = [self._producer.value(self._partition, self._number + at) for at in range(count)]
+        self.waiting.append(Batch(values, self._number))
+        self._number += count
+        self._changed.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._changed.set()
+
+    async def send_all(self) -> None:
+        while self.waiting or not self._closed:
+            if not self.waiting:
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            if not await self._send_some():
+                await self._producer.pause()
+
+    async def _send_some(self) -> bool:
+        """As many as may be under way: a batch that is sent again goes alone."""
+        first = self.waiting[0]
+        batches = [first]
+        if self._producer.pipelined and self._known and not first.tries:
+            batches = [batch for batch in list(self.waiting)[:IN_FLIGHT] if not batch.tries]
+        send = self._producer.send
+        errors = await asyncio.gather(*(send(self._partition, batch) for batch in batches))
+        in_order = True
+        for batch, error in zip(batches, errors, strict=True):
+            if in_order:
+                self._producer.judge(self._partition, batch, error)
+            if error is ErrorCode.NONE:
+                self.waiting.remove(batch)
+                self._known = True
+            else:
+                in_order = False
+        return in_order

@@ -1,0 +1,115 @@
+"""Who reads: consumers that were assigned all partitions of a topic, and who asks for the latest offsets."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.simulation.checks import Checks
+from broker.simulation.client import Client, UnreachableError
+
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.fetch import FetchRequest, FetchResponse
+from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from odradek_wire.records.batch import iterate
+from odradek_wire.records.records import read_records
+
+FETCH_VERSION = 12
+LIST_OFFSETS_VERSION = 6
+LATEST = -1
+MAX_WAIT_MS = 500
+PARTITION_BYTES = 2_000
+MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+
+
+async def fetch(client: Client, checks: Checks, topic: str, partition: int, position: int) -> int | None:
+    """The next position after one look at the partition; None when the leader has to be looked for."""
+    place = (topic, partition)
+    try:
+        wire = await client.leader(*place)
+        wanted = FetchRequest.FetchPartition(
+            partition, client.leader_epoch(*place), position, partition_max_bytes=PARTITION_BYTES
+        )
+        request = FetchRequest(max_wait_ms=MAX_WAIT_MS, min_bytes=1, max_bytes=1 << 20)
+        request.topics = [FetchRequest.FetchTopic(topic, partitions=[wanted])]
+        response = await wire.ask(request, FETCH_VERSION, FetchResponse)
+    except UnreachableError:
+        client.forget_leader(*place)
+        return None
+    data = response.responses[0].partitions[0]
+    error = ErrorCode(data.error_code)
+    if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+        checks.fail(f"a consumer of {place} at {position} is out of range: {data.log_start_offset}..")
+    if error is not ErrorCode.NONE:
+        if error in MOVED:
+            client.forget_leader(*place)
+        return None
+    records = data.records or b""
+    assert isinstance(records, bytes | memoryview)
+    found = [
+        (record.offset, record.value or b"")
+        for header in iterate(records, allow_partial=True)
+        for record in read_records(records, header)
+    ]
+    return checks.read(place, position, found, data.high_watermark)
+
+
+class Reader:
+    """Reads all partitions of a topic, side by side, from the beginning."""
+
+    def __init__(self, client: Client, checks: Checks, topic: str, partitions: int) -> None:
+        self._client = client
+        self._checks = checks
+        self._topic = topic
+        self.positions = [0] * partitions
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for partition in range(len(self.positions)):
+                group.create_task(self._read(partition))
+
+    async def _read(self, partition: int) -> None:
+        while True:
+            position = self.positions[partition]
+            reached = await fetch(self._client, self._checks, self._topic, partition, position)
+            if reached is None:
+                await asyncio.sleep(self._client.chance.uniform(0.1, 0.4))
+            else:
+                self.positions[partition] = reached
+
+
+class Watcher:
+    """Asks again and again where the partitions end."""
+
+    def __init__(self, client: Client, checks: Checks, topic: str, partitions: int) -> None:
+        self._client = client
+        self._checks = checks
+        self._places = [(topic, partition) for partition in range(partitions)]
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._client.chance.uniform(0.05, 0.5))
+            await self._ask(self._client.chance.choice(self._places))
+
+    async def _ask(self, place: tuple[str, int]) -> None:
+        client = self._client
+        wanted = ListOffsetsRequest.ListOffsetsPartition(place[1], -1, LATEST)
+        request = ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic(place[0], [wanted])])
+        floor = self._checks.latest_seen(place)
+        try:
+            wire = await client.leader(*place)
+            response = await wire.ask(request, LIST_OFFSETS_VERSION, ListOffsetsResponse)
+        except UnreachableError:
+            client.forget_leader(*place)
+            return
+        answer = response.topics[0].partitions[0]
+        if answer.error_code:
+            client.forget_leader(*place)
+        else:
+            self._checks.latest_told(place, floor, answer.offset)

@@ -1,0 +1,261 @@
+"""One run: a cluster, clients, faults, and the end, when all is well again and everything is compared. All from a seed.
+
+`simulate(seed)` raises a `Failure` with the trace when a rule does not hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from broker.simulation.checks import Checks, Violation
+from broker.simulation.client import Client
+from broker.simulation.embedded_members import EmbeddedMembers
+from broker.simulation.faults import Faults
+from broker.simulation.members import Group
+from broker.simulation.memory_disk import MemoryDisk
+from broker.simulation.memory_network import MemoryNetwork
+from broker.simulation.producers import Producer
+from broker.simulation.readers import Reader, Watcher
+from broker.simulation.trace import Trace, TraceLog
+from broker.simulation.virtual_loop import NothingEverHappensError, VirtualLoop
+
+from odradek_broker.clock import Clock
+from odradek_broker.surroundings import Surroundings
+from odradek_log.log import Log
+from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from odradek_wire.records.batch import iterate
+from odradek_wire.records.records import read_records
+
+TOPIC = "events"
+PARTITIONS = 3
+BROKERS = 3
+LOOK_S = 0.05
+SETTLED_WITHIN_S = 90.0
+
+
+class Failure(AssertionError):
+    """A rule does not hold under this seed."""
+
+    def __init__(self, seed: int, why: str, trace: Trace) -> None:
+        super().__init__(
+            f"{why}\n\nseed {seed}; again: .venv/bin/python -m broker.simulation --seed {seed}\n"
+            f"The last events (virtual seconds, host):\n{trace.text(120)}"
+        )
+        self.why = why
+
+
+def simulate(seed: int, *, duration_s: float = 40.0) -> Simulation:
+    """Run one seed. Raises Failure."""
+    simulation = Simulation(seed, duration_s)
+    simulation.run()
+    return simulation
+
+
+class Simulation:
+    """See the module. `trace.digest` tells runs apart."""
+
+    def __init__(self, seed: int, duration_s: float) -> None:
+        self.seed = seed
+        self.duration_s = duration_s
+        self.trace = Trace()
+        self._chances = random.Random(seed)
+        self.network = MemoryNetwork(self._chance(), self.trace)
+        self.disk = MemoryDisk(self._chance())
+        self.loop = VirtualLoop(self.network, self._chance(), self.disk.take_time_s)
+        self.network.attach(self.loop)
+        self.trace.now = self.loop.time
+        self.clock = Clock(self.loop.wall_ns, self.loop.monotonic_ns)
+        self.disk.now_ms = self.clock.wall_ms
+        self.log = TraceLog(self.trace)
+        self.violation: Violation | None = None
+        self.checks = Checks(self._failed)
+        self.chance = self._chance()
+        self.members: EmbeddedMembers
+        self.producers: list[Producer] = []
+
+    def _chance(self) -> random.Random:
+        return random.Random(self._chances.getrandbits(64))
+
+    def run(self) -> None:
+        try:
+            self.loop.run_until_complete(self._run())
+        except NothingEverHappensError:
+            raise Failure(self.seed, "everybody waits for somebody else", self.trace) from None
+        except Violation as violation:
+            raise Failure(self.seed, str(violation), self.trace) from None
+        finally:
+            self._close_loop()
+        for failure in (*self.loop.failures, *self.log.unexpected):
+            raise Failure(self.seed, f"nobody expected this: {failure}", self.trace)
+
+    def _close_loop(self) -> None:
+        """A run that failed leaves tasks behind: none of them may run again."""
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            with suppress(NothingEverHappensError):
+                self.loop.run_until_complete(asyncio.wait(tasks, timeout=1))
+        self.loop.close()
+
+    def _failed(self, violation: Violation) -> None:
+        if self.violation is None:
+            self.violation = violation
+            self.trace.add("check", f"VIOLATED: {violation}")
+            self._over.set()
+
+    # -- the run ------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        self._over = asyncio.Event()
+        around = Surroundings(self.log, self.clock, self.disk, self._chance().randbytes)
+        self.members = EmbeddedMembers(BROKERS, {}, around, self.disk, self.network, self.trace)
+        work = asyncio.ensure_future(self._scenario())
+        over = asyncio.ensure_future(self._over.wait())
+        await asyncio.wait([work, over], return_when=asyncio.FIRST_COMPLETED)
+        if self.violation is not None:
+            raise self.violation
+        over.cancel()
+        work.result()
+
+    async def _scenario(self) -> None:
+        await self.members.start()
+        admin = self._client("admin")
+        await self._create_topic(admin)
+        self.producers = [
+            Producer(self._client("idempotent-0"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=True),
+            Producer(self._client("idempotent-1"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=True),
+            Producer(self._client("plain-all"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=False),
+            Producer(self._client("plain-one"), self.checks, TOPIC, PARTITIONS, acks=1, idempotent=False),
+        ]
+        reader = Reader(self._client("reader"), self.checks, TOPIC, PARTITIONS)
+        watcher = Watcher(self._client("watcher"), self.checks, TOPIC, PARTITIONS)
+        faults = Faults(self._chance(), self.members, self.network, self.disk, self.clock, self.trace, admin)
+        group = Group(self._client, self.checks, TOPIC, PARTITIONS, self._chance())
+        producing = [self._task(producer.run(self.chance.uniform(0.05, 0.4))) for producer in self.producers]
+        forever = [self._task(work) for work in (reader.run(), watcher.run(), self._look(), group.run())]
+        await faults.run(self.duration_s)
+        self.trace.add("all", "is well again")
+        for producer in self.producers:
+            producer.stop()
+        await self._within("producers are done", asyncio.gather(*producing))
+        await self._until("replicas are in sync", self._out_of_sync)
+        await self._until("the reader is at the end", lambda: _different(reader.positions, self._ends()))
+        await self._until("the group is at the end", lambda: _different(group.committed(), self._ends()))
+        for task in forever:
+            task.cancel()
+        await asyncio.gather(*forever, return_exceptions=True)
+        await self._until("replicas are the same", self._different_replicas)
+        self._compare()
+        await self.members.end()
+
+    def _client(self, host: str) -> Client:
+        return Client(host, self.members.hosts, self._chance(), self.trace)
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self.loop.create_task(work)
+        task.add_done_callback(self._task_ended)
+        return task
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self.violation is None:
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            self._failed(Violation(f"a client ended: {type(error).__name__}: {error}"))
+
+    async def _create_topic(self, admin: Client) -> None:
+        entries = [CreateTopicsRequest.CreatableTopicConfig("segment.ms", str(self.chance.choice((3_000, 1 << 40))))]
+        topic = CreateTopicsRequest.CreatableTopic(TOPIC, PARTITIONS, BROKERS, [], entries)
+        response = await admin.ask_any(CreateTopicsRequest([topic], 5000), 7, CreateTopicsResponse)
+        assert response.topics[0].error_code == 0, response
+
+    # -- looking on ---------------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        while True:
+            self.look()
+            await asyncio.sleep(LOOK_S)
+
+    def look(self) -> None:
+        """Show the checks what leaders believe."""
+        for broker, node in self.members.running.items():
+            for partition in node.broker.partitions:
+                if partition.leader is not None and not partition.error:
+                    place = (partition.topic, partition.index)
+                    self.checks.leads(place, partition.leader_epoch, broker, partition.high_watermark)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def _within(self, what: str, work: Any) -> None:
+        try:
+            async with asyncio.timeout(SETTLED_WITHIN_S):
+                await work
+        except TimeoutError:
+            self.checks.fail(f"not within {SETTLED_WITHIN_S:g} s after all was well: {what}")
+
+    async def _until(self, what: str, missing: Callable[[], str]) -> None:
+        """Wait until nothing is `missing`."""
+        end = self.loop.time() + SETTLED_WITHIN_S
+        while why := missing():
+            if self.loop.time() > end:
+                self.checks.fail(f"not within {SETTLED_WITHIN_S:g} s after all was well: {what}: {why}")
+            await asyncio.sleep(0.1)
+
+    def _logs(self) -> dict[tuple[str, int], dict[int, tuple[int, Log]]]:
+        """High watermark and log, by place and broker."""
+        found: dict[tuple[str, int], dict[int, tuple[int, Log]]] = {}
+        for broker, node in self.members.running.items():
+            for partition in node.broker.partitions:
+                if partition.served_log is not None:
+                    logs = found.setdefault((partition.topic, partition.index), {})
+                    logs[broker] = (partition.high_watermark, partition.served_log)
+        return found
+
+    def _out_of_sync(self) -> str:
+        for topic in self.members.image.topics.values():
+            for index, partition in enumerate(topic.partitions):
+                if set(partition.isr) != set(partition.replicas) or partition.reassigning:
+                    return f"{topic.name}-{index}: {partition}"
+        return ""
+
+    def _different_replicas(self) -> str:
+        for place, logs in self._logs().items():
+            ends = {broker: (high_watermark, log.log_end_offset) for broker, (high_watermark, log) in logs.items()}
+            if len({end for pair in ends.values() for end in pair}) > 1:
+                return f"{place}: high watermark and end by broker: {ends}"
+        return ""
+
+    def _ends(self) -> list[int]:
+        logs = self._logs()
+        return [max(high_watermark for high_watermark, _ in logs[TOPIC, at].values()) for at in range(PARTITIONS)]
+
+    def _compare(self) -> None:
+        for place, logs in sorted(self._logs().items()):
+            data = {broker: _bytes_below(log, high_watermark) for broker, (high_watermark, log) in logs.items()}
+            whole = next(iter(data.values()))
+            values = {
+                record.offset: record.value or b""
+                for header in iterate(whole)
+                for record in read_records(whole, header)
+                if place[0] == TOPIC
+            }
+            self.checks.final(place, values, data)
+
+
+def _different(reached: list[int], ends: list[int]) -> str:
+    return "" if reached == ends else f"{reached} of {ends}"
+
+
+def _bytes_below(log: Log, high_watermark: int) -> bytes:
+    offset, parts = log.log_start_offset, []
+    while offset < high_watermark and (piece := log.read(offset, 1 << 20, limit=high_watermark)) is not None:
+        data = piece.tobytes()
+        parts.append(data)
+        for header in iterate(data):
+            offset = header.next_offset
+    return b"".join(parts)

@@ -1,0 +1,68 @@
+"""What happened, in order: the last events in words, and a number that tells two runs apart by any event at all."""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+KEPT = 400
+
+
+class Trace:
+    """`now()` are virtual seconds."""
+
+    def __init__(self) -> None:
+        self.now: Callable[[], float] = lambda: 0.0
+        self.digest = 0
+        self.last: deque[tuple[float, str, str]] = deque(maxlen=KEPT)
+
+    def add(self, host: str, event: str) -> None:
+        now = self.now()
+        self.last.append((now, host, event))
+        self.digest = zlib.crc32(f"{now:.9f} {host} {event}".encode(), self.digest)
+
+    def mix(self, number: int) -> None:
+        """Something happened that is not worth a line."""
+        self.digest = zlib.crc32(b"%d %d" % (number, self.now() * 1e9), self.digest)
+
+    def text(self, count: int = KEPT) -> str:
+        lines = list(self.last)[-count:]
+        width = max((len(host) for _, host, _ in lines), default=0)
+        return "\n".join(f"{now:12.6f}  {host:<{width}}  {event}" for now, host, event in lines)
+
+
+class TraceLog:
+    """The brokers' logger: every event but the smallest goes into the trace. What the broker did not expect is kept
+    apart."""
+
+    def __init__(self, trace: Trace, facts: dict[str, Any] | None = None, unexpected: list[str] | None = None) -> None:
+        self._trace = trace
+        self._facts = facts or {}
+        self.unexpected: list[str] = [] if unexpected is None else unexpected
+
+    def bind(self, **facts: Any) -> TraceLog:
+        return TraceLog(self._trace, self._facts | facts, self.unexpected)
+
+    def debug(self, event: str, /, **facts: Any) -> None:
+        self._note("debug", event, facts)
+
+    def info(self, event: str, /, **facts: Any) -> None:
+        self._note("info", event, facts)
+
+    def warning(self, event: str, /, **facts: Any) -> None:
+        self._note("warning", event, facts)
+
+    def error(self, event: str, /, **facts: Any) -> None:
+        self.unexpected.append(self._note("error", event, facts))
+
+    def _note(self, level: str, event: str, facts: dict[str, Any]) -> str:
+        words = [f"{name}={_said(value)}" for name, value in (self._facts | facts).items()]
+        text = f"{level}: {event}" + (f" ({', '.join(words)})" if words else "")
+        self._trace.add("log", text)
+        return text
+
+
+def _said(value: Any) -> str:
+    return f"{type(value).__name__}: {value}" if isinstance(value, BaseException) else str(value)

@@ -1,0 +1,109 @@
+"""An event loop on virtual time: it never waits, it moves the clock to what comes next.
+
+Owns the clock, and where work for threads runs: on the loop, a while later that the seed decides. Leaves the network to
+`memory_network`. Everything that happens is decided by the seed, so that a run can be had again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+from broker.simulation.memory_network import MemoryNetwork
+
+START_MS = 1_700_000_000_000
+_RESOLUTION_S = 1e-9
+
+
+class NothingEverHappensError(Exception):
+    """Everybody waits, and nobody for the time."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """`time()` are virtual seconds since the beginning. `thread_delay_s()` says how long a thread keeps work waiting,
+    `disk_time_s()` how long the disk took since it was asked last."""
+
+    def __init__(
+        self,
+        network: MemoryNetwork,
+        chance: random.Random,
+        disk_time_s: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._selector = self
+        self._clock_resolution = _RESOLUTION_S
+        self._network = network
+        self._chance = chance
+        self._disk_time_s = disk_time_s
+        self.failures: list[str] = []
+        """What nobody caught."""
+        self.set_exception_handler(self._not_caught)
+
+    def time(self) -> float:
+        return self._now
+
+    def monotonic_ns(self) -> int:
+        return round(self._now * 1e9)
+
+    def wall_ns(self) -> int:
+        return START_MS * 1_000_000 + round(self._now * 1e9)
+
+    def stall(self, seconds: float) -> None:
+        """The whole process stood still for so long."""
+        self._now += seconds
+
+    # -- what BaseEventLoop asks of its selector ----------------------------------------------------------------------
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise NothingEverHappensError
+        self._now += timeout
+        return []
+
+    def _process_events(self, events: list[Any]) -> None:
+        """There are no sockets."""
+
+    def _write_to_self(self) -> None:
+        """There are no threads to be woken by."""
+
+    def _not_caught(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.failures.append(f"{context['message']}: {type(error).__name__}: {error}")
+
+    # -- threads ------------------------------------------------------------------------------------------------------
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """All at once, when the thread gets to it; that it is done is heard when the disk is done."""
+        future = self.create_future()
+
+        def run() -> None:
+            self._disk_time_s()
+            try:
+                result = func(*args)
+            except Exception as error:
+                self.call_later(self._disk_time_s(), _settle, future, None, error)
+            else:
+                self.call_later(self._disk_time_s(), _settle, future, result, None)
+
+        self.call_later(self._chance.expovariate(2000), run)
+        return future
+
+    # -- the network --------------------------------------------------------------------------------------------------
+
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        return self._network.listen(protocol_factory, host, port, start_serving=options.get("start_serving", True))
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        return await self._network.connect(protocol_factory, host, port)
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    if future.cancelled():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
