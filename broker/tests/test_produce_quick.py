@@ -153,3 +153,24 @@ async def test_a_batch_of_a_topic_with_append_time_is_refused_for_its_own_fault(
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.NONE,
     ]
+
+
+async def test_a_failure_of_the_quick_way_closes_the_connection_and_the_log_says_whose_and_in_what(
+    node: Node,
+    client: Any,
+    make_batch: MakeBatch,
+    make_produce: MakeProduce,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    topic_id = await client.create_topic("t")  # the general way, under another name
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr(Partition, "append", fail)
+    client.send(make_produce("t", make_batch(b"v"), 0, -1, topic_id), 9, "quick-client")
+    assert await client.is_closed_by_broker()
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "handler failed; closing" in line]
+    address = "client={}:{}".format(*client.writer.get_extra_info("sockname"))
+    assert all(fact in line for fact in ("api='PRODUCE v9'", "client_id=quick-client", address))

@@ -115,6 +115,20 @@ async def test_a_malformed_request_closes_its_connection_only(node: Node, connec
     assert (await healthy.ask(METADATA, 1)).brokers != []
 
 
+async def test_what_is_not_served_closes_the_connection_and_the_log_says_who_asked_for_what(
+    node: Node, connect: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"9999 v1": 9999 << 16 | 1, "'METADATA v99'": MetadataRequest.API_KEY << 16 | 99}
+    for key_and_version in asked.values():
+        client = await connect(node)
+        client.send_frame(struct.pack(">Iih", key_and_version, 1, 3) + b"its")
+        assert await client.is_closed_by_broker()
+    lines = [line for line in capsys.readouterr().out.splitlines() if "not served" in line]
+    assert len(lines) == 2
+    for line, api in zip(lines, asked, strict=True):
+        assert all(fact in line for fact in (api.strip("'"), "client_id=its", "client=127.0.0.1:"))
+
+
 async def test_bytes_after_a_request_are_ignored(client: Any) -> None:
     # As librdkafka sends them after its Metadata v13 for all topics; Kafka does not look at them either.
     client.send_frame(encode_request(METADATA, 9, 3, "c") + b"\x01\x00\x00")
@@ -235,11 +249,15 @@ async def test_above_max_connections_a_client_waits_until_another_one_goes(start
     assert (await second.receive(MetadataResponse, 1))[0] == sent
 
 
-async def test_above_max_connections_per_ip_a_connection_is_closed(start_node: Any, connect: Any) -> None:
+async def test_above_max_connections_per_ip_a_connection_is_closed_and_the_log_says_whose(
+    start_node: Any, connect: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     node = await start_node(max_connections_per_ip="1")
     first, second = await connect(node), await connect(node)
     assert await second.is_closed_by_broker()
     assert (await first.ask(METADATA, 1)).brokers != []
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "max.connections.per.ip reached" in line]
+    assert "client={}:{}".format(*second.writer.get_extra_info("sockname")) in line
 
 
 async def test_an_override_counts_for_its_address(start_node: Any, connect: Any) -> None:

@@ -84,11 +84,8 @@ def api(key: ApiKey) -> Api[Any, Any]:
             if len(warned) == CLIENTS_MAX:
                 warned.clear()
             warned.add(client)
-            ctx.broker.log.warning(
-                "the emulated release has this API, but it is not served; answered with UNSUPPORTED_VERSION",
-                api=f"{key.name} v{ctx.api_version}",
-                client_id=ctx.client_id,
-                client=ctx.address,
+            ctx.connection.log_of(ctx).warning(
+                "the emulated release has this API, but it is not served; answered with UNSUPPORTED_VERSION"
             )
         return refuse(ctx, request, ErrorCode.UNSUPPORTED_VERSION, f"Odradek does not serve {info.name} yet")
 

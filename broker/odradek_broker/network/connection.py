@@ -18,7 +18,7 @@ from odradek_broker.context import Context
 from odradek_broker.interceptors import Delay
 from odradek_broker.network import faults
 from odradek_broker.network.exchange import Exchange
-from odradek_broker.network.header import HEADER_MIN_BYTES, skip_tags
+from odradek_broker.network.header import HEAD, HEADER_MIN_BYTES, SIZE_BYTES, named, skip_tags
 from odradek_broker.network.memory import CONVERSION, MemoryExhausted
 from odradek_broker.network.receiver import Receiver
 from odradek_broker.network.routes import Route
@@ -131,9 +131,11 @@ class Connection:
         self.receiver.go_on()
 
     def log_of(self, ctx: Context | None) -> Logger:
-        """A logger that knows the client, and the request if there is one."""
+        """A logger that knows the client, and the request if there is one; else what the last request called it that
+        did not take the shortcut."""
         facts: dict[str, Any] = {"client": f"{self.address}:{self.port}", "client_id": self._client_id}
         if ctx is not None:
+            facts["client_id"] = ctx.client_id
             facts["api"] = f"{ApiKey(ctx.api_key).name} v{ctx.api_version}"
         return self._broker.log.bind(**facts)
 
@@ -146,7 +148,7 @@ class Connection:
         if route is None:
             route = self.server.routes.get(key_and_version)
             if route is None:
-                return self._not_served(key_and_version, correlation_id)
+                return self._not_served(frame, key_and_version, correlation_id, client_id_size)
         route.requests += 1
         interceptors = self._interceptors
         body = None
@@ -155,7 +157,11 @@ class Connection:
                 body = self._quick_body(route, frame, client_id_size)
             except Exception as error:
                 # It may have taken effect: the general way must not do it again.
-                self.log_of(None).error("handler failed; closing the connection", api=route.key.name, exc_info=error)
+                self.log_of(None).error(
+                    "handler failed; closing the connection",
+                    **named(frame, key_and_version, client_id_size),
+                    exc_info=error,
+                )
                 return self.close()
         if body is None:
             body = self._body(route, frame, correlation_id, client_id_size)
@@ -242,14 +248,14 @@ class Connection:
             self._not_encoded(ctx, error)
             return None
 
-    def _not_served(self, key_and_version: int, correlation_id: int) -> None:
+    def _not_served(self, frame: memoryview, key_and_version: int, correlation_id: int, client_id_size: int) -> None:
         """An API or a version that is not served: Kafka closes the connection, except for ApiVersions (KIP-511), which
         is answered in version 0 with the versions of ApiVersions itself."""
         if key_and_version >> 16 == ApiKey.API_VERSIONS:
             answer = self.server.routes.downgrade
             self.transport.write(answer_head(correlation_id, False, len(answer)) + answer)
         else:
-            self.refuse("API or version is not served", api_key=key_and_version >> 16, version=key_and_version & 0xFFFF)
+            self.refuse("API or version is not served", **named(frame, key_and_version, client_id_size))
 
     def has_room(self, size: int) -> bool:
         """May a handler hold `size` bytes until it returns, beside what was received of this connection?"""
@@ -261,9 +267,13 @@ class Connection:
         if not self.busy and not self.has_room(size):
             raise MemoryExhausted(size)
 
-    def starved(self) -> None:
-        """The receiver stopped reading for want of memory."""
-        self.server.memory_exhausted(self)
+    def starved(self, arrived: memoryview) -> None:
+        """The receiver stopped reading for want of memory, with this much of a request in hand."""
+        facts: dict[str, Any] = {"used_bytes": self.memory.used}
+        if len(arrived) >= SIZE_BYTES + HEADER_MIN_BYTES:
+            _, key_and_version, _, client_id_size = HEAD.unpack_from(arrived)
+            facts |= named(arrived[SIZE_BYTES:], key_and_version, client_id_size)
+        self.log_of(None).warning("memory for requests is exhausted; reading later", **facts)
 
     # -- its answer ---------------------------------------------------------------------------------------------------
 

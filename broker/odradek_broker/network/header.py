@@ -7,11 +7,24 @@ closes.
 from __future__ import annotations
 
 from struct import Struct
+from typing import Any
+
+from odradek_wire.apis import APIS, ApiKey
 
 # Length, API key and version as one number, correlation id, length of the client id.
 HEAD = Struct(">iIih")
 SIZE_BYTES = 4
 HEADER_MIN_BYTES = 10
+
+
+def named(frame: memoryview, key_and_version: int, client_id_size: int) -> dict[str, Any]:
+    """Who asks for what, for the log: from the head alone, where nobody has read or can read more."""
+    key, version = key_and_version >> 16, key_and_version & 0xFFFF
+    raw = bytes(frame[HEADER_MIN_BYTES : HEADER_MIN_BYTES + client_id_size]) if client_id_size >= 0 else None
+    return {
+        "client_id": None if raw is None else raw.decode("utf-8", "replace"),
+        "api": f"{ApiKey(key).name if key in APIS else key} v{version}",
+    }
 
 
 def skip_tags(frame: memoryview, position: int) -> int:

@@ -33,23 +33,26 @@ class MemoryExhausted(Exception):
 
 
 class MemoryBudget:
-    """Bytes out and back. One taker is always served when nothing is out, so that no request is too large to be
-    read. Who waits for room with bytes in hand (`stuck`) never waits for others that do the same, so that no request is
-    too large to be converted and no two wait for each other."""
+    """Bytes out and back. One taker is always served when nothing is out, so that no request is too large to be read.
 
-    __slots__ = ("_serving", "_stuck", "_waiting", "limit", "stuck", "used")
+    Who waits for room with bytes in hand is stuck. While anybody is, nobody takes any more: what is out becomes less,
+    and sooner or later there is room. It need not become less than what all who are stuck hold together
+    (`stuck_bytes`), so that no request is too large to be converted and no two wait for each other. Among them, who
+    finds room goes first: a conversion holds nothing when it is over, and keeps none of the others waiting."""
+
+    __slots__ = ("_serving", "_stuck", "_waiting", "limit", "stuck_bytes", "used")
 
     def __init__(self, limit: int = DEFAULT_BUDGET) -> None:
         self.limit = limit
         self.used = 0
-        self.stuck = 0
+        self.stuck_bytes = 0
         self._stuck: dict[Callable[[], None], tuple[int, int]] = {}
         self._waiting: deque[Callable[[], None]] = deque()
         self._serving = False
 
     def take(self, size: int) -> bool:
-        """Take `size` bytes; False when they are not there now."""
-        if self.used and self.used + size > self.limit:
+        """Take `size` bytes; False when they are not there now, or others come first."""
+        if self.used and (self._stuck or self.used + size > self.limit):
             return False
         self.used += size
         return True
@@ -66,21 +69,21 @@ class MemoryBudget:
 
     def has_room(self, size: int, own: int) -> bool:
         """May somebody who has taken `own` bytes hold `size` more for a moment?"""
-        return self.used + size <= self.limit or self.used - self.stuck <= own
+        return self.used + size <= self.limit or self.used - self.stuck_bytes <= own
 
     def when_available(self, callback: Callable[[], None]) -> None:
         """Call back once something was given back. The callback tries again, and queues itself again if need be."""
         self._waiting.append(callback)
 
     def when_room(self, size: int, own: int, callback: Callable[[], None]) -> None:
-        """Call back once `has_room(size, own)`, before anybody who waits without bytes in hand."""
+        """Call back once `has_room(size, own)`. Until then nobody takes anything, new or waiting."""
         self._stuck[callback] = (size, own)
-        self.stuck += own
+        self.stuck_bytes += own
 
     def forget(self, callback: Callable[[], None]) -> None:
         """Who waited for room has gone away."""
         _, own = self._stuck.pop(callback, (0, 0))
-        self.stuck -= own
+        self.stuck_bytes -= own
 
     def _serve(self) -> None:
         """Callbacks give back in their turn; that is looked at here, one after the other, and not by recursion."""
@@ -88,13 +91,12 @@ class MemoryBudget:
         try:
             waiting = self._waiting
             while True:
-                if self._stuck:
-                    callback, (size, _) = next(iter(self._stuck.items()))
-                    if self.has_room(size, 0):  # its own bytes are among those stuck
-                        self.forget(callback)
-                        callback()
-                        continue
-                if not waiting or self.used >= self.limit:
+                callback = self._stuck_with_room()
+                if callback is not None:
+                    self.forget(callback)
+                    callback()
+                    continue
+                if self._stuck or not waiting or self.used >= self.limit:
                     break
                 queued = len(waiting)
                 waiting.popleft()()
@@ -102,6 +104,10 @@ class MemoryBudget:
                     break  # it waits again: what was given back is not enough
         finally:
             self._serving = False
+
+    def _stuck_with_room(self) -> Callable[[], None] | None:
+        """Who has waited longest among those that there is room for now. Their own bytes are among `stuck_bytes`."""
+        return next((callback for callback, (size, _) in self._stuck.items() if self.has_room(size, 0)), None)
 
 
 class ReceiveBuffers:
@@ -123,6 +129,11 @@ class ReceiveBuffers:
         if size == POOLED_BUFFER_SIZE and self._pool:
             return self._pool.pop()
         return memoryview(bytearray(size))
+
+    def hold(self, arrived: memoryview) -> memoryview:
+        """A copy of what is in hand already, counted whether there is room or not."""
+        self.budget.take_anyway(len(arrived))
+        return memoryview(bytearray(arrived))
 
     def give_back(self, view: memoryview) -> None:
         if len(view) == POOLED_BUFFER_SIZE and len(self._pool) < POOLED_BUFFERS_MAX:

@@ -218,7 +218,7 @@ class Receiver(asyncio.BufferedProtocol):
             # What the connection itself holds may be all that is missing.
             self._release_buffer()
             return self._keep(memoryview(kept), 0, len(kept))
-        self._starve()
+        self._starve(memoryview(kept))
 
         def retry() -> None:
             if self._connection.closing:
@@ -234,16 +234,20 @@ class Receiver(asyncio.BufferedProtocol):
     def _wait_for_room(self, view: memoryview, start: int, end: int, size: int) -> None:
         """The handler of the request at `start` would need `size` bytes beside those received: keep it, and try again
         when they are there."""
-        self._keep(view, start, end)
-        if not self.starved:
-            self._starve()
-            self._buffers.budget.when_room(size, self.held, self._room_again)
+        if self._buffer is None:
+            # Not by `_keep`, which would queue it behind all who wait for room: it has bytes in hand as they have.
+            self._buffer = self._buffers.hold(view[start:end])
+            self._filled = end - start
+        else:
+            self._keep(view, start, end)
+        self._starve(self._buffer)
+        self._buffers.budget.when_room(size, self.held, self._room_again)
 
     def _room_again(self) -> None:
         self.starved = False
         self.go_on()
 
-    def _starve(self) -> None:
+    def _starve(self, arrived: memoryview) -> None:
         self.pause()
         self.starved = True  # not `busy`: a request in flight may end meanwhile, and what is kept comes after it
-        self._connection.starved()
+        self._connection.starved(arrived)

@@ -125,7 +125,7 @@ class Server:
         config = self.broker.config
         self._per_address[connection.address] += 1
         if self._per_address[connection.address] > config.max_connections_from(connection.address):
-            self.broker.log.warning("max.connections.per.ip reached; closing the connection", client=connection.address)
+            connection.log_of(None).warning("max.connections.per.ip reached; closing the connection")
             connection.close()
         elif len(self.connections) >= config.max_connections:
             # Kafka's acceptor blocks: the client is connected, and waits until another one goes.
@@ -148,11 +148,6 @@ class Server:
             self._waiting.remove(connection)
         if not self.connections and self._all_gone is not None and not self._all_gone.done():
             self._all_gone.set_result(None)
-
-    def memory_exhausted(self, connection: Connection) -> None:
-        connection.log_of(None).warning(
-            "memory for requests is exhausted; reading later", used_bytes=self.buffers.budget.used
-        )
 
     # -- idleness -----------------------------------------------------------------------------------------------------
 
