@@ -112,8 +112,8 @@ class Background:
                 continue
             try:
                 log.delete_old_segments(partition.high_watermark)
-            except DISK_TROUBLE as error:
-                partition.take_offline(error)
+            except DISK_TROUBLE:
+                partition.take_offline()
 
     def checkpoint_high_watermarks(self, hosting: Hosting, partitions: Iterable[Partition]) -> None:
         """Write them now, in this thread: at shutdown."""

@@ -159,11 +159,11 @@ class Hosting:
                 self._serve(partition, log, directory)
                 return partition
             if log is None and not self._started and key in directory.failed:
-                partition.take_offline(directory.failed[key])
+                partition.take_offline()
                 return partition
             # What else has the name belongs to a deleted topic, and must not be served as this one's.
             if (log is not None or key in directory.failed) and not self._set_aside(directory, topic.name, index):
-                partition.take_offline(OSError("another topic's log is in the way"))
+                partition.take_offline()
                 return partition
         self._create(partition, config)
         return partition
@@ -183,7 +183,7 @@ class Hosting:
             else:
                 self._serve(partition, log, directory)
                 return
-        partition.take_offline(OSError("no log directory takes the partition"))
+        partition.take_offline()
 
     def _is_log_of(self, partition: Partition, log: Log) -> bool:
         """A log without an id is of an old release; one that no topic claimed at start is nobody's."""
@@ -192,12 +192,12 @@ class Hosting:
     def _serve(self, partition: Partition, log: Log, directory: LogDirectory) -> None:
         partition.use(log, directory, self._high_watermarks.get((partition.topic, partition.index), 0))
         # A flush may fail on another thread, while nobody here is using the log.
-        log.on_failure = lambda error: self._to_loop(lambda: partition.take_offline(error))
+        log.on_failure = lambda error: self._to_loop(partition.take_offline)
         if log.topic_id is None:
             try:
                 log.assign_topic_id(partition.topic_id)
-            except OSError as error:
-                partition.take_offline(error)
+            except OSError:
+                partition.take_offline()
 
     def _delete(self, partition: Partition, changes: Changes) -> None:
         changes.left.append(partition)

@@ -169,7 +169,7 @@ class Partition:
             else:
                 result = partition_log.append(records, self.leader_epoch, origin=origin)
         except DISK_TROUBLE as error:
-            self.take_offline(error)
+            self.take_offline()
             return AppendRejected(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         self.bytes_in += len(records)
         if leader.alone:
@@ -275,10 +275,11 @@ class Partition:
             return deferred
         return self.purgatory.wait([self.watchers], reached, lambda: ErrorCode.REQUEST_TIMED_OUT, timeout_ms)
 
-    def take_offline(self, error: BaseException) -> None:
-        """The disk under this log fails: nothing is served from it any more, and everybody who waits is told."""
+    def take_offline(self) -> None:
+        """The disk under this log fails: nothing is served from it any more, and everybody who waits is told. Why is in
+        the log already, said by who met it."""
         if self.error != ErrorCode.KAFKA_STORAGE_ERROR:
-            self.error = ErrorCode.KAFKA_STORAGE_ERROR  # the log has reported it
+            self.error = ErrorCode.KAFKA_STORAGE_ERROR
             self.wake()
 
     def wake(self) -> None:

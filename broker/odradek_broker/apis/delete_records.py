@@ -48,8 +48,8 @@ def _delete(ctx: Context, topic: str, index: int, offset: int) -> Answer:
         return Answer(index, NO_LOW_WATERMARK, ErrorCode.OFFSET_OUT_OF_RANGE)
     try:
         log.advance_log_start_offset(wanted)
-    except DISK_TROUBLE as error:
-        partition.take_offline(error)
+    except DISK_TROUBLE:
+        partition.take_offline()
         return Answer(index, NO_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
     partition.wake()
     return Answer(index, leader.low_watermark(log.log_start_offset), ErrorCode.NONE)

@@ -272,8 +272,8 @@ class Fetch:
             return self._error(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         except CorruptRecordError:
             return self._error(wanted, ErrorCode.CORRUPT_MESSAGE)
-        except DISK_TROUBLE as error:
-            partition.take_offline(error)
+        except DISK_TROUBLE:
+            partition.take_offline()
             return self._error(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
         self.watched.append(partition)
         return PartitionData(

@@ -83,8 +83,8 @@ def _answer(ctx: Context, request: ListOffsetsRequest, topic: str, wanted: Wante
             offsets = _boundaries(partition, timestamp, wanted.max_num_offsets, limit)
             return Answer(wanted.partition_index, ErrorCode.NONE, offsets)
         found = _look_up(partition, timestamp, limit)
-    except DISK_TROUBLE as trouble:
-        partition.take_offline(trouble)
+    except DISK_TROUBLE:
+        partition.take_offline()
         return _error(ctx, wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     offset, found_timestamp, epoch = found
     if unknown and offset < 0 and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):

@@ -196,8 +196,8 @@ class Fetcher:
         except CorruptRecordError as error:
             self._log.warning("records from the leader are damaged; asking again", partition=log.name, error=str(error))
             self._put_off(partition, ErrorCode.CORRUPT_MESSAGE)
-        except DISK_TROUBLE as error:
-            partition.take_offline(error)
+        except DISK_TROUBLE:
+            partition.take_offline()
 
     async def _restart(self, peer: Peer, partition: Partition) -> None:
         """The leader does not have what we asked for: ask where its log begins and ends."""
@@ -220,8 +220,8 @@ class Fetcher:
                 partition.start_at(restart.offset)
             else:
                 partition.truncate_to(restart.offset)
-        except DISK_TROUBLE as error:
-            partition.take_offline(error)
+        except DISK_TROUBLE:
+            partition.take_offline()
 
     async def _offset(self, peer: Peer, partition: Partition, timestamp: int) -> int | None:
         wanted = ListOffsetsRequest.ListOffsetsPartition(partition.index, partition.leader_epoch, timestamp)
