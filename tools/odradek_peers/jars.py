@@ -1,4 +1,4 @@
-"""Kafka's jars, fetched by Maven into one folder for each release.
+"""Kafka's and ZooKeeper's jars, fetched by Maven into one folder for each release.
 
 Owns which artifacts make up a release with its server and tools. Where they come from is Maven's configuration.
 """
@@ -13,6 +13,8 @@ from odradek_peers.cache import filled_once
 KAFKA_4_3 = "4.3.0"
 KAFKA_4_0 = "4.0.0"
 KAFKA_3_9 = "3.9.1"
+ZOOKEEPER = "3.8.4"
+"""The release that Kafka 3.9 was built and shipped with."""
 
 _MAVEN_SECONDS = 900.0
 _COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
@@ -41,18 +43,34 @@ _ARTIFACTS: dict[str, list[tuple[str, str, str]]] = {
     ],
 }
 
+# The server; then what it loads at its start although its artifact does not depend on it.
+_ZOOKEEPER_ARTIFACTS = [
+    ("org.apache.zookeeper", "zookeeper", ZOOKEEPER),
+    ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
+    ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
+]
+
 
 def libs(version: str) -> Path:
     """The folder with all jars of one release; the first call on a machine fetches them (about a minute)."""
     if version not in _ARTIFACTS:
         raise ValueError(f"no jars are known for Kafka {version}, only for {', '.join(_ARTIFACTS)}")
-    return filled_once(f"kafka-{version}", lambda folder: _fetch(version, folder)) / "libs"
+    return _fetched(f"kafka-{version}", _ARTIFACTS[version])
 
 
-def _fetch(version: str, folder: Path) -> None:
+def zookeeper_libs() -> Path:
+    """The folder with all jars of ZooKeeper's server; the first call on a machine fetches them."""
+    return _fetched(f"zookeeper-{ZOOKEEPER}", _ZOOKEEPER_ARTIFACTS)
+
+
+def _fetched(name: str, artifacts: list[tuple[str, str, str]]) -> Path:
+    return filled_once(name, lambda folder: _fetch(name, artifacts, folder)) / "libs"
+
+
+def _fetch(name: str, artifacts: list[tuple[str, str, str]], folder: Path) -> None:
     pom = folder / "pom.xml"
-    pom.write_text(_pom(_ARTIFACTS[version]))
-    print(f"fetching Apache Kafka {version} with Maven into {folder.parent} ...", file=sys.stderr, flush=True)
+    pom.write_text(_pom(artifacts))
+    print(f"fetching {name} with Maven into {folder.parent} ...", file=sys.stderr, flush=True)
     command = [
         "mvn", "-q", "-B", "-f", str(pom), _COPY_DEPENDENCIES,
         f"-DoutputDirectory={folder / 'libs'}", "-DincludeScope=runtime",
@@ -67,11 +85,11 @@ def _fetch(version: str, folder: Path) -> None:
             check=False,
         )
     except FileNotFoundError as missing:
-        raise RuntimeError("Kafka's jars are fetched by Maven, and there is no `mvn` on the PATH") from missing
+        raise RuntimeError("the jars are fetched by Maven, and there is no `mvn` on the PATH") from missing
     except subprocess.TimeoutExpired as late:
-        raise RuntimeError(f"Maven did not fetch Apache Kafka {version} within {_MAVEN_SECONDS:.0f} s") from late
+        raise RuntimeError(f"Maven did not fetch {name} within {_MAVEN_SECONDS:.0f} s") from late
     if done.returncode != 0:
-        raise RuntimeError(f"Maven could not fetch Apache Kafka {version}:\n{done.stdout[-3000:]}")
+        raise RuntimeError(f"Maven could not fetch {name}:\n{done.stdout[-3000:]}")
 
 
 def _pom(artifacts: list[tuple[str, str, str]]) -> str:

@@ -5,9 +5,6 @@ and started again on what it wrote, or its directory given to somebody else.
 """
 
 import contextlib
-import random
-import shutil
-import socket
 import subprocess
 import tempfile
 import uuid
@@ -19,12 +16,11 @@ from typing import Self
 
 from odradek_peers.jars import KAFKA_4_3, libs
 from odradek_peers.logconf import log_to_file
+from odradek_peers.processes import LOOPBACK, dying_with_us, free_ports
 from odradek_peers.ready import NotReady, wait_until_ready
 
-_HOST = "127.0.0.1"
 _START_SECONDS = 120.0
 _STOP_SECONDS = 30.0
-_LOWEST_PORT, _HIGHEST_PORT = 20_000, 32_000
 
 # One node serves as every internal topic's only replica; groups start without the three-second wait for company.
 _DEFAULTS = {
@@ -60,7 +56,7 @@ class ApacheKafka:
         self.version = version
         self.node_id = node_id
         self.config = dict(config or {})
-        self.port, self._controller_port = _free_ports(2)
+        self.port, self._controller_port = free_ports(2)
         self._temporary = None if directory else tempfile.TemporaryDirectory(prefix=f"kafka-{version}-")
         self.directory = directory or Path(self._temporary.name if self._temporary else "")
         self._java = ["java", f"-Xmx{heap}", "-XX:+UseG1GC", "-Djava.awt.headless=true", *jvm_options]
@@ -69,7 +65,7 @@ class ApacheKafka:
     @property
     def bootstrap_servers(self) -> str:
         """host:port, as clients want it."""
-        return f"{_HOST}:{self.port}"
+        return f"{LOOPBACK}:{self.port}"
 
     @property
     def data_directory(self) -> Path:
@@ -92,7 +88,7 @@ class ApacheKafka:
             self._format([*java, "-XX:TieredStopAtLevel=1"], properties)
         with (self.directory / "stdout.log").open("ab") as output:
             self._process = subprocess.Popen(
-                [*_dying_with_us(), *java, "kafka.Kafka", str(properties)],
+                [*dying_with_us(), *java, "kafka.Kafka", str(properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -100,7 +96,7 @@ class ApacheKafka:
             )
         process = self._process
         try:
-            wait_until_ready(_HOST, self.port, timeout=_START_SECONDS, alive=lambda: process.poll() is None)
+            wait_until_ready(LOOPBACK, self.port, timeout=_START_SECONDS, alive=lambda: process.poll() is None)
         except NotReady as failure:
             self.kill()
             raise NotReady(f"{failure}\n{self.log_tail()}") from failure
@@ -151,7 +147,7 @@ class ApacheKafka:
         self.close()
 
     def _write_properties(self) -> Path:
-        listeners = f"PLAINTEXT://{_HOST}:{self.port},CONTROLLER://{_HOST}:{self._controller_port}"
+        listeners = f"PLAINTEXT://{LOOPBACK}:{self.port},CONTROLLER://{LOOPBACK}:{self._controller_port}"
         settings = {
             "process.roles": "broker,controller",
             "node.id": str(self.node_id),
@@ -159,7 +155,7 @@ class ApacheKafka:
             "advertised.listeners": listeners,
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "controller.quorum.voters": f"{self.node_id}@{_HOST}:{self._controller_port}",
+            "controller.quorum.voters": f"{self.node_id}@{LOOPBACK}:{self._controller_port}",
             "log.dirs": str(self.data_directory),
             **_DEFAULTS,
             **self.config,
@@ -175,24 +171,3 @@ class ApacheKafka:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"Kafka's StorageTool could not format {self.data_directory}:\n{done.stdout}")
-
-
-def _dying_with_us() -> list[str]:
-    """What makes the system kill a command when this process is gone, even when it was killed itself (Linux)."""
-    return ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago; held together, so that they differ.
-
-    They lie below those that the system hands out to clients and for port 0: a test beside us must not be given one of
-    them while Kafka's JVM is still starting.
-    """
-    with contextlib.ExitStack() as held:
-        ports: list[int] = []
-        while len(ports) < count:
-            port = random.randrange(_LOWEST_PORT, _HIGHEST_PORT)
-            with contextlib.suppress(OSError):
-                held.enter_context(socket.create_server((_HOST, port)))
-                ports.append(port)
-        return ports

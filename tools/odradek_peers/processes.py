@@ -1,0 +1,30 @@
+"""What every server beside us needs: a port, and an end when we end."""
+
+import contextlib
+import random
+import shutil
+import socket
+
+LOOPBACK = "127.0.0.1"
+_LOWEST_PORT, _HIGHEST_PORT = 20_000, 32_000
+
+
+def dying_with_us() -> list[str]:
+    """What makes the system kill a command when this process is gone, even when it was killed itself (Linux)."""
+    return ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago; held together, so that they differ.
+
+    They lie below those that the system hands out to clients and for port 0: a test beside us must not be given one of
+    them while a JVM is still starting.
+    """
+    with contextlib.ExitStack() as held:
+        ports: list[int] = []
+        while len(ports) < count:
+            port = random.randrange(_LOWEST_PORT, _HIGHEST_PORT)
+            with contextlib.suppress(OSError):
+                held.enter_context(socket.create_server((LOOPBACK, port)))
+                ports.append(port)
+        return ports

@@ -1,0 +1,176 @@
+"""Apache ZooKeeper itself: one standalone server on loopback.
+
+Owns its configuration, start, interruption and end. Data stays in `directory`, so that a server can be killed and
+started again on what it wrote.
+"""
+
+import contextlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from odradek_peers.jars import zookeeper_libs
+from odradek_peers.processes import LOOPBACK, dying_with_us, free_ports
+from odradek_peers.ready import NotReady
+
+_START_SECONDS = 120.0
+_STOP_SECONDS = 30.0
+_MAX_SESSION_TIMEOUT_MS = 60_000
+
+# A small JVM that starts fast; what it writes is safe from its own death, not from the machine's.
+_JAVA = ["java", "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
+
+_LOGBACK = """\
+<configuration>
+  <appender name="A" class="ch.qos.logback.core.FileAppender">
+    <file>{file}</file>
+    <encoder><pattern>[%d] %p %m \\(%logger\\)%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="A"/></root>
+</configuration>
+"""
+
+
+class ZooKeeperServer:
+    """A server that can be started, stopped, killed, paused and started again; as a context manager it is up inside.
+
+    The port is a free one and stays the same. Without `directory` the data lives in a temporary folder that goes away
+    with `close`. Sessions may ask for timeouts from 2 ticks to a minute; one expires up to a tick late.
+    """
+
+    def __init__(self, *, directory: Path | None = None, tick_ms: int = 200) -> None:
+        self._tick_ms = tick_ms
+        (self.port,) = free_ports(1)
+        self._temporary = None if directory else tempfile.TemporaryDirectory(prefix="zookeeper-")
+        self.directory = directory or Path(self._temporary.name if self._temporary else "")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def connect_string(self) -> str:
+        """host:port, as zookeeper.connect wants it; a chroot may follow."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> Self:
+        """Start it and return when it serves."""
+        assert self._process is None, "already started"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        settings, logging = self._write_settings()
+        with (self.directory / "stdout.log").open("ab") as output:
+            self._process = subprocess.Popen(
+                [
+                    *dying_with_us(), *_JAVA, f"-Dlogback.configurationFile={logging}", "-cp", f"{zookeeper_libs()}/*",
+                    "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(settings),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )  # fmt: skip
+        try:
+            self._wait_until_ready(self._process)
+        except NotReady as failure:
+            self.kill()
+            raise NotReady(f"{failure}\n{self.log_tail()}") from failure
+        return self
+
+    def stop(self) -> None:
+        """End it in order (SIGTERM, and SIGKILL when that takes too long)."""
+        if self._process is None:
+            return
+        self.resume()
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def pause(self) -> None:
+        """kill -STOP: connections stay, nothing is answered, no session expires."""
+        assert self._process is not None, "not started"
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """kill -CONT; harmless when it was not paused. Sessions whose time has passed meanwhile expire soon."""
+        assert self._process is not None, "not started"
+        self._process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Stop it, and remove the data if it was temporary."""
+        self.stop()
+        if self._temporary:
+            with contextlib.suppress(OSError):
+                self._temporary.cleanup()
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The last lines of the server's log and of its standard output."""
+        tail: list[str] = []
+        for name in ("server.log", "stdout.log"):
+            file = self.directory / name
+            if file.exists():
+                tail += [f"--- {file}", *file.read_text(errors="replace").splitlines()[-lines:]]
+        return "\n".join(tail)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _write_settings(self) -> tuple[Path, Path]:
+        settings = {
+            "dataDir": str(self.directory / "data"),
+            "clientPort": str(self.port),
+            "clientPortAddress": LOOPBACK,
+            "tickTime": str(self._tick_ms),
+            "maxSessionTimeout": str(_MAX_SESSION_TIMEOUT_MS),
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+        }
+        file = self.directory / "zoo.cfg"
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        logging = self.directory / "logback.xml"
+        logging.write_text(_LOGBACK.format(file=self.directory / "server.log"))
+        return file, logging
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._serves():
+            if process.poll() is not None:
+                raise NotReady(f"ZooKeeper on {self.connect_string} ended before it answered")
+            if time.monotonic() > deadline:
+                raise NotReady(f"ZooKeeper on {self.connect_string} did not answer within {_START_SECONDS:.0f} s")
+            time.sleep(0.02)
+
+    def _serves(self) -> bool:
+        try:
+            with socket.create_connection((LOOPBACK, self.port), timeout=5) as connection:
+                connection.sendall(b"srvr")
+                answer = b""
+                while piece := connection.recv(4096):
+                    answer += piece
+                return b"Mode: standalone" in answer
+        except OSError:
+            return False
