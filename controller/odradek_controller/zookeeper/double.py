@@ -1,0 +1,513 @@
+"""ZooKeeper in memory: one server and its clients in one process, on a clock that is passed in.
+
+Owns sessions, connections, watches and what can befall them; what a transaction does is `tree`'s. For tests and for the
+simulation: nothing here is random, and with the same order of timers everything happens in the same order. The contract
+tests hold it to a real server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Protocol, TypeVar, cast
+
+from .chroot import Chroot
+from .client import (
+    ANY_VERSION,
+    MAX_REQUEST_BYTES,
+    Create,
+    Delete,
+    EventType,
+    MultiError,
+    NodeError,
+    NodeExistsError,
+    Op,
+    OpResult,
+    RequestTooLargeError,
+    SessionListener,
+    Set,
+    Stat,
+    Watch,
+    WatchedEvent,
+    ZooKeeperError,
+    request_bytes,
+)
+from .session import Session, call
+from .tree import Tree
+
+_FIRST_SESSION_ID = 1 << 56
+
+_T = TypeVar("_T")
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Timers(Protocol):
+    """The time that passes for the double; a broker's `Timers` will do."""
+
+    def call_soon(self, callback: Callable[[], None]) -> object: ...
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer: ...
+
+
+class ZooKeeperDouble:
+    """The server, and the hand of fate.
+
+    A client's session ends when its timeout passes without a connection. As with a real server the client notices that
+    it is cut off when it has heard nothing for two thirds of that time, and connects again as soon as it can.
+    """
+
+    def __init__(self, timers: Timers, *, latency_ms: Callable[[], int] = lambda: 0) -> None:
+        """`latency_ms` is asked for each message either way; messages of one connection do not overtake each other."""
+        self._timers = timers
+        self._latency_ms = latency_ms
+        self._tree = Tree()
+        self._sessions: dict[int, _ServerSession] = {}
+        self._next_session_id = _FIRST_SESSION_ID
+        self._clients: list[DoubleZooKeeper] = []
+        self._up = True
+
+    async def connect(self, *, chroot: str = "", session_timeout_ms: int = 18_000) -> DoubleZooKeeper:
+        """A client with a session, below a chroot that is there (made if need be)."""
+        client = DoubleZooKeeper(self, self._timers, Chroot(chroot), session_timeout_ms)
+        self._clients.append(client)
+        client.reconnect()
+        await client.until_connected()
+        for path in client.chroot.nodes():
+            with suppress(NodeExistsError):
+                await client.create_at(path)
+        return client
+
+    def drop(self, client: DoubleZooKeeper) -> None:
+        """Reset a client's connection: what is under way either way is lost. It connects again at once, if it can."""
+        client.lost(client.connection)
+
+    def cut(self, client: DoubleZooKeeper, *, to_server: bool = True, to_client: bool = True) -> None:
+        """Let nothing arrive any more in these directions, until `heal`: it is on its way for as long."""
+        client.cut_to_server |= to_server
+        client.cut_to_client |= to_client
+        client.link_changed()
+
+    def heal(self, client: DoubleZooKeeper) -> None:
+        """What is on its way in connections that nobody gave up arrives."""
+        client.cut_to_server = client.cut_to_client = False
+        client.link_changed()
+
+    def expire(self, client: DoubleZooKeeper) -> None:
+        """End a client's session now, as if its timeout had passed on the server."""
+        session = self._sessions.get(client.session_id)
+        if session is not None:
+            self._end(session)
+
+    def crash(self, client: DoubleZooKeeper) -> None:
+        """A client's process is gone: nothing is told or answered any more, and its session lasts for its timeout."""
+        self.forget(client)
+        client.vanish()
+
+    def stop(self) -> None:
+        """Every connection breaks and nobody can connect; no session expires meanwhile."""
+        self._up = False
+        for session in self._sessions.values():
+            session.unwatch()
+        for client in tuple(self._clients):
+            client.lost(client.connection)
+
+    def start(self) -> None:
+        """The server is back with all of its nodes, and gives each session its whole timeout again."""
+        self._up = True
+        for session in tuple(self._sessions.values()):
+            self.reckon(session)
+        for client in tuple(self._clients):
+            client.reconnect()
+
+    # What follows is what clients ask of the server.
+
+    @property
+    def up(self) -> bool:
+        return self._up
+
+    def forget(self, client: DoubleZooKeeper) -> None:
+        if client in self._clients:
+            self._clients.remove(client)
+
+    def new_pipe(self) -> _Pipe:
+        return _Pipe(self._timers, self._latency_ms)
+
+    def attach(self, connection: _Connection, session_id: int) -> None:
+        """A client's first message: it goes on with its session, or begins one if the id is 0."""
+        if session_id == 0:
+            session_id, self._next_session_id = self._next_session_id, self._next_session_id + 1
+            self._sessions[session_id] = _ServerSession(session_id, connection.client.session_timeout_ms)
+        session = self._sessions.get(session_id)
+        client = connection.client
+        if session is None:
+            connection.answer(lambda: client.learn_expired(connection))
+            return
+        connection.session = session
+        session.connection = connection
+        session.unwatch()
+        self.reckon(session)
+        connection.answer(lambda: client.learn_connected(connection, session_id))
+
+    def reckon(self, session: _ServerSession) -> None:
+        """A session's time runs exactly while its client's pings do not arrive."""
+        if not self._up or session.heard_of:
+            session.unwatch()
+        elif session.timer is None and session.id in self._sessions:
+            session.timer = self._timers.call_later(session.timeout_ms, lambda: self._end(session))
+
+    def close_session(self, connection: _Connection) -> None:
+        if connection.session is not None:
+            self._end(connection.session)
+
+    def get(self, connection: _Connection, path: str, watch: bool) -> tuple[bytes, Stat]:
+        found = self._tree.get(path)
+        if watch:
+            connection.data_watches.add(path)
+        return found
+
+    def exists(self, connection: _Connection, path: str, watch: bool) -> Stat | None:
+        if watch:
+            connection.data_watches.add(path)
+        return self._tree.exists(path)
+
+    def children(self, connection: _Connection, path: str, watch: bool) -> list[str]:
+        found = self._tree.children(path)
+        if watch:
+            connection.child_watches.add(path)
+        return found
+
+    def commit(self, connection: _Connection, ops: Sequence[Op]) -> list[OpResult]:
+        assert connection.session is not None
+        results, events = self._tree.commit(ops, connection.session.id)
+        self._notify(events)
+        return results
+
+    def _end(self, session: _ServerSession) -> None:
+        session.unwatch()
+        del self._sessions[session.id]
+        _, events = self._tree.commit([Delete(path) for path in self._tree.ephemerals(session.id)], session.id)
+        self._notify(events)
+        connection = session.connection
+        if connection is not None:
+            connection.answer(lambda: connection.client.lost(connection))
+            connection.session = session.connection = None
+
+    def _notify(self, events: Sequence[WatchedEvent]) -> None:
+        watchers = [session.connection for session in self._sessions.values() if session.connection is not None]
+        for event in events:
+            for connection in watchers:
+                connection.notify(event)
+
+
+class _ServerSession:
+    """What the server knows of a session."""
+
+    def __init__(self, session_id: int, timeout_ms: int) -> None:
+        self.id = session_id
+        self.timeout_ms = timeout_ms
+        self.connection: _Connection | None = None
+        self.timer: Timer | None = None
+
+    @property
+    def heard_of(self) -> bool:
+        """Whether the client's pings arrive."""
+        connection = self.connection
+        if connection is None:
+            return False
+        client = connection.client
+        return client.connected and client.connection is connection and not client.cut_to_server
+
+    def unwatch(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+class _Pipe:
+    """One direction of a connection: what is sent arrives in its order, later, or never."""
+
+    def __init__(self, timers: Timers, latency_ms: Callable[[], int]) -> None:
+        self._timers = timers
+        self._latency_ms = latency_ms
+        self._under_way: deque[Callable[[], None]] = deque()
+        self._due = 0
+        self.cut = False
+
+    def send(self, arrive: Callable[[], None]) -> None:
+        self._under_way.append(arrive)
+        delay_ms = self._latency_ms()
+        if delay_ms:
+            self._timers.call_later(delay_ms, self._time_passed)
+        else:
+            self._timers.call_soon(self._time_passed)
+
+    def flow(self) -> None:
+        """Let arrive what is due. Whichever message's time has come, the first one sent is the one that arrives."""
+        while self._due and self._under_way and not self.cut:
+            self._due -= 1
+            self._under_way.popleft()()
+
+    def break_off(self) -> None:
+        self._under_way.clear()
+
+    def _time_passed(self) -> None:
+        self._due += 1
+        self.flow()
+
+
+class _Connection:
+    """A client's connection, both ends of it."""
+
+    def __init__(self, client: DoubleZooKeeper, to_server: _Pipe, to_client: _Pipe) -> None:
+        self.client = client
+        self.to_server = to_server
+        self.to_client = to_client
+        self.session: _ServerSession | None = None
+        self.data_watches: set[str] = set()
+        self.child_watches: set[str] = set()
+
+    def answer(self, arrive: Callable[[], None]) -> None:
+        self.to_client.send(arrive)
+
+    def notify(self, event: WatchedEvent) -> None:
+        """Send an event to whom it concerns: once, even if both kinds of watch see the node go."""
+        seen = False
+        if event.type is not EventType.CHILD and event.path in self.data_watches:
+            self.data_watches.remove(event.path)
+            seen = True
+        if event.type in (EventType.CHILD, EventType.DELETED) and event.path in self.child_watches:
+            self.child_watches.remove(event.path)
+            seen = True
+        if seen:
+            self.answer(lambda: self.client.notified(self, event))
+
+    def break_off(self) -> None:
+        self.to_server.break_off()
+        self.to_client.break_off()
+
+
+class DoubleZooKeeper:
+    """`client.ZooKeeper` on a double; get one from `ZooKeeperDouble.connect`."""
+
+    def __init__(self, server: ZooKeeperDouble, timers: Timers, chroot: Chroot, session_timeout_ms: int) -> None:
+        self.chroot = chroot
+        self.session_timeout_ms = session_timeout_ms
+        self.cut_to_server = False
+        self.cut_to_client = False
+        self.connection: _Connection | None = None
+        self._server = server
+        self._timers = timers
+        self._session = Session()
+        self._resumes = 0
+        self._silence: Timer | None = None
+        self._closed: asyncio.Future[None] | None = None
+        self._data_watches: dict[str, list[Watch]] = {}
+        self._child_watches: dict[str, list[Watch]] = {}
+
+    @property
+    def session_id(self) -> int:
+        return self._session.id
+
+    @property
+    def connected(self) -> bool:
+        return self._session.connected
+
+    def listen(self, listener: SessionListener) -> Callable[[], None]:
+        return self._session.listen(listener)
+
+    async def until_connected(self) -> None:
+        await self._session.until_connected()
+
+    async def create(
+        self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        created = await self._one(Create(self.chroot.absolute(path), data, ephemeral, sequential))
+        return self.chroot.relative(cast(str, created))
+
+    async def create_at(self, path: str) -> None:
+        """Create a node without data at the server's path."""
+        await self._one(Create(path))
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        at = self.chroot.absolute(path)
+
+        def received(found: tuple[bytes, Stat]) -> tuple[bytes, Stat]:
+            if watch is not None:
+                self._data_watches.setdefault(at, []).append(watch)
+            return found
+
+        return await self._ask(lambda connection: self._server.get(connection, at, watch is not None), received)
+
+    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+        return cast(Stat, await self._one(Set(self.chroot.absolute(path), data, version)))
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._one(Delete(self.chroot.absolute(path), version))
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        at = self.chroot.absolute(path)
+
+        def received(found: Stat | None) -> Stat | None:
+            if watch is not None:
+                self._data_watches.setdefault(at, []).append(watch)
+            return found
+
+        return await self._ask(lambda connection: self._server.exists(connection, at, watch is not None), received)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        at = self.chroot.absolute(path)
+
+        def received(found: list[str]) -> list[str]:
+            if watch is not None:
+                self._child_watches.setdefault(at, []).append(watch)
+            return found
+
+        return await self._ask(lambda connection: self._server.children(connection, at, watch is not None), received)
+
+    async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
+        if not ops:
+            return []
+        results = await self._commit([op._replace(path=self.chroot.absolute(op.path)) for op in ops])
+        return [self.chroot.relative(result) if isinstance(result, str) else result for result in results]
+
+    async def close(self) -> None:
+        if self._session.closed:
+            return
+        connection = self.connection if self.connected else None
+        self._session.close()
+        if connection is not None:
+            self._closed = asyncio.get_running_loop().create_future()
+            connection.to_server.send(lambda: self._server.close_session(connection))
+            await self._closed
+        elif self.connection is not None:
+            self._abandon(self.connection)
+        self._server.forget(self)
+
+    # What follows is what the server and fate do to a client.
+
+    def reconnect(self) -> None:
+        if self.connection is None and self._server.up and not self._session.closed:
+            connection = self.connection = _Connection(self, self._server.new_pipe(), self._server.new_pipe())
+            connection.to_server.cut, connection.to_client.cut = self.cut_to_server, self.cut_to_client
+            connection.to_server.send(lambda: self._server.attach(connection, self._resumes))
+
+    def learn_connected(self, connection: _Connection, session_id: int) -> None:
+        if connection is self.connection:
+            self._resumes = session_id
+            self._session.became_connected(session_id)
+            self.link_changed()
+
+    def learn_expired(self, connection: _Connection) -> None:
+        if connection is self.connection:
+            self._resumes = 0
+            self._session.became_expired()
+            connection.to_server.send(lambda: self._server.attach(connection, 0))
+
+    def lost(self, connection: _Connection | None) -> None:
+        """A connection is gone; if it is the present one, go on with the next."""
+        if connection is None or connection is not self.connection:
+            return
+        self._abandon(connection)
+        self._data_watches.clear()
+        self._child_watches.clear()
+        self._session.became_disconnected()
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+        self.reconnect()
+
+    def vanish(self) -> None:
+        """There is no such process any more. What waits for an answer waits forever."""
+        self._session.vanish()
+        if self.connection is not None:
+            self._abandon(self.connection)
+
+    def link_changed(self) -> None:
+        """The link was cut or healed, or there is a connection over it."""
+        connection = self.connection
+        if connection is None:
+            return
+        connection.to_server.cut, connection.to_client.cut = self.cut_to_server, self.cut_to_client
+        if connection.session is not None:
+            self._server.reckon(connection.session)
+        if not (self.cut_to_server or self.cut_to_client):
+            self._hear()
+        elif self.connected and self._silence is None:
+            self._silence = self._timers.call_later(self.session_timeout_ms * 2 // 3, lambda: self.lost(connection))
+        connection.to_server.flow()
+        connection.to_client.flow()
+
+    def notified(self, connection: _Connection, event: WatchedEvent) -> None:
+        if connection is not self.connection:
+            return
+        called: list[Watch] = []
+        if event.type is not EventType.CHILD:
+            called += self._data_watches.pop(event.path, [])
+        if event.type in (EventType.CHILD, EventType.DELETED):
+            called += self._child_watches.pop(event.path, [])
+        for watch in called:
+            call(watch, event._replace(path=self.chroot.relative(event.path)))
+
+    def _abandon(self, connection: _Connection) -> None:
+        connection.break_off()
+        self.connection = None
+        self._hear()
+        session = connection.session
+        if session is not None:
+            connection.session = session.connection = None
+            self._server.reckon(session)
+
+    def _hear(self) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+
+    async def _one(self, op: Op) -> OpResult:
+        try:
+            (result,) = await self._commit([op])
+        except MultiError as failed:
+            raise failed.error from None
+        return result
+
+    async def _commit(self, ops: Sequence[Op]) -> list[OpResult]:
+        if request_bytes(ops) > MAX_REQUEST_BYTES:
+            raise RequestTooLargeError(f"about {request_bytes(ops)} bytes")
+        return await self._ask(lambda connection: self._server.commit(connection, ops), lambda results: results)
+
+    async def _ask(self, do: Callable[[_Connection], _T], received: Callable[[_T], _T]) -> _T:
+        """`do` at the server, `received` when the answer is here."""
+        future = self._session.request()
+        connection = self.connection
+        assert connection is not None
+
+        def arrived() -> None:
+            if connection.session is None:
+                return  # The server has closed this connection, and we are about to learn it.
+            try:
+                found = do(connection)
+            except ZooKeeperError as error:
+                refusal = self._relative(error)
+                connection.answer(lambda: None if future.done() else future.set_exception(refusal))
+            else:
+                connection.answer(lambda: self._answered(connection, future, lambda: received(found)))
+
+        connection.to_server.send(arrived)
+        return cast(_T, await future)
+
+    def _relative(self, error: ZooKeeperError) -> ZooKeeperError:
+        match error:
+            case NodeError(path=path):
+                return type(error)(self.chroot.relative(path))
+            case MultiError(index=index, error=NodeError(path=path) as cause):
+                return MultiError(index, type(cause)(self.chroot.relative(path)))
+        return error
+
+    def _answered(self, connection: _Connection, future: asyncio.Future[_T], result: Callable[[], _T]) -> None:
+        if connection is self.connection:
+            found = result()
+            if not future.done():
+                future.set_result(found)

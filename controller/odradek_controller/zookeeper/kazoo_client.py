@@ -1,0 +1,349 @@
+"""The port over the network: kazoo does the protocol, on a thread of its own.
+
+Owns the one place where that thread hands over to the loop (`_LoopHandler.put`), and what kazoo leaves open of the
+port's promises. kazoo is imported nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from kazoo import exceptions
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.serialization import CheckVersion as KazooCheck
+from kazoo.protocol.serialization import Create as KazooCreate
+from kazoo.protocol.serialization import Delete as KazooDelete
+from kazoo.protocol.serialization import SetData as KazooSet
+from kazoo.protocol.states import EventType as KazooEventType
+from kazoo.protocol.states import KazooState, ZnodeStat
+from kazoo.retry import KazooRetry
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from .chroot import Chroot, parse_connect_string
+from .client import (
+    ANY_VERSION,
+    MAX_REQUEST_BYTES,
+    BadVersionError,
+    Check,
+    ConnectionLossError,
+    Create,
+    Delete,
+    EventType,
+    MultiError,
+    NoChildrenForEphemeralsError,
+    NodeError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Op,
+    OpResult,
+    RequestTooLargeError,
+    SessionExpiredError,
+    SessionListener,
+    Set,
+    Stat,
+    Watch,
+    WatchedEvent,
+    ZooKeeperError,
+    request_bytes,
+)
+from .session import Session
+
+MAX_IN_FLIGHT_REQUESTS = 10
+"""Kafka's zookeeper.max.in.flight.requests. Also what keeps kazoo's wake-ups of its thread from filling their pipe."""
+
+_RETRY_SECONDS = 0.05
+_RETRY_MAX_SECONDS = 1.0
+
+_NODE_ERRORS: dict[type[Exception], type[NodeError]] = {
+    exceptions.NoNodeError: NoNodeError,
+    exceptions.NodeExistsError: NodeExistsError,
+    exceptions.BadVersionError: BadVersionError,
+    exceptions.NotEmptyError: NotEmptyError,
+    exceptions.NoChildrenForEphemeralsError: NoChildrenForEphemeralsError,
+}
+_EVENTS = {
+    KazooEventType.CREATED: EventType.CREATED,
+    KazooEventType.DELETED: EventType.DELETED,
+    KazooEventType.CHANGED: EventType.CHANGED,
+    KazooEventType.CHILD: EventType.CHILD,
+}
+
+_Start = Callable[[], Any]
+
+
+class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's handler for threads, whose two worker threads are the event loop.
+
+    kazoo queues watch events and answers apart, and so loses which came first; here both go to the loop in the order in
+    which kazoo's connection thread read them.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self.callback_queue = self.completion_queue = self
+
+    @property
+    def running(self) -> bool:
+        return True
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def put(self, callback: Callable[[], object]) -> None:
+        # The loop is closed when its owner went without closing us: then nobody is left to be told.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback)
+
+
+class KazooZooKeeper:
+    """`client.ZooKeeper` on real servers; get one from `connect`."""
+
+    def __init__(self, servers: str, chroot: Chroot, session_timeout_ms: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._chroot = chroot
+        self._session = Session()
+        self._handler = _LoopHandler(loop)
+        retry = KazooRetry(
+            max_tries=-1,
+            delay=_RETRY_SECONDS,
+            max_delay=_RETRY_MAX_SECONDS,
+            sleep_func=self._handler.sleep_func,
+        )
+        self._kazoo = KazooClient(
+            servers, timeout=session_timeout_ms / 1000, handler=self._handler, connection_retry=retry
+        )
+        self._kazoo.add_listener(self._heard)
+        self._in_flight: set[asyncio.Future[Any]] = set()
+        self._waiting: deque[tuple[asyncio.Future[Any], _Start]] = deque()
+        # kazoo begins the next session by itself, before the loop has heard that one expired. Both count what they know
+        # of; a request goes to kazoo only while they agree.
+        self._guard = threading.Lock()
+        self._ended_for_kazoo = 0
+        self._ended_for_loop = 0
+
+    @classmethod
+    async def connect(
+        cls, connect_string: str, *, session_timeout_ms: int = 18_000, connection_timeout_ms: int = 18_000
+    ) -> KazooZooKeeper:
+        """A client with a session, below a chroot that is there (made if need be, as Kafka does).
+
+        `connect_string` is HOST:PORT,HOST:PORT/chroot (`zookeeper.connect`). The server keeps the session's timeout
+        between 2 and 20 of its ticks. Raises ValueError, or TimeoutError when no server answered in time.
+        """
+        servers, chroot = parse_connect_string(connect_string)
+        client = cls(servers, chroot, session_timeout_ms, asyncio.get_running_loop())
+        client._kazoo.start_async()
+        try:
+            async with asyncio.timeout(connection_timeout_ms / 1000):
+                await client.until_connected()
+                for path in chroot.nodes():
+                    with contextlib.suppress(NodeExistsError):
+                        await client._create(path)
+        except BaseException as error:
+            await client.close()
+            if isinstance(error, TimeoutError):
+                raise TimeoutError(f"no connection to ZooKeeper at {servers} in {connection_timeout_ms} ms") from None
+            raise
+        return client
+
+    @property
+    def session_id(self) -> int:
+        return self._session.id
+
+    @property
+    def connected(self) -> bool:
+        return self._session.connected
+
+    def listen(self, listener: SessionListener) -> Callable[[], None]:
+        return self._session.listen(listener)
+
+    async def until_connected(self) -> None:
+        await self._session.until_connected()
+
+    async def create(
+        self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        return self._chroot.relative(
+            await self._create(self._chroot.absolute(path), data, ephemeral=ephemeral, sequential=sequential)
+        )
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        data, stat = await self._ask(path, partial(self._kazoo.get_async, self._at(path), watch=self._watcher(watch)))
+        return data or b"", _stat(stat)
+
+    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
+        self._limit([Set(self._at(path), data)])
+        return _stat(await self._ask(path, partial(self._kazoo.set_async, self._at(path), data, version)))
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._ask(path, partial(self._kazoo.delete_async, self._at(path), version))
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        start = partial(self._kazoo.exists_async, self._at(path), watch=self._watcher(watch))
+        stat: ZnodeStat | None = await self._ask(path, start)
+        return _stat(stat) if stat else None
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        start = partial(self._kazoo.get_children_async, self._at(path), watch=self._watcher(watch))
+        names: list[str] = await self._ask(path, start)
+        return sorted(names)
+
+    async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
+        results = await self._multi([op._replace(path=self._at(op.path)) for op in ops])
+        return [self._chroot.relative(result) if isinstance(result, str) else result for result in results]
+
+    async def close(self) -> None:
+        if not self._session.closed:
+            self._session.close()
+            self._waiting.clear()
+            # Waits for the server's answer or for an attempt to connect to end. If that takes too long, kazoo's thread,
+            # a daemon, is left to end by itself.
+            with contextlib.suppress(exceptions.WriterNotClosedException):
+                await asyncio.to_thread(self._kazoo.stop)
+                self._kazoo.close()
+
+    def _at(self, path: str) -> str:
+        return self._chroot.absolute(path)
+
+    async def _create(
+        self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        # kazoo's own `create` gives its answer in two steps, the second of which may come after a later event.
+        try:
+            (created,) = await self._multi([Create(path, data, ephemeral, sequential)])
+        except MultiError as failed:
+            raise failed.error from None
+        assert isinstance(created, str)
+        return created
+
+    async def _multi(self, ops: list[Op]) -> list[OpResult]:
+        """With the server's paths."""
+        if not ops:
+            return []
+        self._limit(ops)
+        transaction = self._kazoo.transaction()
+        # kazoo's methods for this refuse nodes without data.
+        transaction.operations += [_kazoo_operation(op) for op in ops]
+        results: list[Any] = await self._ask(ops[0].path, transaction.commit_async)
+        for index, result in enumerate(results):
+            if isinstance(result, Exception) and not isinstance(result, exceptions.RolledBackError):
+                error = _error(result, self._chroot.relative(ops[index].path))
+                raise MultiError(index, error) if isinstance(error, NodeError) else error
+        return [
+            _stat(result) if isinstance(result, ZnodeStat) else result if isinstance(result, str) else None
+            for result in results
+        ]
+
+    def _limit(self, ops: Sequence[Op]) -> None:
+        if request_bytes(ops) > MAX_REQUEST_BYTES:
+            raise RequestTooLargeError(f"about {request_bytes(ops)} bytes")
+
+    async def _ask(self, path: str, start: _Start) -> Any:
+        future = self._session.request()
+        self._waiting.append((future, start))
+        self._send()
+        try:
+            return await future
+        except exceptions.KazooException as error:
+            raise _error(error, path) from None
+
+    def _send(self) -> None:
+        while self._waiting and len(self._in_flight) < MAX_IN_FLIGHT_REQUESTS:
+            future, start = self._waiting.popleft()
+            if future.done():
+                continue
+            with self._guard:
+                if self._ended_for_kazoo != self._ended_for_loop:
+                    future.set_exception(SessionExpiredError("the session has expired"))
+                    continue
+                answer = start()
+            self._in_flight.add(future)
+            answer.rawlink(partial(self._answered, future))
+
+    def _answered(self, future: asyncio.Future[Any], answer: Any) -> None:
+        error = answer.exception
+        if isinstance(error, exceptions.ConnectionLoss):
+            # Before kazoo tells so itself.
+            self._disconnected()
+        self._in_flight.discard(future)
+        if not future.done():
+            if error is None:
+                future.set_result(answer.value)
+            else:
+                future.set_exception(error)
+        self._send()
+
+    def _watcher(self, watch: Watch | None) -> Callable[[Any], None] | None:
+        if watch is None:
+            return None
+
+        def call(event: Any) -> None:
+            # Of other types are the events by which kazoo says that the connection is lost.
+            if event.type in _EVENTS and not self._session.closed:
+                watch(WatchedEvent(_EVENTS[event.type], self._chroot.relative(event.path)))
+
+        return call
+
+    def _heard(self, state: str) -> None:
+        """A change of kazoo's state, on its connection thread."""
+        if state == KazooState.CONNECTED:
+            session_id, _ = self._kazoo.client_id
+            self._handler.put(partial(self._connected, session_id))
+        elif state == KazooState.SUSPENDED:
+            self._handler.put(self._disconnected)
+        else:
+            with self._guard:
+                self._ended_for_kazoo += 1
+            self._handler.put(self._expired)
+
+    def _connected(self, session_id: int) -> None:
+        if not self._session.closed:
+            self._session.became_connected(session_id)
+
+    def _disconnected(self) -> None:
+        self._session.became_disconnected()
+        self._waiting.clear()
+        self._in_flight.clear()
+
+    def _expired(self) -> None:
+        self._disconnected()
+        self._ended_for_loop += 1
+        self._session.became_expired()
+
+
+def _stat(stat: ZnodeStat) -> Stat:
+    return Stat(stat.czxid, stat.mzxid, stat.version, stat.cversion, stat.ephemeralOwner, stat.numChildren)
+
+
+def _kazoo_operation(op: Op) -> Any:
+    match op:
+        case Create(path, data, ephemeral, sequential):
+            return KazooCreate(path, data, OPEN_ACL_UNSAFE, int(ephemeral) | int(sequential) << 1)
+        case Set(path, data, version):
+            return KazooSet(path, data, version)
+        case Delete(path, version):
+            return KazooDelete(path, version)
+        case Check(path, version):
+            return KazooCheck(path, version)
+
+
+def _error(error: Exception, path: str) -> ZooKeeperError:
+    node_error = _NODE_ERRORS.get(type(error))
+    if node_error is not None:
+        return node_error(path)
+    if isinstance(error, exceptions.SessionExpiredError):
+        return SessionExpiredError("the session has expired")
+    if isinstance(error, exceptions.ConnectionLoss):
+        return ConnectionLossError("the connection broke")
+    return ZooKeeperError(f"{type(error).__name__} at {path}")

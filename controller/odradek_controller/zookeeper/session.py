@@ -1,0 +1,114 @@
+"""A client's side of its session: who hears of its events, and which requests end with it.
+
+Owns the order of what is heard (DISCONNECTED, then the requests that it took down; EXPIRED before the next session's
+CONNECTED). Leaves finding out to the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .client import ConnectionLossError, SessionEvent, SessionExpiredError, SessionListener
+
+_T = TypeVar("_T")
+
+
+def call(callback: Callable[[_T], None], event: _T) -> None:
+    """Call somebody who listens. If that fails, the loop reports it, and others hear of the event all the same."""
+    try:
+        callback(event)
+    except Exception as error:
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": f"what was called at {event} failed", "exception": error}
+        )
+
+
+class Session:
+    """What both homes of the port know of their session. Used on the loop only."""
+
+    def __init__(self) -> None:
+        self.id = 0
+        self.connected = False
+        self.closed = False
+        self._listeners: list[SessionListener] = []
+        self._requests: dict[asyncio.Future[Any], None] = {}
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def listen(self, listener: SessionListener) -> Callable[[], None]:
+        def forget() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        self._listeners.append(listener)
+        return forget
+
+    async def until_connected(self) -> None:
+        while not self.connected:
+            if self.closed:
+                raise SessionExpiredError("the client is closed")
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.append(future)
+            try:
+                await future
+            finally:
+                if future in self._waiting:
+                    self._waiting.remove(future)
+
+    def request(self) -> asyncio.Future[Any]:
+        """The answer to a request that is about to be sent; fails with the connection."""
+        if self.closed:
+            raise SessionExpiredError("the client is closed")
+        if not self.connected:
+            raise ConnectionLossError("not connected")
+        future = asyncio.get_running_loop().create_future()
+        self._requests[future] = None
+        future.add_done_callback(lambda done: self._requests.pop(done, None))
+        return future
+
+    def became_connected(self, session_id: int) -> None:
+        self.id = session_id
+        self.connected = True
+        self._tell(SessionEvent.CONNECTED)
+        self._wake()
+
+    def became_disconnected(self) -> None:
+        """The connection is gone, if there was one."""
+        if not self.connected:
+            return
+        self.connected = False
+        self._tell(SessionEvent.DISCONNECTED)
+        self._fail(lambda: ConnectionLossError("the connection broke"))
+
+    def became_expired(self) -> None:
+        self.became_disconnected()
+        self._tell(SessionEvent.EXPIRED)
+
+    def close(self) -> None:
+        """Nothing is told from now on, and nothing can be asked."""
+        self.closed = True
+        self.connected = False
+        self._listeners.clear()
+        self._fail(lambda: SessionExpiredError("the client was closed"))
+        self._wake()
+
+    def vanish(self) -> None:
+        """Nothing is told from now on, and what was asked is never answered."""
+        self._requests.clear()
+        self._waiting.clear()
+        self.close()
+
+    def _tell(self, event: SessionEvent) -> None:
+        for listener in tuple(self._listeners):
+            call(listener, event)
+
+    def _fail(self, error: Callable[[], Exception]) -> None:
+        for future in tuple(self._requests):
+            if not future.done():
+                future.set_exception(error())
+
+    def _wake(self) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)

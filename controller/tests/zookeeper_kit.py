@@ -1,0 +1,295 @@
+"""What tests over ZooKeeper share: the double on a clock that is moved; a real server behind a network that breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import inspect
+import itertools
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
+
+from odradek_peers import ZooKeeperServer
+
+from odradek_controller.zookeeper.client import ZooKeeper
+from odradek_controller.zookeeper.double import DoubleZooKeeper, ZooKeeperDouble
+from odradek_controller.zookeeper.kazoo_client import KazooZooKeeper
+
+Condition = Callable[[], bool | Awaitable[bool]]
+
+PATIENCE_S = 60.0
+_STEP_MS = 50
+_SETTLING = 200
+
+
+class ManualTimers:
+    """Timers of the double: time passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self._numbers = itertools.count()
+        self._heap: list[tuple[int, int, _ManualTimer]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> object:
+        return asyncio.get_running_loop().call_soon(callback)
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> _ManualTimer:
+        timer = _ManualTimer(callback)
+        heapq.heappush(self._heap, (self.now_ms + delay_ms, next(self._numbers), timer))
+        return timer
+
+    def advance(self, delta_ms: int) -> None:
+        """Fire what becomes due, each at its own time."""
+        end = self.now_ms + delta_ms
+        while self._heap and self._heap[0][0] <= end:
+            self.now_ms, _, timer = heapq.heappop(self._heap)
+            timer.fire()
+        self.now_ms = end
+
+
+class _ManualTimer:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self._callback = None
+
+    def fire(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+
+class World(Protocol):
+    """A ZooKeeper, its clients and their fate. `base` is a part of its tree that nobody else uses."""
+
+    base: str
+
+    async def connect(self, chroot: str | None = None, *, session_timeout_ms: int = 4_000) -> ZooKeeper:
+        """A client, below `base` unless another chroot is given; closed at the end of the test."""
+        ...
+
+    def drop(self, client: ZooKeeper) -> None:
+        """Reset a client's connection."""
+        ...
+
+    def cut(self, client: ZooKeeper) -> None:
+        """Let nothing pass any more, either way."""
+        ...
+
+    def heal(self, client: ZooKeeper) -> None: ...
+
+    async def restart(self) -> None:
+        """Kill the server, and start it again on what it wrote."""
+        ...
+
+    async def until(self, condition: Condition) -> None:
+        """Let time pass until it is so; fails when that takes too long."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+async def _holds(condition: Condition) -> bool:
+    found = condition()
+    return bool(await found) if inspect.isawaitable(found) else bool(found)
+
+
+class DoubleWorld:
+    """The double, with time for a message to be under way."""
+
+    base = "/base"
+
+    def __init__(self, latency_ms: int = 0) -> None:
+        self.timers = ManualTimers()
+        self.server = ZooKeeperDouble(self.timers, latency_ms=lambda: latency_ms)
+        self._clients: list[DoubleZooKeeper] = []
+        self._moves = asyncio.create_task(self._move()) if latency_ms else None
+
+    async def connect(self, chroot: str | None = None, *, session_timeout_ms: int = 4_000) -> ZooKeeper:
+        chroot = self.base if chroot is None else chroot
+        client = await self.server.connect(chroot=chroot, session_timeout_ms=session_timeout_ms)
+        self._clients.append(client)
+        return client
+
+    def drop(self, client: ZooKeeper) -> None:
+        self.server.drop(self._double(client))
+
+    def cut(self, client: ZooKeeper) -> None:
+        self.server.cut(self._double(client))
+
+    def heal(self, client: ZooKeeper) -> None:
+        self.server.heal(self._double(client))
+
+    async def restart(self) -> None:
+        self.server.stop()
+        self.server.start()
+
+    async def until(self, condition: Condition) -> None:
+        # First without time, so that nothing expires that need not.
+        for _ in range(_SETTLING):
+            if await _holds(condition):
+                return
+            await asyncio.sleep(0)
+        for _ in range(1_000):
+            self.timers.advance(_STEP_MS)
+            for _ in range(20):
+                if await _holds(condition):
+                    return
+                await asyncio.sleep(0)
+        raise AssertionError("it never became so")
+
+    async def close(self) -> None:
+        for client in self._clients:
+            self.heal(client)
+            await client.close()
+        if self._moves is not None:
+            self._moves.cancel()
+
+    def _double(self, client: ZooKeeper) -> DoubleZooKeeper:
+        assert isinstance(client, DoubleZooKeeper)
+        return client
+
+    async def _move(self) -> None:
+        """With latency every answer needs time: one millisecond for each round of the loop."""
+        while True:
+            self.timers.advance(1)
+            await asyncio.sleep(0)
+
+
+class Network:
+    """What lies between one client and the server: a port of its own, on a loop of its own thread."""
+
+    def __init__(self, server_port: int) -> None:
+        self._server_port = server_port
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open = asyncio.Event()
+        self._open.set()
+        self._server = self._run(self._listen())
+        self.port: int = self._server.sockets[0].getsockname()[1]
+
+    def drop(self) -> None:
+        self._run(self._drop())
+
+    def cut(self) -> None:
+        self._loop.call_soon_threadsafe(self._open.clear)
+
+    def heal(self) -> None:
+        self._loop.call_soon_threadsafe(self._open.set)
+
+    def send_garbage(self, data: bytes) -> None:
+        """Let the client read this from the server."""
+        self._run(self._send_garbage(data))
+
+    def close(self) -> None:
+        self._run(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
+        except OSError:
+            writer.transport.abort()
+            self._tasks.discard(task)
+            return
+        pair = (writer, there_writer)
+        self._pairs.add(pair)
+        await asyncio.gather(self._pump(reader, there_writer, pair), self._pump(there_reader, writer, pair))
+        self._tasks.discard(task)
+
+    async def _pump(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        pair: tuple[asyncio.StreamWriter, asyncio.StreamWriter],
+    ) -> None:
+        try:
+            while data := await reader.read(65536):
+                await self._open.wait()
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        self._abort(pair)
+
+    def _abort(self, pair: tuple[asyncio.StreamWriter, asyncio.StreamWriter]) -> None:
+        self._pairs.discard(pair)
+        for writer in pair:
+            writer.transport.abort()
+
+    async def _drop(self) -> None:
+        for pair in tuple(self._pairs):
+            self._abort(pair)
+
+    async def _send_garbage(self, data: bytes) -> None:
+        for to_client, _ in self._pairs:
+            to_client.write(data)
+
+    async def _end(self) -> None:
+        self._open.set()
+        self._server.close()
+        await self._drop()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class RealWorld:
+    """A real server that several tests share; each test has its own part of the tree."""
+
+    def __init__(self, server: ZooKeeperServer, base: str) -> None:
+        self.server = server
+        self.base = base
+        self._clients: list[tuple[KazooZooKeeper, Network]] = []
+
+    async def connect(self, chroot: str | None = None, *, session_timeout_ms: int = 4_000) -> ZooKeeper:
+        network = Network(self.server.port)
+        chroot = self.base if chroot is None else chroot
+        client = await KazooZooKeeper.connect(
+            f"127.0.0.1:{network.port}{chroot}", session_timeout_ms=session_timeout_ms, connection_timeout_ms=60_000
+        )
+        self._clients.append((client, network))
+        return client
+
+    def drop(self, client: ZooKeeper) -> None:
+        self.network(client).drop()
+
+    def cut(self, client: ZooKeeper) -> None:
+        self.network(client).cut()
+
+    def heal(self, client: ZooKeeper) -> None:
+        self.network(client).heal()
+
+    async def restart(self) -> None:
+        await asyncio.to_thread(self.server.kill)
+        await asyncio.to_thread(self.server.start)
+
+    async def until(self, condition: Condition) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not await _holds(condition):
+                await asyncio.sleep(0.005)
+
+    async def close(self) -> None:
+        for client, network in self._clients:
+            network.heal()
+            await client.close()
+            network.close()
+
+    def network(self, client: ZooKeeper) -> Network:
+        return next(network for known, network in self._clients if known is client)
