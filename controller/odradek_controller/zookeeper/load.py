@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeVar
@@ -61,6 +62,10 @@ class Nodes:
     """Name of a topic to the version of its node."""
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     """Entity path to configuration, of every entity that has a node."""
+    with_clients: set[str] = field(default_factory=set)
+    """Entity paths of users that have a node for their clients."""
+    marked: set[str] = field(default_factory=set)
+    """Topics named in `/admin/delete_topics`."""
     producer_ids: int = 0
     """The version of `/latest_producer_id_block`."""
 
@@ -257,8 +262,9 @@ async def _load_configs(
     for folder in ("topics", "brokers", "clients", "ips", "users"):
         entities += [f"{folder}/{name}" for name in await children(zk, f"/config/{folder}")]
     for user in [entity for entity in entities if entity.startswith("users/")]:
-        clients = await children(zk, f"{paths.config(user)}/clients")
-        entities += [f"{user}/clients/{name}" for name in clients]
+        with suppress(NoNodeError):
+            entities += [f"{user}/clients/{name}" for name in await zk.children(f"{paths.config(user)}/clients")]
+            nodes.with_clients.add(user)
     read = await _each(zk, damaged, entities, _read_entity)
     nodes.configs = {entity: values for entity, values in read if values is not None}
     found = {config_resource(entity): values for entity, values in nodes.configs.items() if values}

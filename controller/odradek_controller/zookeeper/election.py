@@ -1,0 +1,225 @@
+"""Who is the controller: the broker that could create `/controller`, in the epoch that it counted up with it.
+
+Owns the candidacy of one broker: being elected, resigning, and learning that another was. Creating `/controller` and
+setting `/controller_epoch` are one transaction, which fails if anybody else was faster, in either; from then on whatever
+the controller writes holds only in that epoch. What an elected controller does is `controller_role`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from odradek_log.reporting import Reporter
+
+from . import paths
+from .client import (
+    Check,
+    ConnectionLossError,
+    Create,
+    Delete,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    SessionEvent,
+    SessionExpiredError,
+    Set,
+    Stat,
+    WatchedEvent,
+    ZooKeeper,
+    ZooKeeperError,
+)
+from .fenced import Office
+from .znodes import ControllerZnode, decode_number, encode_number
+
+NOBODY = -1
+
+
+class Candidate:
+    """A broker that would be the controller whenever there is none.
+
+    `elected` is called with each term that begins, `resigned` when it is over: by `resign` or `close`, because the
+    session has expired, or because somebody else has the office. `seen` is called with the broker id of whoever holds
+    it, or NOBODY, each time that changes. All are called on the loop.
+    """
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        broker_id: int,
+        *,
+        wall_ms: Callable[[], int],
+        elected: Callable[[Office], None],
+        resigned: Callable[[], None],
+        seen: Callable[[int], None] = lambda broker_id: None,
+        reporter: Reporter,
+    ) -> None:
+        self._zk = zk
+        self._broker_id = broker_id
+        self._wall_ms = wall_ms
+        self._elected = elected
+        self._resigned = resigned
+        self._seen = seen
+        self._reporter = reporter
+        self._office: Office | None = None
+        self._leaving: Office | None = None
+        self._controller_id: int | None = None
+        self._wake = asyncio.Event()
+        self._watching = False
+        self._task: asyncio.Task[None] | None = None
+        self._unlisten: Callable[[], None] = lambda: None
+
+    @property
+    def office(self) -> Office | None:
+        """The term that this broker is in, as far as it knows."""
+        return self._office
+
+    @property
+    def controller_id(self) -> int:
+        """Who was last seen as the controller."""
+        return NOBODY if self._controller_id is None else self._controller_id
+
+    def start(self) -> None:
+        self._unlisten = self._zk.listen(self._session_event)
+        self._wake.set()
+        self._task = asyncio.create_task(self._run())
+
+    def resign(self, office: Office) -> None:
+        """Give this term up, if it is not over; whoever is faster, perhaps we, has the next one."""
+        if office == self._office:
+            self._leaving = office
+            self._end()
+            self._wake.set()
+
+    async def close(self) -> None:
+        """Be no candidate any more. The office is free at once, unless ZooKeeper cannot be reached."""
+        self._unlisten()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        if self._office is not None:
+            self._leaving = self._office
+            self._end()
+        if self._zk.connected:
+            with suppress(ZooKeeperError):
+                await self._leave()
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def _session_event(self, event: SessionEvent) -> None:
+        match event:
+            case SessionEvent.EXPIRED:
+                self._leaving = None
+                self._end()
+            case SessionEvent.CONNECTED:
+                self._watching = False
+                self._wake.set()
+
+    def _changed(self, event: WatchedEvent) -> None:
+        self._watching = False
+        self._wake.set()
+
+    def _end(self) -> None:
+        if self._office is not None:
+            self._office = None
+            self._resigned()
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._zk.until_connected()
+                await self._step()
+            except (ConnectionLossError, SessionExpiredError):
+                continue  # CONNECTED wakes us
+            except Exception as error:
+                self._reporter.error("the election of a controller failed", exc_info=error)
+
+    async def _step(self) -> None:
+        await self._leave()
+        holder, stat = await self._look()
+        if holder == NOBODY and self._office is None:
+            await self._try()
+            return
+        if self._office is not None and (stat is None or stat.ephemeral_owner != self._office.session_id):
+            self._end()
+            self._wake.set()
+        self._saw(holder)
+
+    async def _look(self) -> tuple[int, Stat | None]:
+        """Who holds the office; a watch tells when that changes."""
+        watch = None if self._watching else self._changed
+        while True:
+            stat = await self._zk.exists(paths.CONTROLLER, watch)
+            self._watching, watch = True, None
+            if stat is None:
+                return NOBODY, None
+            with suppress(NoNodeError):
+                data, stat = await self._zk.get(paths.CONTROLLER)
+                return ControllerZnode.decode(paths.CONTROLLER, data).broker_id, stat
+
+    async def _try(self) -> None:
+        """Be elected, unless somebody is faster (registerControllerAndIncrementControllerEpoch)."""
+        session_id = self._zk.session_id
+        epoch, version = await self._last_epoch()
+        mine = ControllerZnode(self._broker_id, self._wall_ms()).encode()
+        create = Create(paths.CONTROLLER, mine, ephemeral=True)
+        try:
+            await self._zk.multi([create, Set(paths.CONTROLLER_EPOCH, encode_number(epoch + 1), version)])
+        except MultiError:
+            # Somebody else was faster; or we were, in a request whose answer was lost.
+            await self._recognize(session_id, epoch + 1)
+            return
+        except ConnectionLossError:
+            await self._zk.until_connected()
+            await self._recognize(session_id, epoch + 1)
+            return
+        self._begin(Office(epoch + 1, version + 1, session_id))
+
+    async def _last_epoch(self) -> tuple[int, int]:
+        """The epoch, which begins as 0, and its node's version."""
+        with suppress(NodeExistsError):
+            if await self._zk.exists(paths.CONTROLLER_EPOCH) is None:
+                await self._zk.create(paths.CONTROLLER_EPOCH, encode_number(0))
+        data, stat = await self._zk.get(paths.CONTROLLER_EPOCH)
+        return decode_number(paths.CONTROLLER_EPOCH, data), stat.version
+
+    async def _recognize(self, session_id: int, epoch: int) -> None:
+        """Whether the office is ours after all: our session's, in the epoch that we counted up."""
+        holder, stat = await self._look()
+        if stat is not None and stat.ephemeral_owner == session_id == self._zk.session_id:
+            data, epoch_stat = await self._zk.get(paths.CONTROLLER_EPOCH)
+            if decode_number(paths.CONTROLLER_EPOCH, data) == epoch:
+                self._begin(Office(epoch, epoch_stat.version, session_id))
+                return
+        self._saw(holder)
+        if holder == NOBODY:
+            self._wake.set()
+
+    def _begin(self, office: Office) -> None:
+        if office.session_id != self._zk.session_id:
+            self._wake.set()  # it expired while the answer was on its way
+            return
+        self._office = office
+        self._saw(self._broker_id)
+        self._elected(office)
+
+    async def _leave(self) -> None:
+        """Free the office of a term that we gave up; nobody else's."""
+        leaving = self._leaving
+        if leaving is None:
+            return
+        if leaving.session_id == self._zk.session_id:
+            with suppress(MultiError):
+                fence = Check(paths.CONTROLLER_EPOCH, leaving.epoch_version)
+                await self._zk.multi([fence, Delete(paths.CONTROLLER)])
+        self._leaving = None
+
+    def _saw(self, holder: int) -> None:
+        if holder != self._controller_id:
+            self._controller_id = holder
+            self._seen(holder)

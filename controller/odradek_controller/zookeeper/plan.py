@@ -1,0 +1,251 @@
+"""What a change of the image does to the nodes: the operations of a transaction, in Kafka's order.
+
+Pure: compares the images before and after, and what is known of the nodes beside. Whoever applies the operations tells
+`Nodes` afterwards, with `done`. A node that already is as it shall be, because somebody else made it so, is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..image import ClusterImage, MetadataDelta, PartitionRegistration, TopicImage
+from . import paths
+from .client import Create, Delete, Op, Set
+from .entities import (
+    MECHANISMS,
+    credential_text,
+    entity_path,
+    quota_text,
+    user_path,
+)
+from .load import NO_STATE, FoundState, Nodes, config_entity
+from .places import RefusedRecordError
+from .znodes import (
+    Assignment,
+    PartitionState,
+    ProducerIdBlock,
+    TopicPartition,
+    TopicZnode,
+    encode_config,
+    encode_config_change,
+)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What others have put into nodes and the image does not say yet. (Configurations they set are in `Nodes`.)"""
+
+    topics: dict[str, TopicZnode] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    """Topics whose nodes somebody else has removed."""
+    states: dict[TopicPartition, FoundState] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=set)
+    """Nodes of partitions without a state, and their parents, that are there."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """Operations, and what `Nodes` will be when they are done."""
+
+    epoch: int
+    nodes: Nodes
+    seen: Seen
+    producer_ids_of: int = -1
+    """The broker that gets the block of producer ids, if one is given out."""
+    ops: list[Op] = field(default_factory=list)
+    topics: dict[str, int | None] = field(default_factory=dict)
+    configs: dict[str, dict[str, str] | None] = field(default_factory=dict)
+    producer_ids: bool = False
+
+    def add(self, delta: MetadataDelta) -> None:
+        """Raises RefusedRecordError."""
+        for topic in delta.deleted_topics.values():
+            self._delete_topic(topic)
+        for topic_id, indexes in delta.partitions.items():
+            before = delta.before.topics_by_id.get(topic_id)
+            after = delta.image.topics_by_id[topic_id]
+            if before is None:
+                self._create_topic(after, delta.image)
+            else:
+                self._assign(after, TopicZnode(before.id, _assignments(before)))
+            self._set_states(after, () if before is None else before.partitions, indexes)
+        self._set_configs(delta)
+        if delta.producer_ids:
+            self._set_producer_ids(delta)
+        if delta.kept:
+            self._set_entities(delta)
+
+    def done(self) -> None:
+        """What was seen of the nodes that were changed is in the image now."""
+        for name, version in self.topics.items():
+            if version is None:
+                self.nodes.topics.pop(name, None)
+                self.nodes.marked.discard(name)
+            else:
+                self.nodes.topics[name] = version
+        for entity, values in self.configs.items():
+            if values is None:
+                self.nodes.configs.pop(entity, None)
+            else:
+                self.nodes.configs[entity] = values
+        self.nodes.producer_ids += self.producer_ids
+
+    # -- topics -------------------------------------------------------------------------------------------------------
+
+    def _delete_topic(self, topic: TopicImage) -> None:
+        """From the leaves up, then the configuration, then the wish."""
+        name = topic.name
+        if name not in self.seen.gone:
+            for index, partition in enumerate(topic.partitions):
+                if partition.partition_epoch != NO_STATE:
+                    self.ops.append(Delete(paths.state(name, index)))
+                if self._has_folder(paths.partition(name, index), partition):
+                    self.ops.append(Delete(paths.partition(name, index)))
+            if self._has_folders(topic.name, topic.partitions):
+                self.ops.append(Delete(paths.partitions(name)))
+            self.ops.append(Delete(paths.topic(name)))
+        entity = f"topics/{name}"
+        if entity in self.nodes.configs:
+            self.ops.append(Delete(paths.config(entity)))
+            self.configs[entity] = None
+        if name in self.nodes.marked:
+            self.ops.append(Delete(paths.delete_topic(name)))
+        self.topics[name] = None
+
+    def _create_topic(self, topic: TopicImage, image: ClusterImage) -> None:
+        """Configuration first: a controller that sees the topic finds it."""
+        if topic.name in self.seen.topics:
+            self._assign(topic, self.seen.topics[topic.name])
+            return
+        values = dict(image.topic_configs(topic.name))
+        self._put_config(f"topics/{topic.name}", values, tell=False)
+        self.ops.append(Create(paths.topic(topic.name), TopicZnode(topic.id, _assignments(topic)).encode()))
+        self.topics[topic.name] = 0
+
+    def _assign(self, topic: TopicImage, before: TopicZnode) -> None:
+        known = self.seen.topics.get(topic.name, before)
+        wanted = TopicZnode(topic.id, _assignments(topic))
+        if wanted != known:
+            version = self.nodes.topics[topic.name]
+            self.ops.append(Set(paths.topic(topic.name), wanted.encode(), version))
+            self.topics[topic.name] = version + 1
+
+    def _set_states(
+        self, topic: TopicImage, before: tuple[PartitionRegistration, ...], indexes: tuple[int, ...]
+    ) -> None:
+        name = topic.name
+        folders = self._has_folders(name, before)
+        for index in indexes:
+            after = topic.partitions[index]
+            if after.partition_epoch == NO_STATE:
+                continue
+            path = paths.state(name, index)
+            old = before[index] if index < len(before) else None
+            version = NO_STATE if old is None else old.partition_epoch
+            state = self._state(after)
+            found = self.seen.states.get((name, index))
+            if found is not None and _says(found, state, after.partition_epoch):
+                continue
+            data = state.encode()
+            if version == NO_STATE:
+                if not folders:
+                    self.ops.append(Create(paths.partitions(name)))
+                    folders = True
+                if paths.partition(name, index) not in self.seen.folders:
+                    self.ops.append(Create(paths.partition(name, index)))
+                self.ops.append(Create(path, data))
+                version = 0
+            # Each record counts once in the partition epoch, each setting once in the node's version.
+            self.ops += [Set(path, data, step) for step in range(version, after.partition_epoch)]
+
+    def _state(self, partition: PartitionRegistration) -> PartitionState:
+        return PartitionState(
+            partition.leader, partition.leader_epoch, partition.isr, self.epoch, partition.leader_recovery_state
+        )
+
+    def _has_folder(self, path: str, partition: PartitionRegistration) -> bool:
+        return partition.partition_epoch != NO_STATE or path in self.seen.folders
+
+    def _has_folders(self, name: str, partitions: tuple[PartitionRegistration, ...]) -> bool:
+        return paths.partitions(name) in self.seen.folders or any(
+            partition.partition_epoch != NO_STATE for partition in partitions
+        )
+
+    # -- configurations -----------------------------------------------------------------------------------------------
+
+    def _set_configs(self, delta: MetadataDelta) -> None:
+        ended = {f"topics/{topic.name}" for topic in delta.deleted_topics.values()}
+        for resource in sorted(delta.configs):
+            entity = config_entity(resource)
+            if entity is None:
+                raise RefusedRecordError(f"{resource} has no configuration in ZooKeeper")
+            if entity not in self.configs and entity not in ended:
+                self._put_config(entity, dict(delta.image.configs.get(resource, {})))
+
+    def _put_config(self, entity: str, values: dict[str, str], tell: bool = True) -> None:
+        known = self.nodes.configs.get(entity) if self.configs.get(entity, {}) is not None else None
+        if known == values:
+            return
+        path = paths.config(entity)
+        self.ops.append(Create(path, encode_config(values)) if known is None else Set(path, encode_config(values)))
+        self.configs[entity] = values
+        if tell:
+            self.ops.append(Create(paths.CONFIG_CHANGE, encode_config_change(entity), sequential=True))
+
+    # -- quotas, credentials, producer ids ----------------------------------------------------------------------------
+
+    def _set_entities(self, delta: MetadataDelta) -> None:
+        before, after = delta.before.kept, delta.image.kept
+        wanted: dict[str, dict[str, str]] = {}
+        for quota in {**before.client_quotas, **after.client_quotas}:
+            old, new = before.client_quotas.get(quota, {}), after.client_quotas.get(quota, {})
+            if old != new:
+                values = self._entity(wanted, entity_path(quota))
+                _replace(values, old, {key: quota_text(key, value) for key, value in new.items()})
+        for key in sorted({*before.scram_credentials, *after.scram_credentials}):
+            if before.scram_credentials.get(key) != after.scram_credentials.get(key):
+                user, mechanism = key
+                found = after.scram_credentials.get(key)
+                text = {} if found is None else {MECHANISMS[mechanism]: credential_text(found)}
+                _replace(self._entity(wanted, user_path(user)), {MECHANISMS[mechanism]: ""}, text)
+        for entity, values in wanted.items():
+            self._make_parents(entity)
+            self._put_config(entity, values)
+
+    def _entity(self, wanted: dict[str, dict[str, str]], entity: str) -> dict[str, str]:
+        return wanted.setdefault(entity, dict(self.nodes.configs.get(entity, {})))
+
+    def _make_parents(self, entity: str) -> None:
+        user, separator, _client = entity.partition("/clients/")
+        if not separator or entity in self.nodes.configs:
+            return
+        if user not in self.nodes.configs and user not in self.configs:
+            self.ops.append(Create(paths.config(user)))
+            self.configs[user] = {}
+        if user not in self.nodes.with_clients:
+            self.ops.append(Create(f"{paths.config(user)}/clients"))
+            self.nodes.with_clients.add(user)
+
+    def _set_producer_ids(self, delta: MetadataDelta) -> None:
+        block = ProducerIdBlock(self.producer_ids_of, delta.before.next_producer_id, delta.image.next_producer_id - 1)
+        self.ops.append(Set(paths.PRODUCER_IDS, block.encode(), self.nodes.producer_ids))
+        self.producer_ids = True
+
+
+def _assignments(topic: TopicImage) -> dict[int, Assignment]:
+    return {
+        index: Assignment(partition.replicas, partition.adding_replicas, partition.removing_replicas)
+        for index, partition in enumerate(topic.partitions)
+    }
+
+
+def _says(found: FoundState, state: PartitionState, version: int) -> bool:
+    """Whether a node says this already, in whichever controller's term it was written."""
+    return found.version == version and found.state._replace(controller_epoch=state.controller_epoch) == state
+
+
+def _replace(values: dict[str, str], old: Mapping[str, object], new: Mapping[str, str]) -> None:
+    for name in old:
+        values.pop(name, None)
+    values.update(new)

@@ -1,0 +1,154 @@
+"""The metadata store in ZooKeeper: records become the nodes of a Kafka 3.9 cluster.
+
+One store is one term of one controller. It reads everything when it is opened, and from then on writes what follows
+from each change of the image, fenced by the controller's epoch. What a change does to the nodes is `plan`'s, how it is
+written `fenced`'s; which records have a place here at all, is in `places`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from odradek_log.reporting import Reporter
+from odradek_wire.message import Message
+from odradek_wire.messages.producer_ids_record import ProducerIdsRecord
+from odradek_wire.uuid import random_uuid
+
+from ..image import ClusterImage, MetadataDelta, TopicImage
+from ..levels import Levels
+from ..replay import replay
+from ..store import Appended, QuorumState
+from . import paths
+from .client import ConnectionLossError, Op, SessionExpiredError, Set, ZooKeeper
+from .fenced import MAX_BYTES, FencedWriter, Office
+from .load import NO_STATE, FoundTopic, Loaded, Nodes, load, read_partitions
+from .places import check_places
+from .plan import Plan, Seen
+from .znodes import TopicZnode
+
+Found = TypeVar("Found")
+
+
+class ZooKeeperStore:
+    """`lost` is called when this controller cannot write any more: its term is over, and the store useless.
+
+    What the watches have seen of others' doing is handed over in `nodes` and `seen` just before the records that follow
+    from it are appended.
+    """
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        office: Office,
+        *,
+        node_id: int,
+        lost: Callable[[str], None],
+        wall_ms: Callable[[], int],
+        randbytes: Callable[[int], bytes],
+        reporter: Reporter,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._zk = zk
+        self._office = office
+        self._node_id = node_id
+        self._wall_ms = wall_ms
+        self._randbytes = randbytes
+        self._reporter = reporter
+        self._max_bytes = max_bytes
+        self._writer = FencedWriter(zk, office, lost)
+        self._image = ClusterImage()
+        self.nodes = Nodes()
+        self.seen = Seen()
+
+    async def open(self) -> ClusterImage:
+        """The image of all that is stored; topics of before topic ids have got theirs.
+
+        Raises NotControllerError when the term ends meanwhile, InvalidZnodeError if the cluster cannot be read.
+        """
+        self._image = await self._retried(self._open)
+        return self._image
+
+    async def _open(self) -> ClusterImage:
+        loaded = await load(self._zk, self._office.epoch)
+        self.nodes = loaded.nodes
+        image = await self._with_ids(loaded)
+        for error in loaded.damaged:
+            self._reporter.error("a znode cannot be read, and is left alone", path=error.path, exc_info=error)
+        return image
+
+    async def _with_ids(self, loaded: Loaded) -> ClusterImage:
+        topics = dict(loaded.image.topics)
+        for name, node in loaded.without_id.items():
+            topic_id = random_uuid(self._randbytes)
+            named = FoundTopic(name, TopicZnode(topic_id, node.partitions), self.nodes.topics[name] + 1)
+            await self.write([Set(paths.topic(name), named.node.encode(), named.version - 1)])
+            self.nodes.topics[name] = named.version
+            topics[name] = TopicImage(topic_id, name, await read_partitions(self._zk, named))
+        by_id = {topic.id: topic for topic in topics.values()}
+        return replace(loaded.image, topics=topics, topics_by_id=by_id)
+
+    async def append(self, records: Sequence[Message], levels: Levels) -> Appended:
+        """Raises NotControllerError, and RefusedRecordError for what has no place in ZooKeeper."""
+        seen, self.seen = self.seen, Seen()
+        check_places(records)
+        delta = replay(self._image, records, offset=self._image.offset + len(records), epoch=self._office.epoch)
+        await self._look_for_folders(delta, seen)
+        plan = Plan(self._office.epoch, self.nodes, seen, _given_to(records))
+        plan.add(delta)
+        await self.write(plan.ops)
+        plan.done()
+        self._image = delta.image
+        return Appended(delta.image.offset, self._office.epoch)
+
+    async def write(self, ops: Sequence[Op]) -> None:
+        """Fenced, beside the records: wishes that were granted are removed. Raises NotControllerError."""
+        await self._writer.write(ops, self._max_bytes)
+
+    async def _look_for_folders(self, delta: MetadataDelta, seen: Seen) -> None:
+        """A partition without a state may have a node, if a controller fell while it began the partition."""
+        changed = [topic for key, topic in delta.before.topics_by_id.items() if key in delta.partitions]
+        for topic in (*changed, *delta.deleted_topics.values()):
+            stateless = [
+                index for index, partition in enumerate(topic.partitions) if partition.partition_epoch == NO_STATE
+            ]
+            if stateless and topic.name not in seen.gone:
+                for path in (
+                    paths.partitions(topic.name),
+                    *(paths.partition(topic.name, index) for index in stateless),
+                ):
+                    if await self._retried(partial(self._zk.exists, path)) is not None:
+                        seen.folders.add(path)
+
+    async def _retried(self, read: Callable[[], Awaitable[Found]]) -> Found:
+        """As soon as there is a connection; NotControllerError when the session is over."""
+        while True:
+            try:
+                await self._zk.until_connected()
+                return await read()
+            except ConnectionLossError:
+                continue
+            except SessionExpiredError as error:
+                raise self._writer.lose("the session is over") from error
+
+    @property
+    def next_offset(self) -> int:
+        """Offsets only count the records of this term. (A broker's epoch is its node's czxid.)"""
+        return self._image.offset + 1
+
+    def quorum(self) -> QuorumState:
+        """There is none to speak of: the controller is whoever holds `/controller`."""
+        offset = self._image.offset
+        return QuorumState(self._node_id, self._office.epoch, offset, offset, (), self._wall_ms())
+
+    def applied(self, image: ClusterImage) -> None:
+        """Nothing to do: every change is a whole one."""
+
+    async def close(self) -> None:
+        """The connection is not ours."""
+
+
+def _given_to(records: Sequence[Message]) -> int:
+    return next((record.broker_id for record in records if isinstance(record, ProducerIdsRecord)), -1)
