@@ -111,7 +111,8 @@ class Background:
             if log is None or log.failure is not None:
                 continue
             try:
-                log.delete_old_segments(partition.high_watermark)
+                if log.delete_old_segments(partition.high_watermark):
+                    partition.log_start_moved()
             except DISK_TROUBLE:
                 partition.take_offline()
 

@@ -128,6 +128,11 @@ class Broker:
             self.following.leave(partition)
         for partition, leader in changes.followed:
             self.following.follow(partition, leader)
+        for broker_id in sorted(delta.brokers):
+            if not delta.image.is_active(broker_id):
+                for partition in self.partitions:
+                    if partition.leader is not None and not partition.leader.alone:
+                        partition.carry_out(partition.leader.cannot_join(broker_id))
         if self._groups is not None:
             self._groups.metadata_changed(delta)
         for partition in changes.resigned:
@@ -143,10 +148,10 @@ class Broker:
         for partition in self.partitions:
             partition.check_lag(now_ms, lag_time_max_ms)
 
-    def stop_replication(self) -> None:
-        """Fetch no more, propose no more."""
-        self.following.close()
-        self.isr_changes.close()
+    async def stop_replication(self) -> None:
+        """Fetch no more, propose no more: when this returns, no task does."""
+        await self.following.close()
+        await self.isr_changes.close()
 
     def forget_clients(self) -> None:
         """For a reset: sessions and producer ids of clients so far mean nothing any more."""

@@ -1,15 +1,18 @@
 """What a leader does for followers that fetch from it, and which replica a consumer had better read from.
 
 Owns the checks of a follower's fetch and the record of its progress (KIP-903: a broker's new incarnation need not hold
-what the old one held), and the choice of a replica in the consumer's rack (KIP-392). Reading is the Fetch handler's.
+what the old one held), the partitions of a follower's session that nothing happens to and that no fetch need look at,
+and the choice of a replica in the consumer's rack (KIP-392). Reading is the Fetch handler's.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek_broker.core.fetch_session import FetchedPartition
+from odradek_broker.core.fetch_session import FetchedPartition, FetchSession, PartitionKey
+from odradek_broker.core.partition_leader import FollowerProgress
 from odradek_broker.partition import Partition
+from odradek_broker.purgatory import Purgatory, Watchers
 from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -19,11 +22,11 @@ if TYPE_CHECKING:
 class Follower:
     """The broker that a Fetch request comes from; epoch -1: it does not say which incarnation it is."""
 
-    __slots__ = ("_broker", "_epoch", "_id", "_may_join")
+    __slots__ = ("_broker", "_epoch", "_may_join", "id")
 
     def __init__(self, broker: Broker, follower: int, epoch: int) -> None:
         self._broker = broker
-        self._id = follower
+        self.id = follower
         self._epoch = epoch
         registration = broker.image.brokers.get(follower)
         self._may_join = (
@@ -34,20 +37,90 @@ class Follower:
         """Whether it is a replica. With an epoch in the request it knows more than we do: the metadata is on its
         way."""
         leader = partition.leader
-        if leader is not None and self._id in leader.followers:
-            return ErrorCode.NONE
+        progress = None if leader is None else leader.followers.get(self.id)
+        if progress is not None:
+            # A fetch of an incarnation that is over says nothing of what the present one holds.
+            stale = -1 < self._epoch < progress.broker_epoch
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER if stale else ErrorCode.NONE
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch < 0 else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def holds(self, partition: Partition, wanted: FetchedPartition) -> None:
         """It fetches at this offset."""
         partition.follower_fetched(
-            self._id,
+            self.id,
             wanted.fetch_offset,
             wanted.log_start_offset,
             self._broker.timers.now_ms(),
             self._epoch,
             self._may_join,
         )
+
+    def holds_all(self, partition: Partition, wanted: FetchedPartition) -> bool:
+        """Whether it is in sync, has everything and has been told everything: nothing need be said or recorded until
+        something happens to the partition."""
+        leader, log = partition.leader, partition.log
+        return (
+            leader is not None
+            and self.id in leader.isr
+            and wanted.fetch_offset == log.log_end_offset
+            and wanted.last_fetched_epoch in (-1, log.leader_epochs.latest)
+            and wanted.leader_epoch in (-1, partition.leader_epoch)
+            and wanted.told_high_watermark == partition.high_watermark <= wanted.known_high_watermark
+            and wanted.told_log_start_offset == log.log_start_offset
+        )
+
+
+class Resting:
+    """The partitions of one follower's session that nothing happens to. A follower of ten thousand partitions has
+    nearly all of them in this state, and its fetches cost what the others cost."""
+
+    def __init__(self, purgatory: Purgatory, session: FetchSession) -> None:
+        self.watchers = Watchers()
+        """The session's fetch that waits, if there is one."""
+        self.purgatory = purgatory
+        self.session = session
+        self._sleepers: dict[PartitionKey, Sleeper] = {}
+
+    def __len__(self) -> int:
+        return len(self._sleepers)
+
+    def rest(self, key: PartitionKey, partition: Partition, progress: FollowerProgress) -> None:
+        self._sleepers[key] = Sleeper(self, key, partition, progress)
+        del self.session.lively[key]
+
+    def disturb(self, key: PartitionKey) -> None:
+        sleeper = self._sleepers.pop(key, None)
+        if sleeper is not None:
+            sleeper.leave()
+            self.session.lively[key] = self.session.partitions[key]
+
+    def end(self) -> None:
+        for sleeper in self._sleepers.values():
+            sleeper.leave()
+        self._sleepers.clear()
+
+
+class Sleeper:
+    """One partition at rest, among those who wait for news of it."""
+
+    __slots__ = ("_key", "_progress", "_resting", "_watchers")
+
+    def __init__(self, resting: Resting, key: PartitionKey, partition: Partition, progress: FollowerProgress) -> None:
+        self._resting = resting
+        self._key = key
+        self._watchers = partition.replica_watchers
+        self._progress = progress
+        self._watchers.operations[self] = None
+        progress.rest(resting.session)
+
+    def try_complete(self) -> None:
+        """Something happened: the session's fetch looks at it."""
+        self._resting.disturb(self._key)
+        self._resting.purgatory.changed(self._resting.watchers)
+
+    def leave(self) -> None:
+        self._watchers.operations.pop(self, None)
+        self._progress.wake()
 
 
 def preferred_replica(broker: Broker, partition: Partition, rack: str, fetch_offset: int) -> int | None:

@@ -16,7 +16,7 @@ from odradek_broker.partition import Partition, Propose
 from odradek_broker.partitions import Partitions
 from odradek_broker.purgatory import Purgatory
 from odradek_controller.configs.table import Resource
-from odradek_controller.image import NO_LEADER, MetadataDelta, PartitionRegistration, TopicImage
+from odradek_controller.image import NO_LEADER, Fate, MetadataDelta, PartitionRegistration, TopicImage
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
@@ -78,6 +78,8 @@ class Hosting:
             self._use(config)
             self._reconfigure(delta, self._partitions)
         changes = Changes([], [], [], [])
+        for (name, index), fate in delta.fates.items():
+            self._meet(fate, name, index, changes)
         for topic in delta.deleted_topics.values():
             for index in range(len(topic.partitions)):
                 partition = self._partitions.get_by_id(topic.id, index)
@@ -90,7 +92,7 @@ class Hosting:
         changed = {resource.name for resource in delta.configs if resource.type == Resource.TOPIC}
         for name in sorted(changed):
             self._reconfigure(delta, self._partitions.of_topic(name))
-        if not self._started:
+        if not self._started and delta.complete:
             self._started = True
             self._set_aside_strays()
             self._high_watermarks.clear()
@@ -114,8 +116,9 @@ class Hosting:
                 changes.left.append(partition)
                 changes.elected.append(partition)
             else:
-                partition.replicas_changed(registration.replicas, self._now_ms())
-                partition.isr_decided(frozenset(registration.isr), registration.partition_epoch)
+                partition.changed_within_epoch(
+                    registration.replicas, frozenset(registration.isr), registration.partition_epoch
+                )
             return
         if partition.leader is not None:
             changes.resigned.append(partition)
@@ -190,7 +193,7 @@ class Hosting:
         return log.topic_id == partition.topic_id or (log.topic_id is None and not self._started)
 
     def _serve(self, partition: Partition, log: Log, directory: LogDirectory) -> None:
-        partition.use(log, directory, self._high_watermarks.get((partition.topic, partition.index), 0))
+        partition.use(log, directory, self._high_watermarks.pop((partition.topic, partition.index), 0))
         # A flush may fail on another thread, while nobody here is using the log.
         log.on_failure = lambda error: self._to_loop(partition.take_offline)
         if log.topic_id is None:
@@ -199,23 +202,45 @@ class Hosting:
             except OSError:
                 partition.take_offline()
 
-    def _delete(self, partition: Partition, changes: Changes) -> None:
+    def _meet(self, fate: Fate, topic: str, index: int, changes: Changes) -> None:
+        """Also of a log that no topic has claimed since the start."""
+        partition = self._partitions.get(topic, index)
+        if fate is Fate.HALTED:
+            if partition is not None:
+                changes.left.append(partition)
+                changes.resigned.append(partition)
+                partition.resign(partition.leader_epoch)
+            return
+        if partition is not None:
+            self._forget(partition, changes)
+        for directory in self.directories:
+            if (topic, index) in directory.logs or (topic, index) in directory.failed:
+                if fate is Fate.DELETED:
+                    self._remove(directory, topic, index)
+                else:
+                    self._set_aside(directory, topic, index)
+
+    def _forget(self, partition: Partition, changes: Changes) -> None:
         changes.left.append(partition)
         changes.resigned.append(partition)
         partition.resign(partition.leader_epoch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._partitions.remove(partition)
+
+    def _delete(self, partition: Partition, changes: Changes) -> None:
+        self._forget(partition, changes)
         for directory in self.directories:
             key = (partition.topic, partition.index)
             log = directory.logs.get(key)
             if key in directory.failed or (log is not None and log is partition.served_log):
-                try:
-                    directory.delete_log(partition.topic, partition.index, self._unique())
-                except OSError as error:
-                    directory.env.reporter.error(
-                        "deleted partition cannot be removed",
-                        partition=f"{partition.topic}-{partition.index}",
-                        error=str(error),
-                    )
+                self._remove(directory, partition.topic, partition.index)
+
+    def _remove(self, directory: LogDirectory, topic: str, index: int) -> None:
+        try:
+            directory.delete_log(topic, index, self._unique())
+        except OSError as error:
+            directory.env.reporter.error(
+                "deleted partition cannot be removed", partition=f"{topic}-{index}", error=str(error)
+            )
 
     def _set_aside_strays(self) -> None:
         """Logs that no topic of the cluster claims, found at the first delta: kept under another name, as Kafka."""

@@ -165,8 +165,8 @@ class Node:
         # Members that wait for a rebalance are answered too: nobody would end it any more.
         await self.broker.stop_groups()
         await self.server.stop(grace_ms)
-        self.broker.stop_replication()
         self._unsubscribe()
+        await self.broker.stop_replication()
 
     async def close(self) -> None:
         """After `leave`: logs are flushed, the marker of a clean shutdown is written. Idempotent."""
@@ -188,9 +188,9 @@ class Node:
         if self.http is not None:
             self.http.close()
         if self._joined:
-            self.broker.stop_replication()
             self.server.abort()
             self._unsubscribe()
+            await self.broker.stop_replication()
         self.timers.close()
         await self.background.stop()
         for directory in self.directories:

@@ -8,7 +8,7 @@ deltas (`partitions.py`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Protocol, TypeAlias, assert_never
 
 from odradek_broker.core.partition_leader import Effect, HighWatermarkAdvanced, PartitionLeader, ProposeIsr
 from odradek_broker.deferred import Deferred
@@ -30,6 +30,13 @@ _CLIENT = AppendOrigin.CLIENT
 DISK_TROUBLE = (OSError, CorruptLogError, LogOfflineError)
 
 
+class Copying(Protocol):
+    """Whoever copies a partition from its leader."""
+
+    def touch(self, partition: Partition) -> None:
+        """Something about the log changed that the leader is told."""
+
+
 class Partition:
     """A replica hosted here. `error` says at a glance whether a client may use it: NONE on the leader with a healthy
     log."""
@@ -41,6 +48,7 @@ class Partition:
         "bytes_out",
         "directory",
         "error",
+        "fetcher",
         "follows",
         "guarded",
         "high_watermark",
@@ -85,6 +93,7 @@ class Partition:
         self.strict = False
         self.follows = False
         """Whether a leader is followed: consumers may then read what is known to be committed (KIP-392)."""
+        self.fetcher: Copying | None = None
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def use(self, log: Log, directory: LogDirectory, high_watermark: int = 0) -> None:
@@ -144,6 +153,7 @@ class Partition:
         self._guard()
         if self.error != ErrorCode.KAFKA_STORAGE_ERROR:
             self.error = ErrorCode.NONE
+        self.wake()
 
     def resign(self, leader_epoch: int, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Another broker leads, or nobody, or the topic is gone: whoever waits here is answered with `error`."""
@@ -206,15 +216,26 @@ class Partition:
         if leader_start > log.log_start_offset:
             log.advance_log_start_offset(min(leader_start, log.log_end_offset))
 
-    def truncate_to(self, offset: int) -> None:
-        """Give up what the leader does not have. Raises what a failing disk raises."""
+    def truncate_to(self, offset: int) -> bool:
+        """Give up what the leader does not have. Whether the directory's checkpoint vouches for some of it: it must be
+        written anew before anything is appended. Raises what a failing disk raises."""
+        vouched = self.log.recovery_point
         self.log.truncate_to(offset)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
+        return self.log.log_end_offset < vouched
 
-    def start_at(self, offset: int) -> None:
-        """Give up everything: the leader's log begins after ours ends. Raises what a failing disk raises."""
+    def start_at(self, offset: int) -> bool:
+        """Give up everything: the leader's log begins after ours ends. As `truncate_to`."""
+        vouched = self.log.recovery_point
         self.log.truncate_fully_and_start_at(offset)
         self.high_watermark = offset
+        return vouched > 0
+
+    def log_start_moved(self) -> None:
+        """Records were deleted at the log's beginning: readers, followers and the leader are told."""
+        if self.fetcher is not None:
+            self.fetcher.touch(self)
+        self.wake()
 
     # -- the in-sync replicas -----------------------------------------------------------------------------------------
 
@@ -240,12 +261,22 @@ class Partition:
         self.carry_out(self.leader.isr_decided(isr, partition_epoch))
         self._guard()
 
-    def replicas_changed(self, replicas: tuple[int, ...], now_ms: int) -> None:
-        """Others are to have copies; the leader and its epoch stay."""
+    def isr_refused(self) -> None:
+        """The controller did not change them, for certain."""
         assert self.leader is not None
-        if replicas != self.leader.replicas:
-            self.carry_out(self.leader.replicas_changed(replicas, now_ms))
-            self._guard()
+        self.carry_out(self.leader.isr_refused())
+
+    def changed_within_epoch(self, replicas: tuple[int, ...], isr: frozenset[int], partition_epoch: int) -> None:
+        """Metadata: the leader and its epoch stay, others may have copies or be in sync now. What it knew before is no
+        news, and says nothing of what it has proposed since."""
+        assert self.leader is not None
+        if partition_epoch > self.leader.partition_epoch:
+            if replicas != self.leader.replicas:
+                self.carry_out(self.leader.replicas_changed(replicas))
+            self.isr_decided(isr, partition_epoch)
+            # Followers that are no replicas any more, or not in sync, are to be seen as such at their next fetch.
+            if self.replica_watchers.operations:
+                self.purgatory.changed(self.replica_watchers)
 
     def carry_out(self, effects: list[Effect]) -> None:
         """Do what the leader core decided."""

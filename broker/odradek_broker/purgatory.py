@@ -8,7 +8,7 @@ marks its waiters, and all marked ones are tried once, when the request that cha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from odradek_broker.deferred import Deferred
 from odradek_broker.timers import TimerHandle, Timers
@@ -16,14 +16,20 @@ from odradek_broker.timers import TimerHandle, Timers
 T = TypeVar("T")
 
 
+class Waiter(Protocol):
+    """Whoever wants to know of changes."""
+
+    def try_complete(self) -> None: ...
+
+
 class Watchers:
-    """The operations waiting on one partition; falsy when nobody waits, which is all that the hot path asks."""
+    """Who waits on one partition: operations mostly; falsy when nobody waits, which is all that the hot path asks."""
 
     __slots__ = ("operations",)
 
     def __init__(self) -> None:
         # A dict keeps the order of arrival: operations complete in the order in which they came.
-        self.operations: dict[DelayedOperation[Any], None] = {}
+        self.operations: dict[Waiter, None] = {}
 
     def __bool__(self) -> bool:
         return bool(self.operations)
@@ -87,7 +93,7 @@ class Purgatory:
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._waiting: dict[DelayedOperation[Any], None] = {}
-        self._marked: dict[DelayedOperation[Any], None] = {}
+        self._marked: dict[Waiter, None] = {}
         self._scheduled = False
 
     def wait(
@@ -119,11 +125,18 @@ class Purgatory:
         """A partition moved on. Call it only when someone waits; attempts are made soon, not now."""
         self._marked.update(watchers.operations)
         if not self._scheduled:
-            self._scheduled = True
-            self._timers.call_soon(self._try_marked)
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        self._timers.call_soon(self._try_marked)
 
     def _try_marked(self) -> None:
+        # Once more for those who are marked by the first ones: what is marked later has its turn later.
+        for _ in range(2):
+            marked, self._marked = self._marked, {}
+            for operation in marked:
+                operation.try_complete()
         self._scheduled = False
-        marked, self._marked = self._marked, {}
-        for operation in marked:
-            operation.try_complete()
+        if self._marked:
+            self._schedule()

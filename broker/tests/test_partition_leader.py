@@ -99,3 +99,59 @@ def test_the_low_watermark_is_the_smallest_start_of_all_replicas() -> None:
     core = leader((1, 2), (1, 2))
     core.follower_fetched(2, 10, 3, now_ms=1)
     assert core.low_watermark(log_start_offset=5) == 3
+
+
+def test_the_high_watermark_waits_for_a_follower_that_all_but_has_everything() -> None:
+    """Or else it could never join while somebody writes all the time."""
+    core = leader((1, 2), (1,), end=10)
+    assert core.follower_fetched(2, 4, 0, now_ms=1) == []
+    assert core.appended(12) == [HighWatermarkAdvanced(12)], "it is far behind"
+    core.follower_fetched(2, 10, 0, now_ms=2)
+    assert core.appended(14) == []
+    assert core.follower_fetched(2, 12, 0, now_ms=3) == [ProposeIsr(frozenset({1, 2}))]
+
+
+def test_nobody_waits_for_long_for_a_follower_that_does_not_join() -> None:
+    core = leader((1, 2), (1,), end=10)
+    core.follower_fetched(2, 4, 0, now_ms=0)
+    core.appended(12)
+    core.follower_fetched(2, 10, 0, now_ms=1)
+    core.appended(14)
+    assert core.check_lag(now_ms=30_000, lag_time_max_ms=30_000) == []
+    assert core.check_lag(now_ms=30_001, lag_time_max_ms=30_000) == [HighWatermarkAdvanced(14)]
+
+
+def test_nobody_waits_for_a_follower_whose_broker_is_gone() -> None:
+    core = leader((1, 2), (1,), end=10)
+    core.follower_fetched(2, 4, 0, now_ms=0)
+    core.appended(12)
+    core.follower_fetched(2, 10, 0, now_ms=1)
+    core.appended(14)
+    assert core.cannot_join(2) == [HighWatermarkAdvanced(14)]
+
+
+class LastFetch:
+    used_ms = 0
+
+
+def test_a_follower_whose_fetches_found_nothing_new_was_caught_up_until_the_last_of_them() -> None:
+    core = leader((1, 2), (1, 2), end=10)
+    core.follower_fetched(2, 10, 0, now_ms=0)
+    session = LastFetch()
+    core.followers[2].rest(session)
+    session.used_ms = 60_000
+    core.appended(12)
+    assert core.check_lag(now_ms=90_000, lag_time_max_ms=30_000) == []
+    core.followers[2].wake()
+    session.used_ms = 1_000_000
+    assert core.check_lag(now_ms=90_001, lag_time_max_ms=30_000) == [ProposeIsr(frozenset({1}))]
+
+
+def test_when_a_proposal_is_refused_its_members_hold_nothing_back_any_more() -> None:
+    core = leader((1, 2, 3), (1, 2), end=10)
+    core.follower_fetched(3, 10, 0, now_ms=1)
+    core.follower_fetched(2, 10, 0, now_ms=1)
+    core.appended(12)
+    assert core.follower_fetched(2, 12, 0, now_ms=2) == []
+    core.cannot_join(3)
+    assert core.isr_refused() == [HighWatermarkAdvanced(12)]

@@ -14,11 +14,15 @@ import structlog
 from odradek_broker.clock import ManualClock
 from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.interceptors import Disconnect
+from odradek_broker.partition import Partition
 from odradek_controller.image import PartitionRegistration
+from odradek_log.checkpoints import read_offsets
+from odradek_log.disk import RealDisk
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from odradek_wire.messages.create_topics import CreateTopicsRequest
+from odradek_wire.messages.delete_records import DeleteRecordsRequest
 from odradek_wire.messages.elect_leaders import ElectLeadersRequest
 from odradek_wire.messages.fetch import FetchRequest
 from odradek_wire.messages.list_offsets import ListOffsetsRequest
@@ -58,14 +62,14 @@ class Trio:
     async def client(self, broker: int) -> Any:
         return await self._connect(self.cluster.nodes[broker])
 
-    async def create(self, replicas: list[int], **configs: str) -> None:
-        """Topic t, one partition on these brokers, the first of which leads."""
+    async def create(self, replicas: list[int], partitions: int = 1, **configs: str) -> None:
+        """Topic t, its partitions on these brokers, the first of which leads."""
         client = await self.client(min(self.cluster.nodes))
-        assignment = CreateTopicsRequest.CreatableReplicaAssignment(0, replicas)
+        assignments = [CreateTopicsRequest.CreatableReplicaAssignment(index, replicas) for index in range(partitions)]
         entries = [
             CreateTopicsRequest.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()
         ]
-        topic = CreateTopicsRequest.CreatableTopic("t", -1, -1, [assignment], entries)
+        topic = CreateTopicsRequest.CreatableTopic("t", -1, -1, assignments, entries)
         (result,) = (await client.ask(CreateTopicsRequest([topic]), 7)).topics
         assert result.error_code == 0, result
 
@@ -75,8 +79,13 @@ class Trio:
         assert found is not None
         return found
 
-    def log_of(self, broker: int) -> bytes:
-        path = self.path / f"broker-{broker}" / "t-0" / "00000000000000000000.log"
+    def hosted(self, broker: int, index: int = 0) -> Partition:
+        found = self.cluster.nodes[broker].broker.partitions.get("t", index)
+        assert found is not None
+        return found
+
+    def log_of(self, broker: int, index: int = 0) -> bytes:
+        path = self.path / f"broker-{broker}" / f"t-{index}" / "00000000000000000000.log"
         return path.read_bytes() if path.exists() else b""
 
     def hold_back(self, broker: int) -> None:
@@ -115,6 +124,14 @@ async def latest(client: Any) -> tuple[int, int]:
     answer = await client.ask(ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic("t", [wanted])]), 6)
     (found,) = answer.topics[0].partitions
     return found.error_code, found.offset
+
+
+async def delete_records(client: Any, offset: int, timeout_ms: int = 5_000) -> tuple[int, int]:
+    """(error, low watermark)"""
+    wanted = DeleteRecordsRequest.DeleteRecordsPartition(0, offset)
+    request = DeleteRecordsRequest([DeleteRecordsRequest.DeleteRecordsTopic("t", [wanted])], timeout_ms)
+    (found,) = (await client.ask(request, 2)).topics[0].partitions
+    return found.error_code, found.low_watermark
 
 
 async def fetch(client: Any, *, offset: int = 0, rack: str = "") -> Any:
@@ -273,3 +290,125 @@ async def test_a_consumer_is_sent_to_the_replica_in_its_rack_and_served_there(tr
     await trio.until(lambda: follower.high_watermark == 1)
     served = await fetch(await trio.client(2), rack="rack-2")
     assert (served.error_code, bytes(served.records)) == (0, trio.log_of(1))
+
+
+async def test_a_start_after_a_crash_believes_in_nothing_that_was_given_up(trio: Trio, make_batch: Any) -> None:
+    await trio.create([1, 2])
+    client = await trio.client(1)
+    await client.produce("t", make_batch(b"a"))
+    trio.hold_back(1)
+    await client.produce("t", make_batch(b"only here"), acks=1)
+    (directory,) = trio.cluster.nodes[1].directories
+    trio.hosted(1).log.flush()
+    directory.offer_checkpoints()
+    directory.write_checkpoints()
+    await trio.cluster.kill_broker(1)
+    await (await trio.client(2)).produce("t", make_batch(b"b"))
+    checkpoint = trio.path / "broker-1" / "recovery-point-offset-checkpoint"
+    assert read_offsets(RealDisk(), str(checkpoint))["t", 0] == 2
+    await trio.cluster.start_broker(trio.static(1))
+    await trio.until_in_sync(1, 2)
+    assert read_offsets(RealDisk(), str(checkpoint))["t", 0] <= 1
+
+
+async def test_a_follower_that_ends_before_its_leader_begins_starts_anew(trio: Trio, make_batch: Any) -> None:
+    await trio.create([1, 2])
+    client = await trio.client(1)
+    await client.produce("t", make_batch(b"a"))
+    await trio.cluster.stop_broker(2)
+    for value in (b"b", b"c", b"d"):
+        await client.produce("t", make_batch(value))
+    await delete_records(client, 3)
+    await trio.cluster.start_broker(trio.static(2))
+    await trio.until_in_sync(1, 2)
+    assert (trio.hosted(2).log_start_offset, trio.hosted(2).log_end_offset) == (3, 4)
+    assert b"d" in (trio.path / "broker-2" / "t-0" / "00000000000000000003.log").read_bytes()
+
+
+async def test_a_leader_elected_while_it_asks_where_another_log_begins_keeps_its_own(
+    trio: Trio, make_batch: Any
+) -> None:
+    await trio.create([1, 2])
+    client = await trio.client(1)
+    await client.produce("t", make_batch(b"a"))
+    await trio.cluster.stop_broker(2)
+    await client.produce("t", make_batch(b"b"))
+    await delete_records(client, 2)
+    asked = asyncio.Event()
+
+    def judge(ctx: Any, request: Any) -> Disconnect | None:
+        if ctx.api_key == ApiKey.LIST_OFFSETS and (ctx.client_id or "").startswith("broker-"):
+            asked.set()
+        return None
+
+    trio.cluster.nodes[1].broker.interceptors.before_handle.append(judge)
+    await trio.cluster.start_broker(trio.static(2))
+    await trio.until(asked.is_set)
+    follower = trio.hosted(2)
+    follower.follow(follower.leader_epoch + 1)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert follower.log_end_offset == 1
+
+
+async def test_a_follower_asks_only_about_partitions_to_which_something_happened(trio: Trio, make_batch: Any) -> None:
+    await trio.create([1, 2], partitions=20)
+    client = await trio.client(1)
+    sessions = trio.cluster.nodes[1].broker.fetch_sessions
+
+    def lively() -> int:
+        return sum(len(session.lively) for session in sessions._sessions.values() if session.privileged)
+
+    await trio.until(lambda: sessions and not lively())
+    assert (await client.produce("t", make_batch(b"a"), partition=7)).error_code == 0
+    assert trio.log_of(2, 7) == trio.log_of(1, 7) != b""
+    await trio.until(lambda: not lively())
+    for _ in range(4):
+        trio.clock.advance_timeouts(LAG_TIME_MAX_MS)
+        await asyncio.sleep(0)
+    assert set(trio.partition.isr) == {1, 2}
+    assert (await client.produce("t", make_batch(b"b"), partition=7)).error_code == 0
+    assert trio.log_of(2, 7) == trio.log_of(1, 7)
+
+
+async def test_what_is_wrong_with_one_partition_keeps_no_other_from_being_copied(
+    trio: Trio, make_batch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await trio.create([1, 2], partitions=2)
+    copy = Partition.append_as_follower
+
+    def fail(partition: Partition, *args: Any) -> None:
+        assert partition.index != 0, "planted"
+        copy(partition, *args)
+
+    monkeypatch.setattr(Partition, "append_as_follower", fail)
+    client = await trio.client(1)
+    await client.produce("t", make_batch(b"a"), acks=1)
+    for _ in range(3):
+        assert (await client.produce("t", make_batch(b"b"), partition=1)).error_code == 0
+    assert trio.log_of(2, 1) == trio.log_of(1, 1)
+
+
+async def test_a_killed_broker_leaves_no_task_behind(trio: Trio, make_batch: Any) -> None:
+    def fetching() -> set[int]:
+        tasks = [task.get_coro() for task in asyncio.all_tasks()]
+        return {task.cr_frame.f_locals["self"]._broker.node_id for task in tasks if "Fetcher" in task.__qualname__}  # type: ignore[union-attr]
+
+    await trio.create([1, 2], partitions=5)
+    await trio.until(lambda: fetching() == {2})
+    await trio.cluster.kill_broker(1)
+    await trio.cluster.start_broker(trio.static(1))
+    await trio.until_in_sync(1, 2)
+    assert fetching() == {1}
+    await trio.cluster.kill_broker(1)
+    assert fetching() == set()
+
+
+@pytest.mark.parametrize("version", [3, 9, 10, 12])
+async def test_who_produces_to_a_follower_is_told_so_and_by_newer_versions_where_to_go(
+    trio: Trio, make_batch: Any, version: int
+) -> None:
+    await trio.create([1, 2])
+    answer = await (await trio.client(2)).produce("t", make_batch(b"a"), version=version)
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert answer.current_leader.leader_id == (1 if version >= 10 else -1)

@@ -20,7 +20,7 @@ from odradek_broker.core.fetch_session import (
     FetchSession,
 )
 from odradek_broker.deferred import Deferred
-from odradek_broker.follower_reads import Follower, preferred_replica
+from odradek_broker.follower_reads import Follower, Resting, preferred_replica
 from odradek_broker.network.memory import CONVERSION
 from odradek_broker.partition import DISK_TROUBLE, Partition
 from odradek_broker.purgatory import Watchers
@@ -74,6 +74,7 @@ class Fetch:
         "_min_bytes",
         "_read_committed",
         "_request",
+        "_resting",
         "_session",
         "_urgent",
         "_version",
@@ -99,6 +100,7 @@ class Fetch:
         self._urgent = False
         self._converted_bytes = 0
         self._session: FetchSession | None = None
+        self._resting: Resting | None = None
         self._wanted: list[FetchedPartition] = []
         self.session_error: int = ErrorCode.NONE
         self.watched: list[Partition] = []
@@ -107,7 +109,8 @@ class Fetch:
     def watchers(self) -> list[Watchers]:
         """Followers wait for the logs to grow, consumers for more to be committed."""
         if self._follower is not None:
-            return [partition.replica_watchers for partition in self.watched]
+            found = [partition.replica_watchers for partition in self.watched]
+            return found if self._resting is None else [*found, self._resting.watchers]
         return [partition.watchers for partition in self.watched]
 
     def attempt(self, at_any_rate: bool = False) -> FetchResponse | None:
@@ -120,8 +123,8 @@ class Fetch:
         min_one = not self._hard_limit
         size = 0
         session = self._session
-        for wanted in list(session.partitions.values()) if session is not None else self._wanted:
-            if session is not None and self._nothing_new(wanted):
+        for wanted in list(session.lively.values()) if session is not None else self._wanted:
+            if session is not None and (self._nothing_new(wanted) if self._resting is None else self._rests(wanted)):
                 continue
             data = self._read(wanted, room, min_one)
             length = 0 if data.records is None else len(data.records)
@@ -131,7 +134,7 @@ class Fetch:
                 room = max(room - length, 0)
             found.append((wanted, data))
         self._first = False
-        if size >= self._min_bytes or self._urgent or not (found or self.watched):
+        if size >= self._min_bytes or self._urgent or not (found or self.watched or self._resting):
             return self._answer(found)
         return None
 
@@ -149,10 +152,31 @@ class Fetch:
             or wanted.told_log_start_offset != partition.log.log_start_offset
             or wanted.leader_epoch not in (-1, partition.leader_epoch)
             or wanted.last_fetched_epoch >= 0
-            or self._follower is not None
         ):
             return False
         self.watched.append(partition)
+        return True
+
+    def _rests(self, wanted: FetchedPartition) -> bool:
+        """Whether there is nothing to say to a follower, until something happens to this partition."""
+        partition, follower = self._partition(wanted), self._follower
+        assert follower is not None
+        if (
+            partition is None
+            or partition.error
+            or not follower.holds_all(partition, wanted)
+            or not self._ctx.broker.authorizer.allows_everything
+            or follower.error(partition, wanted.leader_epoch)
+        ):
+            return False
+        if self._first:
+            follower.holds(partition, wanted)
+            if not follower.holds_all(partition, wanted):
+                return False
+        leader, resting = partition.leader, self._resting
+        assert leader is not None
+        assert resting is not None
+        resting.rest((wanted.topic, wanted.index), partition, leader.followers[follower.id])
         return True
 
     def answer_now(self) -> FetchResponse:
@@ -193,6 +217,8 @@ class Fetch:
             )
         if found.partitions:
             self._session = found
+            if isinstance(found.resting, Resting):
+                self._resting = found.resting
         else:
             sessions.remove(found.id)
 
@@ -371,6 +397,8 @@ class Fetch:
             )
             if created is not None:
                 response.session_id = created.id
+                if self._follower is not None:
+                    created.let_rest(Resting(self._ctx.broker.purgatory, created))
             for wanted, data in found:
                 wanted.must_tell(data.high_watermark, data.log_start_offset, data.error_code, False)
         topics: dict[str | bytes, FetchResponse.FetchableTopicResponse] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from odradek_wire.errors import ErrorCode
 
@@ -55,10 +56,20 @@ class FetchedPartition:
         return tell
 
 
+class Resting(Protocol):
+    """The partitions of a session that need no look, because nothing happened to them (`follower_reads`)."""
+
+    def disturb(self, key: PartitionKey) -> None:
+        """Look at it again; nothing happens if it is not at rest."""
+
+    def end(self) -> None:
+        """The session is no more."""
+
+
 class FetchSession:
     """One client's partitions, in the order in which they are served: whoever got records goes to the end."""
 
-    __slots__ = ("by_id", "created_ms", "epoch", "id", "partitions", "privileged", "used_ms")
+    __slots__ = ("by_id", "created_ms", "epoch", "id", "lively", "partitions", "privileged", "resting", "used_ms")
 
     def __init__(self, session_id: int, by_id: bool, privileged: bool, now_ms: int) -> None:
         self.id = session_id
@@ -68,6 +79,19 @@ class FetchSession:
         self.used_ms = now_ms
         self.epoch = 1
         self.partitions: dict[PartitionKey, FetchedPartition] = {}
+        self.lively = self.partitions
+        """Those that are looked at: all of them, unless some may rest."""
+        self.resting: Resting | None = None
+
+    def let_rest(self, resting: Resting) -> None:
+        """From now on, partitions may be taken out of `lively`."""
+        self.resting = resting
+        self.lively = dict(self.partitions)
+
+    def end(self) -> None:
+        """Nobody will ask for it again."""
+        if self.resting is not None:
+            self.resting.end()
 
     def update(self, wanted: Iterable[FetchedPartition], forgotten: Iterable[PartitionKey]) -> None:
         """Add and change partitions, then forget some. What a known one was told stays known."""
@@ -75,8 +99,10 @@ class FetchSession:
         for partition in wanted:
             key = (partition.topic, partition.index)
             known = partitions.get(key)
+            if self.resting is not None:
+                self.resting.disturb(key)
             if known is None:
-                partitions[key] = partition
+                partitions[key] = self.lively[key] = partition
             else:
                 known.fetch_offset = partition.fetch_offset
                 known.max_bytes = partition.max_bytes
@@ -85,13 +111,16 @@ class FetchSession:
                 known.log_start_offset = partition.log_start_offset
                 known.known_high_watermark = partition.known_high_watermark
         for key in forgotten:
+            if self.resting is not None:
+                self.resting.disturb(key)
+                self.lively.pop(key, None)
             partitions.pop(key, None)
 
     def served(self, partition: FetchedPartition) -> None:
         """It got records: others come first next time."""
         key = (partition.topic, partition.index)
-        if self.partitions.pop(key, None) is not None:
-            self.partitions[key] = partition
+        if self.lively.pop(key, None) is not None:
+            self.lively[key] = partition
 
 
 class FetchSessions:
@@ -140,10 +169,13 @@ class FetchSessions:
         return session
 
     def remove(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.end()
 
     def clear(self) -> None:
-        self._sessions.clear()
+        for session_id in list(self._sessions):
+            self.remove(session_id)
 
     def _evict(self, size: int, privileged: bool, now_ms: int) -> bool:
         """Make room as Kafka does: for an idle session always, else for the smallest one that had its time and is not
@@ -152,7 +184,7 @@ class FetchSessions:
             return False
         idle = next(iter(self._sessions.values()))
         if now_ms - idle.used_ms > self._eviction_ms:
-            del self._sessions[idle.id]
+            self.remove(idle.id)
             return True
         candidates = [
             (session.privileged, len(session.partitions), session.id)
@@ -164,5 +196,5 @@ class FetchSessions:
         victim = min(candidates)
         if (privileged, size) < victim[:2]:
             return False
-        del self._sessions[victim[2]]
+        self.remove(victim[2])
         return True

@@ -1,11 +1,11 @@
 """The follower's half of an incremental fetch session (KIP-227): which partitions a request must mention.
 
-Owns what the leader was told of each partition, the session's id and epoch. The leader's half is `fetch_session`.
+Owns what the leader was told of each partition, the session's id and epoch. A request costs what has changed, not what
+is followed. The leader's half is `fetch_session`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -38,28 +38,45 @@ class SessionRequest:
 class FollowerSession:
     """One connection's session; begins anew whenever the leader forgets it or the connection ends."""
 
-    __slots__ = ("_epoch", "_id", "_told")
+    __slots__ = ("_changed", "_epoch", "_forgotten", "_id", "_wanted")
 
     def __init__(self) -> None:
-        self._told: dict[Key, Position] = {}
+        self._wanted: dict[Key, Position] = {}
+        self._changed: dict[Key, None] = {}
+        self._forgotten: dict[Key, None] = {}
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
 
-    def next(self, positions: Mapping[Key, Position]) -> SessionRequest:
-        """The request for exactly these partitions."""
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def want(self, key: Key, position: Position) -> None:
+        """Ask for this partition, from here on."""
+        if self._wanted.get(key) != position:
+            self._wanted[key] = position
+            self._changed[key] = None
+            self._forgotten.pop(key, None)
+
+    def leave(self, key: Key) -> None:
+        """Ask for it no more; nothing happens if it is not asked for."""
+        if self._wanted.pop(key, None) is not None:
+            self._changed.pop(key, None)
+            self._forgotten[key] = None
+
+    def asked(self, key: Key) -> Position | None:
+        """What the last request asked of it, as long as nothing was wanted or left since."""
+        return self._wanted.get(key)
+
+    def next(self) -> SessionRequest:
+        """The request for exactly the partitions that are wanted."""
+        wanted = self._wanted
         if self._epoch == INITIAL_EPOCH:
-            self._told = dict(positions)
-            return SessionRequest(self._id, self._epoch, list(positions.items()))
-        told = self._told
-        request = SessionRequest(self._id, self._epoch)
-        for key, position in positions.items():
-            if told.get(key) != position:
-                told[key] = position
-                request.wanted.append((key, position))
-        if len(told) > len(positions):
-            request.forgotten = [key for key in told if key not in positions]
-            for key in request.forgotten:
-                del told[key]
+            request = SessionRequest(self._id, self._epoch, list(wanted.items()))
+        else:
+            mentioned = [(key, wanted[key]) for key in self._changed]
+            request = SessionRequest(self._id, self._epoch, mentioned, list(self._forgotten))
+        self._changed.clear()
+        self._forgotten.clear()
         return request
 
     def answered(self, session_id: int) -> None:
@@ -70,12 +87,6 @@ class FollowerSession:
             self._id = session_id
             self._epoch = 1 if self._epoch == EPOCH_MAX else self._epoch + 1
 
-    def ask_again(self, keys: Iterable[Key]) -> None:
-        """Mention these in the next request even if nothing about them changes."""
-        for key in keys:
-            self._told.pop(key, None)
-
     def begin_anew(self) -> None:
         """The next request is a full one. An id that the leader still holds is given up with it."""
-        self._told.clear()
         self._epoch = INITIAL_EPOCH

@@ -8,9 +8,10 @@ and changes of the ISR to the controller: here they are only proposed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NewType
+from typing import NewType, Protocol
 
 BrokerId = NewType("BrokerId", int)
+NEVER_MS = -(1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +32,41 @@ class ProposeIsr:
 Effect = HighWatermarkAdvanced | ProposeIsr
 
 
+class Visits(Protocol):
+    """Of a follower that has everything and is not asked about each time: when it asked last."""
+
+    @property
+    def used_ms(self) -> int: ...
+
+
 @dataclass(slots=True)
 class FollowerProgress:
     """What the leader knows of one follower, by its fetches."""
 
     log_end_offset: int = -1
     log_start_offset: int = -1
-    last_fetch_ms: int = 0
-    last_caught_up_ms: int = 0
+    last_fetch_ms: int = NEVER_MS
+    last_caught_up_ms: int = NEVER_MS
     leader_end_at_last_fetch: int = -1
     broker_epoch: int = -1
     """Which incarnation of the broker fetched: another one need not hold what this one held (KIP-903)."""
+    resting: Visits | None = None
+    """There while its fetches of this partition are not recorded, since they find nothing new."""
+
+    @property
+    def caught_up_ms(self) -> int:
+        """When it was known to have everything."""
+        return self.last_caught_up_ms if self.resting is None else max(self.last_caught_up_ms, self.resting.used_ms)
+
+    def rest(self, visits: Visits) -> None:
+        """It has everything, and will be recorded again when there is more."""
+        self.resting = visits
+
+    def wake(self) -> None:
+        """There is something new: until now it had everything."""
+        if self.resting is not None:
+            self.last_caught_up_ms = self.last_fetch_ms = self.caught_up_ms
+            self.resting = None
 
 
 class PartitionLeader:
@@ -56,6 +81,7 @@ class PartitionLeader:
         "followers",
         "high_watermark",
         "isr",
+        "joining",
         "leader_epoch",
         "leader_epoch_start_offset",
         "log_end_offset",
@@ -88,8 +114,13 @@ class PartitionLeader:
         self.log_end_offset = log_end_offset
         self.high_watermark = min(high_watermark, log_end_offset)
         self.followers = {
-            replica: FollowerProgress(last_caught_up_ms=now_ms) for replica in replicas if replica != broker_id
+            replica: FollowerProgress(last_caught_up_ms=now_ms if replica in isr else NEVER_MS)
+            for replica in replicas
+            if replica != broker_id
         }
+        self.joining: frozenset[int] = frozenset()
+        """Out of sync, but caught up a moment ago: the high watermark waits for them, or else they could never join
+        under load (Kafka's shouldWaitForReplicaToJoinIsr)."""
         self.alone = replicas == (broker_id,)
         self.min_isr = min_isr
         self._advance_high_watermark()
@@ -116,16 +147,22 @@ class PartitionLeader:
         progress = self.followers.get(follower)
         if progress is None:
             return []
+        progress.wake()
         progress.broker_epoch = broker_epoch
+        caught_up = True
         if fetch_offset >= self.log_end_offset:
             progress.last_caught_up_ms = now_ms
-        elif fetch_offset >= progress.leader_end_at_last_fetch:
+        elif fetch_offset >= progress.leader_end_at_last_fetch >= 0:
             # It has everything that was there at its last fetch: caught up then, whatever was written since.
             progress.last_caught_up_ms = max(progress.last_caught_up_ms, progress.last_fetch_ms)
+        else:
+            caught_up = False
         progress.last_fetch_ms = now_ms
         progress.leader_end_at_last_fetch = self.log_end_offset
         progress.log_end_offset = fetch_offset
         progress.log_start_offset = follower_log_start
+        if follower not in self.isr:
+            self.joining = self.joining | {follower} if caught_up and may_join else self.joining - {follower}
         effects = self._advance_high_watermark()
         if (
             follower not in self.isr
@@ -139,40 +176,52 @@ class PartitionLeader:
 
     def check_lag(self, now_ms: int, lag_time_max_ms: int) -> list[Effect]:
         """Propose to drop every follower that was last caught up longer ago than `replica.lag.time.max.ms`."""
-        if self.proposed_isr is not None:
-            return []
         slow = {
             replica
             for replica, progress in self.followers.items()
-            if replica in self.isr
-            and progress.log_end_offset != self.log_end_offset
-            and now_ms - progress.last_caught_up_ms > lag_time_max_ms
+            if progress.log_end_offset != self.log_end_offset and now_ms - progress.caught_up_ms > lag_time_max_ms
         }
-        return [self._propose(self.isr - slow)] if slow else []
+        effects: list[Effect] = []
+        if self.joining & slow:
+            self.joining -= slow
+            effects = self._advance_high_watermark()
+        if self.proposed_isr is None and self.isr & slow:
+            effects.append(self._propose(self.isr - slow))
+        return effects
 
     def isr_decided(self, isr: frozenset[int], partition_epoch: int) -> list[Effect]:
         """The controller's word on the ISR, whether we had proposed it or not."""
         if partition_epoch < self.partition_epoch:
             return []
         self.isr = isr
+        self.joining = frozenset()
         self.partition_epoch = partition_epoch
         self.proposed_isr = None
         return self._advance_high_watermark()
 
-    def replicas_changed(self, replicas: tuple[int, ...], now_ms: int) -> list[Effect]:
+    def replicas_changed(self, replicas: tuple[int, ...]) -> list[Effect]:
         """A reassignment adds replicas, or takes away such as are out of sync, within this epoch."""
         self.replicas = replicas
         self.followers = {
-            replica: self.followers.get(replica) or FollowerProgress(last_caught_up_ms=now_ms)
+            replica: self.followers.get(replica) or FollowerProgress()
             for replica in replicas
             if replica != self.broker_id
         }
+        self.joining &= frozenset(replicas)
         self.alone = replicas == (self.broker_id,)
         return self._advance_high_watermark()
 
-    def isr_refused(self) -> None:
-        """The controller did not take the proposal; a later fetch may propose again."""
+    def cannot_join(self, follower: int) -> list[Effect]:
+        """The follower's broker is fenced or going: nobody waits for it to come into the ISR."""
+        if follower not in self.joining:
+            return []
+        self.joining -= {follower}
+        return self._advance_high_watermark()
+
+    def isr_refused(self) -> list[Effect]:
+        """The controller certainly did not take the proposal; a later fetch may propose again."""
         self.proposed_isr = None
+        return self._advance_high_watermark()
 
     def broker_epoch_of(self, replica: int, own: int) -> int:
         """In which epoch this replica fetched last; `own` is this broker's; -1 when it never did."""
@@ -200,7 +249,7 @@ class PartitionLeader:
     def _advance_high_watermark(self) -> list[Effect]:
         if self.under_min_isr:
             return []
-        held = self.isr if self.proposed_isr is None else self.isr | self.proposed_isr
+        held = self.isr | self.joining if self.proposed_isr is None else self.isr | self.joining | self.proposed_isr
         ends = [progress.log_end_offset for replica, progress in self.followers.items() if replica in held]
         reached = min([self.log_end_offset, *ends])
         if reached <= self.high_watermark:

@@ -18,6 +18,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek_wire.records.errors import CorruptRecordError
+from odradek_wire.uuid import Uuid
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
@@ -40,8 +41,12 @@ class Fetcher:
         self._broker = broker
         self._log = broker.log.bind(leader=leader, fetcher=number)
         self._partitions: dict[Key, Partition] = {}
+        self._touched: dict[Key, None] = {}
+        """Partitions whose position is to be looked at anew before the next round."""
         self._waiting: dict[Key, int] = {}
         """Partitions that had an error, and when they may be asked for again (ms on the clock of timeouts)."""
+        self._truncated: dict[Partition, None] = {}
+        """Those of which a checkpoint on disk says that more is there than is."""
         self._session = FollowerSession()
         self._peer: Peer | None = None
         self._wake = asyncio.Event()
@@ -54,21 +59,32 @@ class Fetcher:
     def add(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.index)
         self._partitions[key] = partition
+        self._touched[key] = None
         self._waiting.pop(key, None)
         self._wake.set()
 
     def remove(self, partition: Partition) -> None:
-        self._partitions.pop((partition.topic_id, partition.index), None)
+        key = (partition.topic_id, partition.index)
+        self._partitions.pop(key, None)
+        self._waiting.pop(key, None)
+        self._touched[key] = None
 
-    def close(self) -> None:
+    def touch(self, partition: Partition) -> None:
+        """Its log begins elsewhere: the leader is told in the next round."""
+        self._touched[partition.topic_id, partition.index] = None
+
+    def close(self) -> asyncio.Task[None]:
+        """Stop at once; the task is over soon."""
         self._partitions.clear()
         self._task.cancel()
         self._disconnect()
+        return self._task
 
     # -- rounds -----------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         while True:
+            self._wake.clear()
             try:
                 await self._round()
                 self._reachable = True
@@ -84,16 +100,17 @@ class Fetcher:
                 await self._pause(self._broker.config.integer("replica.fetch.backoff.ms"))
 
     async def _round(self) -> None:
-        positions = self._positions()
-        if not positions:
+        self._look_again()
+        if not len(self._session):
             await self._pause(self._next_due_ms())
             return
         peer = self._peer
         if peer is None:
             peer = self._peer = await self._connect()
             self._session.begin_anew()
+            self._look_again()
         version = self._broker.image.levels.fetch_version
-        request = self._request(positions, version)
+        request = self._request(version)
         timeout_s = self._broker.config.integer("replica.socket.timeout.ms") / 1000
         response = await peer.ask(request, version, FetchResponse, timeout_s)
         if response.error_code:
@@ -109,43 +126,50 @@ class Fetcher:
         out_of_range = []
         for topic in response.responses:
             for data in topic.partitions:
-                key = (topic.topic_id, data.partition_index)
+                key = (Uuid(topic.topic_id), data.partition_index)
                 partition = self._partitions.get(key)
-                asked = positions.get(key)
-                if partition is None or asked is None or partition.leader_epoch != asked.leader_epoch:
+                asked = self._session.asked(key)
+                if partition is None or asked is None or not _is_followed_in(partition, asked.leader_epoch):
                     continue  # The metadata has changed meanwhile.
+                self._touched[key] = None
                 if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     out_of_range.append(partition)
                 elif data.error_code:
                     self._put_off(partition, data.error_code)
                 else:
                     self._take(partition, asked, data)
+        self._vouch_no_more()
         for partition in out_of_range:
             await self._restart(peer, partition)
 
-    def _positions(self) -> dict[Key, Position]:
-        now_ms = self._broker.timers.now_ms()
-        found: dict[Key, Position] = {}
-        for key, partition in self._partitions.items():
-            due_ms = self._waiting.get(key)
-            if due_ms is not None:
-                if due_ms > now_ms:
-                    continue
+    def _look_again(self) -> None:
+        """Bring the session in line with what stands in the logs."""
+        if self._waiting:
+            now_ms = self._broker.timers.now_ms()
+            for key in [key for key, due_ms in self._waiting.items() if due_ms <= now_ms]:
                 del self._waiting[key]
-            log = partition.served_log
-            if log is not None and log.failure is None:
-                found[key] = Position(
-                    log.log_end_offset,
-                    log.leader_epochs.latest,
-                    partition.leader_epoch,
-                    log.log_start_offset,
-                    partition.high_watermark,
+                self._touched[key] = None
+        for key in self._touched:
+            partition = self._partitions.get(key)
+            log = None if partition is None or key in self._waiting else partition.served_log
+            if partition is None or log is None or log.failure is not None:
+                self._session.leave(key)
+            else:
+                self._session.want(
+                    key,
+                    Position(
+                        log.log_end_offset,
+                        log.leader_epochs.latest,
+                        partition.leader_epoch,
+                        log.log_start_offset,
+                        partition.high_watermark,
+                    ),
                 )
-        return found
+        self._touched.clear()
 
-    def _request(self, positions: dict[Key, Position], version: int) -> FetchRequest:
+    def _request(self, version: int) -> FetchRequest:
         broker, config = self._broker, self._broker.config
-        said = self._session.next(positions)
+        said = self._session.next()
         request = FetchRequest(
             max_wait_ms=config.integer("replica.fetch.wait.max.ms"),
             min_bytes=config.integer("replica.fetch.min.bytes"),
@@ -182,13 +206,15 @@ class Fetcher:
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def _take(self, partition: Partition, asked: Position, data: FetchResponse.PartitionData) -> None:
+        """What is wrong with one partition must not keep the others from being copied."""
         log = partition.log
         try:
             if data.diverging_epoch.epoch >= 0:
                 leader = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
                 own = EpochEnd(*log.end_offset_for_epoch(leader.epoch))
                 point = truncation_point(leader, own, log.log_end_offset, partition.high_watermark)
-                partition.truncate_to(point)
+                if partition.truncate_to(point):
+                    self._truncated[partition] = None
                 self._log.info("log truncated to follow its leader", partition=log.name, offset=point)
             elif log.log_end_offset == asked.fetch_offset:
                 records = cast("memoryview", data.records or b"")
@@ -198,11 +224,18 @@ class Fetcher:
             self._put_off(partition, ErrorCode.CORRUPT_MESSAGE)
         except DISK_TROUBLE:
             partition.take_offline()
+        except Exception as error:
+            self._log.error("partition is not copied until there is news of it", partition=log.name, exc_info=error)
+            self.remove(partition)
 
     async def _restart(self, peer: Peer, partition: Partition) -> None:
         """The leader does not have what we asked for: ask where its log begins and ends."""
-        leader_end = await self._offset(peer, partition, LATEST)
-        leader_start = await self._offset(peer, partition, EARLIEST)
+        epoch = partition.leader_epoch
+        leader_end = await self._offset(peer, partition, epoch, LATEST)
+        leader_start = await self._offset(peer, partition, epoch, EARLIEST)
+        key = (partition.topic_id, partition.index)
+        if self._partitions.get(key) is not partition or not _is_followed_in(partition, epoch):
+            return  # The metadata has changed meanwhile: this log may be the one that counts.
         if leader_end is None or leader_start is None:
             self._put_off(partition, ErrorCode.OFFSET_OUT_OF_RANGE)
             return
@@ -216,15 +249,28 @@ class Fetcher:
             leader_end=leader_end,
         )
         try:
-            if restart.empty:
-                partition.start_at(restart.offset)
-            else:
-                partition.truncate_to(restart.offset)
+            cut = partition.start_at if restart.empty else partition.truncate_to
+            if cut(restart.offset):
+                self._truncated[partition] = None
+                self._vouch_no_more()
         except DISK_TROUBLE:
             partition.take_offline()
+        self._touched[key] = None
 
-    async def _offset(self, peer: Peer, partition: Partition, timestamp: int) -> int | None:
-        wanted = ListOffsetsRequest.ListOffsetsPartition(partition.index, partition.leader_epoch, timestamp)
+    def _vouch_no_more(self) -> None:
+        """Write recovery points below what was truncated, before anything else is appended there: after a crash the old
+        ones would vouch for other records (Kafka's LogManager.truncateTo). Here and now, on the loop: it is rare."""
+        truncated, self._truncated = self._truncated, {}
+        for directory in {partition.directory for partition in truncated}:
+            assert directory is not None, "what was truncated has a log"
+            directory.offer_checkpoints()
+            if not directory.write_checkpoints():
+                for partition in truncated:
+                    if partition.directory is directory:
+                        partition.take_offline()
+
+    async def _offset(self, peer: Peer, partition: Partition, epoch: int, timestamp: int) -> int | None:
+        wanted = ListOffsetsRequest.ListOffsetsPartition(partition.index, epoch, timestamp)
         request = ListOffsetsRequest(
             self._broker.node_id, 0, [ListOffsetsRequest.ListOffsetsTopic(partition.topic, [wanted])]
         )
@@ -238,7 +284,7 @@ class Fetcher:
         """Ask again after a while: the error goes away with the next metadata, or with time."""
         key = (partition.topic_id, partition.index)
         self._waiting[key] = self._broker.timers.now_ms() + self._broker.config.integer("replica.fetch.backoff.ms")
-        self._session.ask_again([key])
+        self._touched[key] = None
         self._log.debug(
             "partition cannot be fetched now", partition=f"{partition.topic}-{partition.index}", error=error
         )
@@ -261,12 +307,10 @@ class Fetcher:
             self._peer = None
 
     def _next_due_ms(self) -> int | None:
-        waiting = [due_ms for key, due_ms in self._waiting.items() if key in self._partitions]
-        return max(min(waiting) - self._broker.timers.now_ms(), 1) if waiting else None
+        return max(min(self._waiting.values()) - self._broker.timers.now_ms(), 1) if self._waiting else None
 
     async def _pause(self, delay_ms: int | None) -> None:
-        """Until a partition is added, or the delay is over if there is one."""
-        self._wake.clear()
+        """Until a partition is added, also one that was since the round began, or the delay is over if there is one."""
         timer = None if delay_ms is None else self._broker.timers.call_later(delay_ms, self._wake.set)
         try:
             await self._wake.wait()
@@ -277,3 +321,7 @@ class Fetcher:
 
 FIRST_VERSION_WITH_HIGH_WATERMARK = 18
 LIST_OFFSETS_VERSION = 7
+
+
+def _is_followed_in(partition: Partition, leader_epoch: int) -> bool:
+    return partition.follows and partition.leader_epoch == leader_epoch

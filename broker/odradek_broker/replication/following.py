@@ -6,6 +6,7 @@ metadata deltas (`broker.py`); fetching is the fetchers' (`fetcher.py`).
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from odradek_broker.replication.fetcher import Fetcher
@@ -16,40 +17,48 @@ if TYPE_CHECKING:
 
 
 class Following:
-    """All that this broker follows."""
+    """All that this broker follows. A partition knows its fetcher."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
-        self._by_partition: dict[Partition, Fetcher] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        return len(self._by_partition)
+        return sum(len(fetcher) for fetcher in self._fetchers.values())
 
     def follow(self, partition: Partition, leader: int) -> None:
         """Fetch from this leader, in the partition's present leader epoch."""
         spread = int.from_bytes(partition.topic_id[-4:]) + partition.index
         number = spread % self._broker.config.integer("num.replica.fetchers")
         fetcher = self._fetchers.get((leader, number))
-        if self._by_partition.get(partition) not in (None, fetcher):
+        if partition.fetcher not in (None, fetcher):
             self.leave(partition)
         if fetcher is None:
             fetcher = self._fetchers[leader, number] = Fetcher(self._broker, leader, number)
-        self._by_partition[partition] = fetcher
+        partition.fetcher = fetcher
         fetcher.add(partition)
 
     def leave(self, partition: Partition) -> None:
         """Fetch it no more; nothing happens if it is not followed."""
-        fetcher = self._by_partition.pop(partition, None)
+        fetcher, partition.fetcher = partition.fetcher, None
         if fetcher is not None:
+            assert isinstance(fetcher, Fetcher)
             fetcher.remove(partition)
             if not len(fetcher):
                 del self._fetchers[fetcher.leader, fetcher.number]
-                fetcher.close()
+                self._end(fetcher)
 
-    def close(self) -> None:
-        """Stop fetching, at once."""
-        for fetcher in self._fetchers.values():
-            fetcher.close()
+    async def close(self) -> None:
+        """Stop fetching; no task is left when this returns."""
+        fetchers = list(self._fetchers.values())
         self._fetchers.clear()
-        self._by_partition.clear()
+        for fetcher in fetchers:
+            self._end(fetcher)
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    def _end(self, fetcher: Fetcher) -> None:
+        task = fetcher.close()
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)

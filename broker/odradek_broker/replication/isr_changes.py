@@ -16,15 +16,20 @@ if TYPE_CHECKING:
     from odradek_broker.broker import Broker
     from odradek_broker.partition import Partition
 
-_RETRIED = frozenset(
+_REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+"""Nothing has changed, for certain: the partition may forget what it proposed."""
+_OVERTAKEN = frozenset(
     {
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-        ErrorCode.STALE_BROKER_EPOCH,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.NEW_LEADER_ELECTED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
+"""The controller knows more than we do. It may be our own proposal, whose answer was lost: until the metadata says what
+is true, the high watermark has to hold for both (Kafka's Partition.handleAlterPartitionError)."""
 _RETRY_MS = 50
 
 
@@ -42,11 +47,12 @@ class IsrChanges:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._send_all())
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._waiting.clear()
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def _send_all(self) -> None:
         while self._waiting:
@@ -98,10 +104,14 @@ class IsrChanges:
                 leader = partition.leader
                 if leader is None or leader.proposed_isr != proposals[partition]:
                     continue  # The metadata was faster.
-                if result.error_code in _RETRIED:
-                    again[partition] = proposals[partition]
+                if result.error_code in _REFUSED:
+                    partition.isr_refused()
+                elif result.error_code in _OVERTAKEN:
+                    self._broker.log.debug(
+                        "AlterPartition was overtaken", partition=f"{partition.topic}-{partition.index}"
+                    )
                 elif result.error_code:
-                    leader.isr_refused()
+                    again[partition] = proposals[partition]
                 elif result.leader_epoch == leader.leader_epoch:
                     partition.isr_decided(frozenset(result.isr), result.partition_epoch)
         return again
