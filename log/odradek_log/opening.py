@@ -10,6 +10,7 @@ from odradek_log.leader_epochs import LeaderEpochs
 from odradek_log.log import Log
 from odradek_log.partition_metadata import decode as decode_topic_id
 from odradek_log.partition_metadata import encode as encode_topic_id
+from odradek_log.partition_metadata import is_torn
 from odradek_log.producer_snapshots import ProducerSnapshots
 from odradek_log.segment import Segment
 from odradek_wire.uuid import Uuid
@@ -58,9 +59,9 @@ def open_log(
 
 
 def _read_topic_id(env: LogEnvironment, path: str) -> Uuid | None:
-    """None without the file, or when a power loss left nothing in it."""
+    """None without the file, or when a power loss left nothing or a part of it."""
     try:
         data = env.disk.read_file(path)
     except FileNotFoundError:
         return None
-    return decode_topic_id(data, path) if data else None
+    return None if is_torn(data) else decode_topic_id(data, path)

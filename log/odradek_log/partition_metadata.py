@@ -6,8 +6,19 @@ from odradek_log.errors import CorruptLogError
 from odradek_wire.uuid import Uuid, uuid_from_text, uuid_to_text
 
 
+_HEAD = b"version: 0\ntopic_id: "
+_ID_CHARACTERS = 22
+
+
 def encode(topic_id: Uuid) -> bytes:
-    return f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode()
+    return _HEAD + uuid_to_text(topic_id).encode()
+
+
+def is_torn(data: bytes) -> bool:
+    """Whether this is the beginning of a file that did not reach the disk whole: it is written without a sync."""
+    if len(data) <= len(_HEAD):
+        return _HEAD.startswith(data)
+    return data.startswith(_HEAD) and len(data) < len(_HEAD) + _ID_CHARACTERS
 
 
 def decode(data: bytes, path: str) -> Uuid:

@@ -111,12 +111,15 @@ def test_empty_segments_behind_a_lost_tail_are_given_up_and_flushed_ones_are_not
         assert directory.logs["t", 0].log_end_offset == end
 
 
-def test_a_topic_id_that_never_reached_the_disk_is_unknown_and_the_records_are_served(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [0, 5, 21, 30, 42])
+def test_a_topic_id_that_never_reached_the_disk_is_unknown_and_the_records_are_served(
+    tmp_path: Path, left: int
+) -> None:
     directory = open_directory(tmp_path, Time())
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     log.append(batch(b"a"), 0)
     directory.close()
-    os.truncate(tmp_path / "t-0" / "partition.metadata", 0)
+    os.truncate(tmp_path / "t-0" / "partition.metadata", left)
     directory = open_directory(tmp_path, Time())
     directory.load(lambda _: CONFIG)
     log = directory.logs["t", 0]
