@@ -226,8 +226,10 @@ def _why_not_here(ctx: Context, key: str | Uuid, index: int) -> ErrorCode:
 def _refused(ctx: Context, key: str | Uuid, index: int, error: ErrorCode) -> PartitionAnswer:
     """The answer with where the client should go instead, if somebody else leads (KIP-951)."""
     answer = PartitionAnswer(index, error, -1)
+    if error != ErrorCode.NOT_LEADER_OR_FOLLOWER or ctx.api_version < FIRST_VERSION_WITH_LEADERS:
+        return answer
     registration = ctx.broker.image.partition(key, index)
-    if error == ErrorCode.NOT_LEADER_OR_FOLLOWER and registration is not None:
+    if registration is not None:
         answer.current_leader = ProduceResponse.LeaderIdAndEpoch(registration.leader, registration.leader_epoch)
     return answer
 
