@@ -1,8 +1,8 @@
 """Who is the controller: the broker that could create `/controller`, in the epoch that it counted up with it.
 
 Owns the candidacy of one broker: being elected, resigning, and learning that another was. Creating `/controller` and
-setting `/controller_epoch` are one transaction, which fails if anybody else was faster, in either; from then on whatever
-the controller writes holds only in that epoch. What an elected controller does is `controller_role`'s.
+setting `/controller_epoch` are one transaction, which fails if anybody else was faster in either; from then on what the
+controller writes holds only in that epoch. What an elected controller does is `controller_role`'s.
 """
 
 from __future__ import annotations
@@ -142,13 +142,14 @@ class Candidate:
     async def _step(self) -> None:
         await self._leave()
         holder, stat = await self._look()
-        if holder == NOBODY and self._office is None:
-            await self._try()
-            return
-        if self._office is not None and (stat is None or stat.ephemeral_owner != self._office.session_id):
+        ours = stat is not None and stat.ephemeral_owner == self._zk.session_id
+        if self._office is not None and not ours:
             self._end()
-            self._wake.set()
         self._saw(holder)
+        if stat is None:
+            await self._try()
+        elif ours and self._office is None:
+            await self._recognize(stat)
 
     async def _look(self) -> tuple[int, Stat | None]:
         """Who holds the office; a watch tells when that changes."""
@@ -170,13 +171,9 @@ class Candidate:
         create = Create(paths.CONTROLLER, mine, ephemeral=True)
         try:
             await self._zk.multi([create, Set(paths.CONTROLLER_EPOCH, encode_number(epoch + 1), version)])
-        except MultiError:
+        except (MultiError, ConnectionLossError):
             # Somebody else was faster; or we were, in a request whose answer was lost.
-            await self._recognize(session_id, epoch + 1)
-            return
-        except ConnectionLossError:
-            await self._zk.until_connected()
-            await self._recognize(session_id, epoch + 1)
+            self._wake.set()
             return
         self._begin(Office(epoch + 1, version + 1, session_id))
 
@@ -188,16 +185,14 @@ class Candidate:
         data, stat = await self._zk.get(paths.CONTROLLER_EPOCH)
         return decode_number(paths.CONTROLLER_EPOCH, data), stat.version
 
-    async def _recognize(self, session_id: int, epoch: int) -> None:
-        """Whether the office is ours after all: our session's, in the epoch that we counted up."""
-        holder, stat = await self._look()
-        if stat is not None and stat.ephemeral_owner == session_id == self._zk.session_id:
-            data, epoch_stat = await self._zk.get(paths.CONTROLLER_EPOCH)
-            if decode_number(paths.CONTROLLER_EPOCH, data) == epoch:
-                self._begin(Office(epoch, epoch_stat.version, session_id))
-                return
-        self._saw(holder)
-        if holder == NOBODY:
+    async def _recognize(self, stat: Stat) -> None:
+        """The office is our session's, and we have not heard of it: the epoch is then the one that we counted up."""
+        data, epoch_stat = await self._zk.get(paths.CONTROLLER_EPOCH)
+        _, still = await self._look()
+        if still == stat:
+            epoch = decode_number(paths.CONTROLLER_EPOCH, data)
+            self._begin(Office(epoch, epoch_stat.version, stat.ephemeral_owner))
+        else:
             self._wake.set()
 
     def _begin(self, office: Office) -> None:

@@ -1,0 +1,219 @@
+"""One controller at a time: who is elected, who resigns, and that one whose term is over changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+from controller.tests.zookeeper_kit import DoubleWorld, World
+
+from odradek_controller.store import NotControllerError
+from odradek_controller.zookeeper import paths
+from odradek_controller.zookeeper.client import Create, ZooKeeper
+from odradek_controller.zookeeper.election import NOBODY, Candidate
+from odradek_controller.zookeeper.fenced import FencedWriter, Office
+from odradek_controller.zookeeper.znodes import ControllerZnode
+from odradek_log.reporting import StandardReporter
+
+
+class Broker:
+    """A candidate on a session of its own, and what it was told."""
+
+    def __init__(self, zk: ZooKeeper, broker_id: int) -> None:
+        self.zk = zk
+        self.id = broker_id
+        self.events: list[Office | str] = []
+        self.seen: list[int] = []
+        self.candidate = Candidate(
+            zk,
+            broker_id,
+            wall_ms=lambda: 1_700_000_000_000,
+            elected=self.events.append,
+            resigned=lambda: self.events.append("resigned"),
+            seen=self.seen.append,
+            reporter=StandardReporter(),
+        )
+
+    @property
+    def leads(self) -> bool:
+        return self.candidate.office is not None
+
+
+class Election:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.brokers: list[Broker] = []
+
+    async def join(self) -> Broker:
+        broker = Broker(await self.world.connect(), len(self.brokers) + 1)
+        self.brokers.append(broker)
+        broker.candidate.start()
+        return broker
+
+    async def until_led_by(self, broker: Broker) -> None:
+        await self.world.until(
+            lambda: broker.leads and all(other.candidate.controller_id == broker.id for other in self.brokers)
+        )
+
+
+@asynccontextmanager
+async def election(world: World) -> AsyncIterator[Election]:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(world.close)
+        found = Election(world)
+        yield found
+        for broker in found.brokers:
+            await broker.candidate.close()
+
+
+async def test_the_first_candidate_is_elected_and_all_see_it() -> None:
+    async with election(DoubleWorld()) as found:
+        first = await found.join()
+        await found.until_led_by(first)
+        second = await found.join()
+        await found.until_led_by(first)
+        assert first.events == [Office(1, 1, first.zk.session_id)]
+        assert second.events == []
+        assert (first.seen, second.seen) == ([NOBODY, 1], [1])
+        data, stat = await second.zk.get(paths.CONTROLLER)
+        assert data == b'{"version":2,"brokerid":1,"timestamp":"1700000000000","kraftControllerEpoch":-1}'
+        assert stat.ephemeral_owner == first.zk.session_id
+        assert (await second.zk.get(paths.CONTROLLER_EPOCH))[0] == b"1"
+
+
+async def test_many_candidates_at_once_elect_one() -> None:
+    async with election(DoubleWorld()) as found:
+        brokers = [await found.join() for _ in range(5)]
+        await found.world.until(lambda: all(broker.candidate.controller_id != NOBODY for broker in brokers))
+        assert [len(broker.events) for broker in brokers].count(1) == 1
+        assert {broker.candidate.controller_id for broker in brokers} == {b.id for b in brokers if b.leads}
+
+
+async def test_who_resigns_frees_the_office_for_the_next_epoch() -> None:
+    async with election(DoubleWorld()) as found:
+        first = await found.join()
+        await found.until_led_by(first)
+        second = await found.join()
+        await found.until_led_by(first)
+        office = first.candidate.office
+        assert office is not None
+        first.candidate.resign(office)
+        assert first.events == [office, "resigned"]
+        await found.world.until(lambda: first.leads or second.leads)
+        leader = first if first.leads else second
+        assert leader.candidate.office == Office(2, 2, leader.zk.session_id)
+        first.candidate.resign(office)  # a term that is over long since
+        await found.until_led_by(leader)
+
+
+async def test_who_closes_frees_the_office_at_once() -> None:
+    async with election(DoubleWorld()) as found:
+        first = await found.join()
+        await found.until_led_by(first)
+        second = await found.join()
+        await found.until_led_by(first)
+        await first.candidate.close()
+        assert first.events[1:] == ["resigned"]
+        await found.world.until(lambda: second.leads)
+        assert second.events == [Office(2, 2, second.zk.session_id)]
+
+
+async def test_a_controller_that_is_cut_off_is_followed_and_can_write_nothing() -> None:
+    async with election(DoubleWorld()) as found:
+        first = await found.join()
+        await found.until_led_by(first)
+        second = await found.join()
+        await found.until_led_by(first)
+        office = first.candidate.office
+        assert office is not None
+        found.world.cut(first.zk)
+        await found.world.until(lambda: second.leads)
+        assert first.leads  # it cannot know
+        lost: list[str] = []
+        writing = asyncio.ensure_future(FencedWriter(first.zk, office, lost.append).write([Create("/late")]))
+        found.world.heal(first.zk)
+        await found.world.until(writing.done)
+        with pytest.raises(NotControllerError):
+            writing.result()
+        assert len(lost) == 1
+        assert await second.zk.exists("/late") is None
+        await found.until_led_by(second)
+        assert first.events == [office, "resigned"]
+
+
+async def test_a_session_that_lives_through_a_break_keeps_the_office() -> None:
+    async with election(DoubleWorld()) as found:
+        first = await found.join()
+        await found.until_led_by(first)
+        found.world.drop(first.zk)
+        await found.world.until(lambda: first.zk.connected)
+        await found.until_led_by(first)
+        assert first.events == [Office(1, 1, first.zk.session_id)]
+        # The watch was left anew: it still sees the office go.
+        await first.zk.delete(paths.CONTROLLER)
+        await found.world.until(lambda: first.candidate.office == Office(2, 2, first.zk.session_id))
+        assert first.events == [
+            Office(1, 1, first.zk.session_id),
+            "resigned",
+            Office(2, 2, first.zk.session_id),
+        ]
+
+
+async def test_an_election_whose_answer_was_lost_counts() -> None:
+    world = DoubleWorld(latency_ms=5)
+    async with election(world) as found:
+        first = await found.join()
+        watcher = await world.connect()
+        await world.until(lambda: _exists(watcher, paths.CONTROLLER))
+        world.drop(first.zk)
+        await world.until(lambda: first.leads)
+        assert first.events == [Office(1, 1, first.zk.session_id)]
+
+
+async def _exists(zk: ZooKeeper, path: str) -> bool:
+    return await zk.exists(path) is not None
+
+
+async def test_the_office_of_an_earlier_process_of_the_same_broker_is_not_ours() -> None:
+    async with election(DoubleWorld()) as found:
+        earlier = await found.world.connect()
+        await earlier.create(paths.CONTROLLER, ControllerZnode(1).encode(), ephemeral=True)
+        broker = await found.join()
+        await found.world.until(lambda: broker.seen == [1])
+        assert broker.events == []
+        await earlier.close()
+        await found.world.until(lambda: broker.leads)
+
+
+async def test_an_expired_session_ends_the_term_before_anything_else_is_possible() -> None:
+    world = DoubleWorld()
+    async with election(world) as found:
+        first = await found.join()
+        await found.until_led_by(first)
+        order: list[str] = []
+        first.zk.listen(lambda event: order.append(f"{event.value} {len(first.events)}"))
+        world.server.expire(first.zk)  # type: ignore[arg-type]  # of this world all clients are doubles
+        await world.until(lambda: first.leads and len(first.events) == 3)
+        assert order[:2] == ["disconnected 1", "expired 2"]
+        assert first.candidate.office == Office(2, 2, first.zk.session_id)
+
+
+async def test_a_damaged_epoch_is_reported_and_nobody_is_elected(capsys: pytest.CaptureFixture[str]) -> None:
+    async with election(DoubleWorld()) as found:
+        zk = await found.world.connect()
+        await zk.create(paths.CONTROLLER_EPOCH, b"many")
+        reported: list[str] = []
+
+        class Reporter(StandardReporter):
+            def error(self, event: str, **fields: object) -> None:
+                reported.append(f"{event}: {fields['exc_info']}")
+
+        broker = Broker(zk, 1)
+        broker.candidate._reporter = Reporter()
+        found.brokers.append(broker)
+        broker.candidate.start()
+        await found.world.until(lambda: bool(reported))
+        assert reported == ["the election of a controller failed: /controller_epoch: b'many' is no number"]
+        assert not broker.leads
