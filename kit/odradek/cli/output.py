@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from odradek.client import Client, ClientError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Row = Mapping[str, Any]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -44,17 +47,23 @@ def show(rows: Iterable[Row], columns: Sequence[str], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    from rich import box
     from rich.console import Console
+
+    Console(soft_wrap=False).print(table(rows, columns))
+
+
+def table(rows: Sequence[Row], columns: Sequence[str]) -> Table:
+    """The rows for a person."""
+    from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         numbers = bool(rows) and all(isinstance(row[column], int) for row in rows)
-        table.add_column(column.replace("_", " "), justify="right" if numbers else "left", overflow="fold")
+        made.add_column(column.replace("_", " "), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(row[column]) for column in columns))
-    Console(soft_wrap=False).print(table)
+        made.add_row(*(_cell(row[column]) for column in columns))
+    return made
 
 
 def _cell(value: Any) -> str:

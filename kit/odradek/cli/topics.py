@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from odradek.cli.output import bootstrap_option, connected, json_option, parse_settings, show
+from odradek.cli.places import broker_ids
 from odradek.client import KafkaError
 from odradek.client.records import EARLIEST, LATEST, list_offsets
 from odradek_wire.errors import ErrorCode
@@ -71,18 +72,34 @@ def describe(bootstrap: str, as_json: bool, topic: str) -> None:
 @click.argument("topic")
 @click.option("-p", "--partitions", type=click.IntRange(min=1), help="Default: the broker's num.partitions.")
 @click.option("-r", "--replicas", type=click.IntRange(min=1), help="Default: the broker's default.replication.factor.")
+@click.option(
+    "-a", "--assign", "assigned", type=broker_ids, multiple=True,
+    help="The brokers of one partition, who leads first; again for the next partition.",
+)  # fmt: skip
 @click.option("-o", "--option", "options", multiple=True, metavar="NAME=VALUE", help="A setting of the topic.")
-def create(bootstrap: str, topic: str, partitions: int | None, replicas: int | None, options: tuple[str, ...]) -> None:
+def create(
+    bootstrap: str,
+    topic: str,
+    partitions: int | None,
+    replicas: int | None,
+    assigned: tuple[list[int], ...],
+    options: tuple[str, ...],
+) -> None:
     """Create a topic."""
+    if assigned and (partitions is not None or replicas is not None):
+        raise click.UsageError("--assign says how many partitions and replicas there are")
     settings = [CreateTopicsRequest.CreatableTopicConfig(*item) for item in parse_settings(options).items()]
     wanted = CreateTopicsRequest.CreatableTopic(
         topic,
         -1 if partitions is None else partitions,
         -1 if replicas is None else replicas,
+        assignments=[
+            CreateTopicsRequest.CreatableReplicaAssignment(index, brokers) for index, brokers in enumerate(assigned)
+        ],
         configs=settings,
     )
     with connected(bootstrap) as client:
-        (result,) = client.call(CreateTopicsRequest([wanted], _TIMEOUT_MS), CreateTopicsResponse).topics
+        (result,) = client.call_controller(CreateTopicsRequest([wanted], _TIMEOUT_MS), CreateTopicsResponse).topics
         if result.error_code != ErrorCode.NONE:
             raise KafkaError(result.error_code, f"topic {topic!r}", result.error_message)
 
@@ -98,7 +115,7 @@ def delete(bootstrap: str, topics: tuple[str, ...]) -> None:
             request = DeleteTopicsRequest(topics=states, timeout_ms=_TIMEOUT_MS)
         else:
             request = DeleteTopicsRequest(topic_names=list(topics), timeout_ms=_TIMEOUT_MS)
-        for result in client.call(request, DeleteTopicsResponse).responses:
+        for result in client.call_controller(request, DeleteTopicsResponse).responses:
             if result.error_code != ErrorCode.NONE:
                 raise KafkaError(result.error_code, f"topic {result.name!r}", result.error_message)
 
@@ -111,6 +128,8 @@ def grow(bootstrap: str, topic: str, partitions: int) -> None:
     """Give a topic more partitions: PARTITIONS in all."""
     wanted = CreatePartitionsRequest.CreatePartitionsTopic(topic, partitions, None)
     with connected(bootstrap) as client:
-        (result,) = client.call(CreatePartitionsRequest([wanted], _TIMEOUT_MS), CreatePartitionsResponse).results
+        (result,) = client.call_controller(
+            CreatePartitionsRequest([wanted], _TIMEOUT_MS), CreatePartitionsResponse
+        ).results
         if result.error_code != ErrorCode.NONE:
             raise KafkaError(result.error_code, f"topic {topic!r}", result.error_message)

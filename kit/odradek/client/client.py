@@ -79,6 +79,11 @@ class Client:
         """Ask one broker."""
         return self._node(node_id).call(request, response)
 
+    def call_controller(self, request: Message, response: type[R]) -> R:
+        """Ask the broker that Metadata names as the controller: over ZooKeeper no other changes the cluster."""
+        controller = self.metadata([]).controller_id
+        return self.call(request, response) if controller < 0 else self.call_node(controller, request, response)
+
     def call_group(self, group_id: str, request: Message, response: type[R], error_of: Callable[[R], int]) -> R:
         """Ask the coordinator of a group; `error_of` finds the error code that says it is not ready yet."""
 

@@ -1,0 +1,54 @@
+"""`odradek elect`: leadership back to the replicas that were assigned first; or to any that is left."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import click
+
+from odradek.cli.output import bootstrap_option, connected, json_option, show
+from odradek.cli.places import partitions_of, place
+from odradek.client import KafkaError
+from odradek.client.state import cluster_state
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+@click.command()
+@bootstrap_option
+@json_option
+@click.option("--unclean", is_flag=True, help="Any replica that runs, where there is no leader. RECORDS MAY BE LOST.")
+@click.argument("places", nargs=-1, type=place, metavar="[TOPIC[:PARTITION]]...")
+def command(bootstrap: str, as_json: bool, unclean: bool, places: tuple[tuple[str, int | None], ...]) -> int:
+    """Let the preferred replica lead, the first of those assigned; of all partitions where none are named.
+
+    Shows the partitions for which something had to be done. Exits 1 if one of them could not get its leader.
+    """
+    if unclean and not places:
+        raise click.UsageError("--unclean may lose records: name the topics or partitions")
+    with connected(bootstrap) as client:
+        request = ElectLeadersRequest(_UNCLEAN if unclean else _PREFERRED, None)
+        if places:
+            by_topic: defaultdict[str, list[int]] = defaultdict(list)
+            for partition in partitions_of(cluster_state(client, {topic for topic, _ in places}), places):
+                by_topic[partition.topic].append(partition.index)
+            request.topic_partitions = [ElectLeadersRequest.TopicPartitions(*each) for each in by_topic.items()]
+        answer = client.call_controller(request, ElectLeadersResponse)
+        if answer.error_code != ErrorCode.NONE:
+            raise KafkaError(answer.error_code, "election")
+        rows = [
+            {
+                "topic": topic.topic,
+                "partition": result.partition_id,
+                "result": "elected" if result.error_code == ErrorCode.NONE else ErrorCode(result.error_code).name,
+                "message": result.error_message,
+            }
+            for topic in answer.replica_election_results
+            for result in topic.partition_result
+            if result.error_code != ErrorCode.ELECTION_NOT_NEEDED
+        ]
+    rows.sort(key=lambda row: (str(row["topic"]), row["partition"]))
+    show(rows, ["topic", "partition", "result", "message"], as_json=as_json)
+    return int(any(row["result"] != "elected" for row in rows))
