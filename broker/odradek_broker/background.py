@@ -166,7 +166,7 @@ class Background:
     @staticmethod
     def _offer_high_watermarks(hosting: Hosting, partitions: Iterable[Partition]) -> list[LogDirectory]:
         """Which directories have news to write."""
-        found: dict[LogDirectory, dict[tuple[str, int], int]] = {each: {} for each in hosting.directories}
+        found = {directory: hosting.unclaimed_high_watermarks(directory) for directory in hosting.directories}
         for partition in partitions:
             if partition.directory is not None:
                 found[partition.directory][partition.topic, partition.index] = partition.high_watermark

@@ -72,6 +72,10 @@ class Hosting:
             directory.load(lambda topic: self._log_config(overrides_of(topic)))
             self._high_watermarks.update(directory.high_watermarks())
 
+    def unclaimed_high_watermarks(self, directory: LogDirectory) -> dict[tuple[str, int], int]:
+        """What was written down last of logs that no topic has claimed yet: in ZooKeeper mode that may take a while."""
+        return {key: offset for key, offset in self._high_watermarks.items() if key in directory.logs}
+
     def apply(self, delta: MetadataDelta, config: BrokerConfig) -> Changes:
         """Bring the partitions in line with the new image."""
         if config is not self._config:

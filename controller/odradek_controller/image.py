@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
 from odradek_wire.uuid import ZERO_UUID, Uuid
@@ -153,6 +154,8 @@ class ClusterImage:
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
     kept: Kept = field(default_factory=Kept)
+    controller_id: int | None = None
+    """The broker that clients have to ask for what only a controller does; None: any broker, for all pass it on."""
 
     def partition(self, topic: str | Uuid, index: int) -> PartitionRegistration | None:
         found = self.topics.get(topic) if isinstance(topic, str) else self.topics_by_id.get(topic)
@@ -177,6 +180,16 @@ class ClusterImage:
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
+class Fate(Enum):
+    """What a controller of ZooKeeper mode does with a replica, whatever the image says of its partition."""
+
+    HALTED = "halted"
+    """It neither leads nor follows until it is told to; its log stays."""
+    DELETED = "deleted"
+    STRAY = "stray"
+    """It is nobody's: kept under another name."""
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataDelta:
     """`before`, the image after it, and which parts differ. A topic deleted and created anew has both ids here."""
@@ -193,6 +206,10 @@ class MetadataDelta:
     producer_ids: bool = False
     kept: bool = False
     """Access control lists, quotas, credentials or tokens."""
+    fates: Mapping[tuple[str, int], Fate] = field(default_factory=dict)
+    """Replicas of the broker that the delta is for, by topic and index."""
+    complete: bool = True
+    """Whether the image has everything by now that the broker is to hold, so that any other log is a stray."""
 
     @property
     def created_topics(self) -> list[TopicImage]:

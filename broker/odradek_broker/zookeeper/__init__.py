@@ -1,0 +1,1 @@
+"""ZooKeeper mode: a broker whose controller may be another process, Odradek's or Kafka's."""

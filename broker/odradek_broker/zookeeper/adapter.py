@@ -1,0 +1,407 @@
+"""What a controller of ZooKeeper mode tells a broker, turned into the broker's one input: metadata deltas.
+
+Owns the image that LeaderAndIsr, UpdateMetadata, StopReplica and the configurations' znodes make together, which
+replicas the controller has given to this broker, and the three epochs that decide whether a request still counts: the
+controller's, the broker's, a partition's leader's. UpdateMetadata says what clients see of every partition; what this
+broker holds, leads and follows only LeaderAndIsr and StopReplica say. Pure: neither reads nor sends.
+Source of the rules: ReplicaManager, ZkMetadataCache and KafkaApis of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Generic, NamedTuple, TypeVar
+
+from odradek_controller.configs.table import Resource
+from odradek_controller.image import (
+    NO_LEADER,
+    BrokerRegistration,
+    ClusterImage,
+    ConfigResource,
+    Endpoint,
+    Fate,
+    MetadataDelta,
+    PartitionRegistration,
+    TopicImage,
+)
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from odradek_wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from odradek_wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from odradek_wire.uuid import ZERO_UUID, Uuid
+
+FULL = 2
+"""The type of a request that names everything there is (AbstractControlRequest.Type); Kafka's own controller of
+ZooKeeper mode never says so."""
+LEADER_DURING_DELETE = -2
+EPOCH_DURING_DELETE = -2
+_NO_EPOCH = -1
+
+_UNKNOWN = PartitionRegistration((), (), NO_LEADER, -1, -1)
+"""Stands where a later partition of a topic has been told of, and this one has not."""
+
+Response = TypeVar("Response")
+Key = tuple[str, int]
+
+
+class Outcome(NamedTuple, Generic[Response]):
+    """What to apply, if anything, before the answer goes out."""
+
+    delta: MetadataDelta | None
+    response: Response
+
+
+class Given(NamedTuple):
+    """A replica that the controller has given to this broker."""
+
+    topic_id: Uuid
+    leader_epoch: int
+    halted: bool = False
+
+
+class Adapter:
+    """The controller's requests in, in their order; deltas out."""
+
+    def __init__(self, image: ClusterImage, broker_id: int) -> None:
+        """`image` has the cluster's id, levels and configurations."""
+        self.image = image
+        self.broker_id = broker_id
+        self.controller_epoch = 0
+        self._given: dict[Key, Given] = {}
+        self._complete = False
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration; -1 before it."""
+        registration = self.image.brokers.get(self.broker_id)
+        return -1 if registration is None else registration.epoch
+
+    def registered(self, registration: BrokerRegistration) -> MetadataDelta:
+        """This broker has registered, anew perhaps. Clients are not told of it before the controller has."""
+        known = self.image.brokers.get(self.broker_id)
+        fenced = known is None or known.fenced
+        brokers = {**self.image.brokers, self.broker_id: registration._replace(fenced=fenced)}
+        return self._turn(replace(self.image, brokers=brokers), brokers=frozenset({self.broker_id}))
+
+    def configured(self, configs: Mapping[ConfigResource, Mapping[str, str]]) -> MetadataDelta:
+        """These resources have these configurations now, others than before."""
+        return self._turn(self._with_configs(configs), configs=frozenset(configs))
+
+    def kept(self, image: ClusterImage) -> MetadataDelta:
+        """Quotas and credentials are now as in this image."""
+        return self._turn(replace(self.image, kept=image.kept), kept=True)
+
+    def unknown_topics(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> list[str]:
+        """Topics that the request is the first to name: their configurations are to be read before it is handled."""
+        topics = self.image.topics
+        return [
+            topic.topic_name
+            for topic in request.topic_states
+            if (known := topics.get(topic.topic_name)) is None or known.id != topic.topic_id
+        ]
+
+    # -- LeaderAndIsr -------------------------------------------------------------------------------------------------
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Outcome[LeaderAndIsrResponse]:
+        error = self._stale(request)
+        if error:
+            return Outcome(None, LeaderAndIsrResponse(error_code=error))
+        response = LeaderAndIsrResponse()
+        by_topic: dict[Uuid, LeaderAndIsrResponse.LeaderAndIsrTopicError] = {}
+        draft = _Topics(self.image)
+        named = set()
+        for name, told_id, state in _given_states(request):
+            named.add((name, state.partition_index))
+            error = self._give(draft, name, self._topic_id(name, told_id), state)
+            answered = LeaderAndIsrResponse.LeaderAndIsrPartitionError(name, state.partition_index, error)
+            # Before version 5 the answers of all topics stand together, from then on by topic.
+            response.partition_errors.append(answered)
+            topic = by_topic.get(told_id)
+            if topic is None:
+                topic = by_topic[told_id] = LeaderAndIsrResponse.LeaderAndIsrTopicError(told_id)
+                response.topics.append(topic)
+            topic.partition_errors.append(answered)
+        fates: dict[Key, Fate] = {}
+        if request.type == FULL:
+            self._complete = True
+            fates = dict.fromkeys(sorted(self._given.keys() - named), Fate.STRAY)
+            for key in fates:
+                del self._given[key]
+        image = replace(self.image, epoch=request.controller_epoch, controller_id=request.controller_id)
+        return Outcome(self._turn(draft.in_image(image), draft, fates=fates), response)
+
+    def _give(
+        self, draft: _Topics, name: str, topic_id: Uuid, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState
+    ) -> ErrorCode:
+        key = (name, state.partition_index)
+        given = self._given.get(key)
+        if topic_id == ZERO_UUID:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if given is not None and given.topic_id != topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        if given is not None and state.leader_epoch < given.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self.broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self._given[key] = Given(topic_id, state.leader_epoch)
+        draft.put(name, topic_id, state.partition_index, _given_partition(state))
+        draft.changed.setdefault(topic_id, set()).add(state.partition_index)
+        return ErrorCode.NONE
+
+    # -- UpdateMetadata -----------------------------------------------------------------------------------------------
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> Outcome[UpdateMetadataResponse]:
+        error = self._stale(request)
+        if error:
+            return Outcome(None, UpdateMetadataResponse(error_code=error))
+        draft = _Topics(self.image)
+        named = set()
+        for name, told_id, state in _shown_states(request):
+            topic_id = self._topic_id(name, told_id)
+            if topic_id == ZERO_UUID:
+                continue  # A controller older than topic ids: nothing could be hosted or asked for under none.
+            named.add(topic_id)
+            if state.leader == LEADER_DURING_DELETE:
+                draft.delete(topic_id)
+            else:
+                self._show(draft, name, topic_id, state)
+        fates: dict[Key, Fate] = {}
+        if request.type == FULL:
+            for topic_id in self.image.topics_by_id.keys() - named:
+                draft.delete(topic_id)
+                fates.update(
+                    (key, Fate.STRAY) for key, given in sorted(self._given.items()) if given.topic_id == topic_id
+                )
+        gone = {topic.name: topic.id for topic in draft.deleted.values()}
+        self._given = {key: given for key, given in self._given.items() if gone.get(key[0]) != given.topic_id}
+        brokers = self._brokers(request)
+        image = draft.in_image(
+            replace(self.image, epoch=request.controller_epoch, controller_id=request.controller_id, brokers=brokers)
+        )
+        before = self.image.brokers
+        changed = frozenset(key for key in before.keys() | brokers.keys() if before.get(key) != brokers.get(key))
+        return Outcome(self._turn(image, draft, brokers=changed, fates=fates), UpdateMetadataResponse())
+
+    def _show(
+        self, draft: _Topics, name: str, topic_id: Uuid, state: UpdateMetadataRequest.UpdateMetadataPartitionState
+    ) -> None:
+        index = state.partition_index
+        known = draft.get(topic_id, index)
+        if known is not None and (state.leader_epoch, state.zk_version) < (known.leader_epoch, known.partition_epoch):
+            return
+        replicas, isr = tuple(state.replicas), tuple(state.isr)
+        shown = PartitionRegistration(
+            replicas, replicas if isr == replicas else isr, state.leader, state.leader_epoch, state.zk_version
+        )
+        if known is not None and known.replicas == replicas:
+            shown = shown._replace(adding_replicas=known.adding_replicas, removing_replicas=known.removing_replicas)
+        draft.put(name, topic_id, index, shown)
+        given = self._given.get((name, index))
+        if given == Given(topic_id, state.leader_epoch) and self.broker_id in replicas and shown != known:
+            # Within its epoch: who is in sync, which only UpdateMetadata tells after an AlterPartition.
+            draft.changed.setdefault(topic_id, set()).add(index)
+
+    def _brokers(self, request: UpdateMetadataRequest) -> dict[int, BrokerRegistration]:
+        brokers = {}
+        for live in request.live_brokers:
+            listeners = tuple(
+                Endpoint(e.listener or _PROTOCOLS[e.security_protocol], e.host, e.port, e.security_protocol)
+                for e in live.endpoints
+            ) or (Endpoint(_PROTOCOLS[0], live.v0_host, live.v0_port),)
+            # The epochs of others are the controller's business.
+            epoch = self.broker_epoch if live.id == self.broker_id else -1
+            brokers[live.id] = BrokerRegistration(live.id, epoch, ZERO_UUID, listeners, (), live.rack, fenced=False)
+        own = self.image.brokers.get(self.broker_id)
+        if own is not None and self.broker_id not in brokers:
+            brokers[self.broker_id] = own._replace(fenced=True)
+        return brokers
+
+    # -- StopReplica --------------------------------------------------------------------------------------------------
+
+    def stop_replica(self, request: StopReplicaRequest) -> Outcome[StopReplicaResponse]:
+        error = self._stale(request)
+        if error:
+            return Outcome(None, StopReplicaResponse(error_code=error))
+        response = StopReplicaResponse()
+        fates: dict[Key, Fate] = {}
+        for stop in _stops(request):
+            key = (stop.topic, stop.partition)
+            given = self._given.get(key)
+            error = ErrorCode.NONE
+            if given is not None and 0 <= stop.leader_epoch < given.leader_epoch:
+                error = ErrorCode.FENCED_LEADER_EPOCH
+            elif stop.delete:
+                # Also of a partition that is not given: its topic may have been deleted while this broker was down.
+                fates[key] = Fate.DELETED
+                self._given.pop(key, None)
+            elif given is not None:
+                fates[key] = Fate.HALTED
+                self._given[key] = given._replace(halted=True)
+            response.partition_errors.append(
+                StopReplicaResponse.StopReplicaPartitionError(stop.topic, stop.partition, error)
+            )
+        image = replace(self.image, epoch=request.controller_epoch)
+        return Outcome(self._turn(image, fates=fates), response)
+
+    # -- all of them --------------------------------------------------------------------------------------------------
+
+    def _stale(self, request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> ErrorCode:
+        """Why the request does not count; if it does, its controller is the one from now on."""
+        if request.broker_epoch != _NO_EPOCH and request.broker_epoch < self.broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        if request.controller_epoch < self.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        self.controller_epoch = request.controller_epoch
+        return ErrorCode.NONE
+
+    def _topic_id(self, name: str, told: Uuid) -> Uuid:
+        """Older versions tell none: then that of the topic of that name."""
+        known = self.image.topics.get(name)
+        return told if told != ZERO_UUID or known is None else known.id
+
+    def _turn(
+        self,
+        image: ClusterImage,
+        topics: _Topics | None = None,
+        *,
+        brokers: frozenset[int] = frozenset(),
+        configs: frozenset[ConfigResource] = frozenset(),
+        kept: bool = False,
+        fates: Mapping[Key, Fate] | None = None,
+    ) -> MetadataDelta:
+        before, self.image = self.image, image
+        return MetadataDelta(
+            before=before,
+            image=image,
+            partitions={} if topics is None else topics.changed_partitions(),
+            deleted_topics={} if topics is None else topics.deleted,
+            brokers=brokers,
+            configs=configs,
+            kept=kept,
+            fates=fates or {},
+            complete=self._complete,
+        )
+
+    def _with_configs(self, configs: Mapping[ConfigResource, Mapping[str, str]]) -> ClusterImage:
+        merged = {**self.image.configs, **configs}
+        return replace(self.image, configs={key: values for key, values in merged.items() if values})
+
+
+class _Topics:
+    """The topics of an image while they are changed; what is not touched is shared."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._names: dict[Uuid, str] = {}
+        self._partitions: dict[Uuid, list[PartitionRegistration]] = {}
+        self.changed: dict[Uuid, set[int]] = {}
+        """What of it this broker has to look at."""
+        self.deleted: dict[Uuid, TopicImage] = {}
+
+    def get(self, topic_id: Uuid, index: int) -> PartitionRegistration | None:
+        partitions = self._partitions.get(topic_id)
+        if partitions is None:
+            return self._image.partition(topic_id, index)
+        return partitions[index] if index < len(partitions) else None
+
+    def put(self, name: str, topic_id: Uuid, index: int, partition: PartitionRegistration) -> None:
+        """The later of this and what is known already."""
+        partitions = self._partitions.get(topic_id)
+        if partitions is None:
+            known = self._image.topics_by_id.get(topic_id)
+            partitions = self._partitions[topic_id] = [] if known is None else list(known.partitions)
+            self._names[topic_id] = name
+            namesake = self._image.topics.get(name)
+            if namesake is not None and namesake.id != topic_id:
+                self.delete(namesake.id)
+        while len(partitions) <= index:
+            partitions.append(_UNKNOWN)
+        known_epochs = (partitions[index].leader_epoch, partitions[index].partition_epoch)
+        if (partition.leader_epoch, partition.partition_epoch) >= known_epochs:
+            partitions[index] = partition
+
+    def delete(self, topic_id: Uuid) -> None:
+        self._partitions.pop(topic_id, None)
+        self.changed.pop(topic_id, None)
+        known = self._image.topics_by_id.get(topic_id)
+        if known is not None:
+            self.deleted[topic_id] = known
+
+    def changed_partitions(self) -> dict[Uuid, tuple[int, ...]]:
+        return {topic_id: tuple(sorted(indexes)) for topic_id, indexes in self.changed.items()}
+
+    def in_image(self, image: ClusterImage) -> ClusterImage:
+        if not self._partitions and not self.deleted:
+            return image
+        topics, by_id = dict(image.topics), dict(image.topics_by_id)
+        for topic in self.deleted.values():
+            del topics[topic.name], by_id[topic.id]
+        for topic_id, partitions in self._partitions.items():
+            topic = TopicImage(topic_id, self._names[topic_id], tuple(partitions))
+            topics[topic.name] = by_id[topic_id] = topic
+        configs = image.configs
+        gone = {
+            ConfigResource(Resource.TOPIC, topic.name) for topic in self.deleted.values() if topic.name not in topics
+        }
+        if not gone.isdisjoint(configs):
+            configs = {key: values for key, values in configs.items() if key not in gone}
+        return replace(image, topics=topics, topics_by_id=by_id, configs=configs)
+
+
+# -- the older forms of the requests ----------------------------------------------------------------------------------
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def _given_partition(state: LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> PartitionRegistration:
+    replicas, isr = tuple(state.replicas), tuple(state.isr)
+    return PartitionRegistration(
+        replicas,
+        replicas if isr == replicas else isr,
+        state.leader,
+        state.leader_epoch,
+        state.partition_epoch,
+        removing_replicas=tuple(state.removing_replicas),
+        adding_replicas=tuple(state.adding_replicas),
+        leader_recovery_state=state.leader_recovery_state,
+    )
+
+
+def _given_states(
+    request: LeaderAndIsrRequest,
+) -> Iterator[tuple[str, Uuid, LeaderAndIsrRequest.LeaderAndIsrPartitionState]]:
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield topic.topic_name, Uuid(topic.topic_id), state
+    for state in request.ungrouped_partition_states:
+        yield state.topic_name, ZERO_UUID, state
+
+
+def _shown_states(
+    request: UpdateMetadataRequest,
+) -> Iterator[tuple[str, Uuid, UpdateMetadataRequest.UpdateMetadataPartitionState]]:
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield topic.topic_name, Uuid(topic.topic_id), state
+    for state in request.ungrouped_partition_states:
+        yield state.topic_name, ZERO_UUID, state
+
+
+class _Stop(NamedTuple):
+    topic: str
+    partition: int
+    leader_epoch: int
+    delete: bool
+
+
+def _stops(request: StopReplicaRequest) -> Iterator[_Stop]:
+    """What is to be stopped, in whichever of its three forms it is said."""
+    for state in request.topic_states:
+        for each in state.partition_states:
+            yield _Stop(state.topic_name, each.partition_index, each.leader_epoch, each.delete_partition)
+    for topic in request.topics:
+        for index in topic.partition_indexes:
+            yield _Stop(topic.name, index, _NO_EPOCH, request.delete_partitions)
+    for old in request.ungrouped_partitions:
+        yield _Stop(old.topic_name, old.partition_index, _NO_EPOCH, request.delete_partitions)

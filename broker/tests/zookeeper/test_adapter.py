@@ -1,0 +1,315 @@
+"""A controller's requests in, deltas out: what counts, what is shown to clients, what this broker holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE, Adapter
+from odradek_controller.configs.table import Resource
+from odradek_controller.image import (
+    BrokerRegistration,
+    ClusterImage,
+    ConfigResource,
+    Endpoint,
+    Fate,
+    PartitionRegistration,
+)
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
+from odradek_wire.messages.stop_replica import StopReplicaRequest
+from odradek_wire.messages.update_metadata import UpdateMetadataRequest
+from odradek_wire.uuid import ZERO_UUID, Uuid
+
+T = Uuid(bytes(15) + b"t")
+OTHER = Uuid(bytes(15) + b"u")
+ME, CONTROLLER = 1, 7
+OWN_EPOCH = 100
+
+
+def adapter() -> Adapter:
+    found = Adapter(ClusterImage(cluster_id="c"), ME)
+    found.registered(BrokerRegistration(ME, OWN_EPOCH, ZERO_UUID, (Endpoint("PLAINTEXT", "me", 1),), (), None, False))
+    return found
+
+
+def given(
+    *states: LeaderAndIsrRequest.LeaderAndIsrPartitionState,
+    topic_id: Uuid = T,
+    controller_epoch: int = 1,
+    broker_epoch: int = OWN_EPOCH,
+    type: int = 0,
+) -> LeaderAndIsrRequest:
+    topics = [LeaderAndIsrRequest.LeaderAndIsrTopicState("t", topic_id, list(states))] if states else []
+    return LeaderAndIsrRequest(
+        controller_id=CONTROLLER,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        type=type,
+        topic_states=topics,
+    )
+
+
+def led_by(
+    leader: int, index: int = 0, *, leader_epoch: int = 5, partition_epoch: int = 3, replicas: tuple[int, ...] = (1, 2)
+) -> LeaderAndIsrRequest.LeaderAndIsrPartitionState:
+    return LeaderAndIsrRequest.LeaderAndIsrPartitionState(
+        "t", index, 1, leader, leader_epoch, list(replicas), partition_epoch, list(replicas)
+    )
+
+
+def shown(
+    *states: UpdateMetadataRequest.UpdateMetadataPartitionState,
+    topic_id: Uuid = T,
+    controller_epoch: int = 1,
+    broker_epoch: int = OWN_EPOCH,
+    brokers: tuple[int, ...] = (1, 2),
+    type: int = 0,
+) -> UpdateMetadataRequest:
+    endpoints = [UpdateMetadataRequest.UpdateMetadataEndpoint(9092, "host", "PLAINTEXT", 0)]
+    topics = [UpdateMetadataRequest.UpdateMetadataTopicState("t", topic_id, list(states))] if states else []
+    return UpdateMetadataRequest(
+        controller_id=CONTROLLER,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        type=type,
+        topic_states=topics,
+        live_brokers=[UpdateMetadataRequest.UpdateMetadataBroker(each, endpoints=endpoints) for each in brokers],
+    )
+
+
+def seen(
+    leader: int, index: int = 0, *, leader_epoch: int = 5, version: int = 3, isr: tuple[int, ...] = (1, 2), **rest: Any
+) -> UpdateMetadataRequest.UpdateMetadataPartitionState:
+    replicas = list(rest.get("replicas", (1, 2)))
+    return UpdateMetadataRequest.UpdateMetadataPartitionState(
+        "t", index, 1, leader, leader_epoch, list(isr), version, replicas
+    )
+
+
+def stopping(
+    *, delete: bool, leader_epoch: int, index: int = 0, controller_epoch: int = 1, broker_epoch: int = OWN_EPOCH
+) -> StopReplicaRequest:
+    state = StopReplicaRequest.StopReplicaPartitionState(index, leader_epoch, delete)
+    return StopReplicaRequest(
+        controller_id=CONTROLLER,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        topic_states=[StopReplicaRequest.StopReplicaTopicState("t", [state])],
+    )
+
+
+def errors(response: Any) -> list[int]:
+    assert response.error_code == 0
+    return [each.error_code for each in response.partition_errors]
+
+
+def test_a_given_partition_is_in_the_image_and_for_the_broker_to_look_at() -> None:
+    delta, response = adapter().leader_and_isr(given(led_by(1)))
+    assert delta is not None
+    assert delta.partitions == {T: (0,)}
+    assert delta.image.partition("t", 0) == PartitionRegistration((1, 2), (1, 2), 1, 5, 3)
+    assert (delta.image.controller_id, delta.image.epoch) == (CONTROLLER, 1)
+    assert errors(response) == [0]
+    assert [(each.topic_id, [e.error_code for e in each.partition_errors]) for each in response.topics] == [(T, [0])]
+
+
+def test_what_a_deposed_controller_says_changes_nothing() -> None:
+    found = adapter()
+    found.leader_and_isr(given(led_by(1), controller_epoch=4))
+    before = found.image
+    for delta, response in (
+        found.leader_and_isr(given(led_by(2, leader_epoch=9), controller_epoch=3)),
+        found.update_metadata(shown(seen(2, leader_epoch=9), controller_epoch=3)),
+        found.stop_replica(stopping(delete=True, leader_epoch=9, controller_epoch=3)),
+    ):
+        assert delta is None
+        assert response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert found.image is before
+
+
+def test_what_was_meant_for_this_brokers_last_life_changes_nothing() -> None:
+    found = adapter()
+    for delta, response in (
+        found.leader_and_isr(given(led_by(1), broker_epoch=OWN_EPOCH - 1)),
+        found.update_metadata(shown(seen(1), broker_epoch=OWN_EPOCH - 1)),
+        found.stop_replica(stopping(delete=True, leader_epoch=1, broker_epoch=OWN_EPOCH - 1)),
+    ):
+        assert delta is None
+        assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert found.image.topics == {}
+
+
+def test_a_request_of_before_broker_epochs_counts() -> None:
+    delta, _ = adapter().leader_and_isr(given(led_by(1), broker_epoch=-1))
+    assert delta is not None
+
+
+def test_an_older_leader_epoch_of_a_partition_is_refused_alone() -> None:
+    found = adapter()
+    found.leader_and_isr(given(led_by(1, leader_epoch=5)))
+    delta, response = found.leader_and_isr(given(led_by(2, leader_epoch=4), led_by(2, 1)))
+    assert errors(response) == [ErrorCode.STALE_CONTROLLER_EPOCH, 0]
+    assert delta is not None
+    assert delta.partitions == {T: (1,)}
+
+
+def test_another_topic_of_the_name_is_refused_while_the_first_is_here() -> None:
+    found = adapter()
+    found.leader_and_isr(given(led_by(1)))
+    _, response = found.leader_and_isr(given(led_by(1, leader_epoch=9), topic_id=OTHER))
+    assert errors(response) == [ErrorCode.INCONSISTENT_TOPIC_ID]
+
+
+def test_a_partition_that_is_others_is_refused() -> None:
+    _, response = adapter().leader_and_isr(given(led_by(2, replicas=(2, 3))))
+    assert errors(response) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_update_metadata_shows_a_partition_and_gives_none() -> None:
+    delta, _ = adapter().update_metadata(shown(seen(2, 1)))
+    assert delta is not None
+    assert delta.partitions == {}
+    assert [each.leader for each in delta.image.topics["t"].partitions] == [-1, 2]
+    assert sorted(delta.image.brokers) == [1, 2]
+    assert delta.image.brokers[ME].epoch == OWN_EPOCH
+
+
+def test_a_broker_that_the_controller_does_not_see_is_not_shown_and_keeps_its_epoch() -> None:
+    found = adapter()
+    assert found.image.brokers[ME].fenced
+    found.update_metadata(shown())
+    assert not found.image.brokers[ME].fenced
+    delta, _ = found.update_metadata(shown(brokers=(2,)))
+    assert delta is not None
+    assert delta.brokers == {ME}
+    assert delta.image.brokers[ME].fenced
+    assert found.broker_epoch == OWN_EPOCH
+
+
+def test_a_changed_isr_reaches_the_replicas_by_update_metadata() -> None:
+    found = adapter()
+    found.leader_and_isr(given(led_by(1)))
+    delta, _ = found.update_metadata(shown(seen(1, version=4, isr=(1,))))
+    assert delta is not None
+    assert delta.partitions == {T: (0,)}
+    assert delta.image.partition("t", 0) == PartitionRegistration((1, 2), (1,), 1, 5, 4)
+
+
+def test_a_new_leader_epoch_waits_for_leader_and_isr() -> None:
+    found = adapter()
+    found.leader_and_isr(given(led_by(1)))
+    delta, _ = found.update_metadata(shown(seen(2, leader_epoch=6, version=4)))
+    assert delta is not None
+    assert delta.partitions == {}
+    assert delta.image.topics["t"].partitions[0].leader == 2
+    delta, response = found.leader_and_isr(given(led_by(2, leader_epoch=6, partition_epoch=4)))
+    assert errors(response) == [0]
+    assert delta is not None
+    assert delta.partitions == {T: (0,)}
+
+
+def test_older_metadata_does_not_replace_newer() -> None:
+    found = adapter()
+    found.leader_and_isr(given(led_by(1, leader_epoch=6, partition_epoch=9)))
+    delta, _ = found.update_metadata(shown(seen(2, leader_epoch=5, version=8)))
+    assert delta is not None
+    assert delta.image.topics["t"].partitions[0].leader == 1
+
+
+def test_a_topic_that_is_being_deleted_goes_with_its_configuration() -> None:
+    found = adapter()
+    resource = ConfigResource(Resource.TOPIC, "t")
+    found.configured({resource: {"cleanup.policy": "compact"}})
+    found.leader_and_isr(given(led_by(1)))
+    delta, _ = found.update_metadata(shown(seen(LEADER_DURING_DELETE, leader_epoch=EPOCH_DURING_DELETE)))
+    assert delta is not None
+    assert list(delta.deleted_topics) == [T]
+    assert delta.image.topics == delta.image.topics_by_id == delta.image.configs == {}
+    _, response = found.stop_replica(stopping(delete=True, leader_epoch=EPOCH_DURING_DELETE))
+    assert errors(response) == [0]
+    _, response = found.leader_and_isr(given(led_by(1, leader_epoch=0), topic_id=OTHER))
+    assert errors(response) == [0]
+
+
+def test_a_halted_replica_does_not_go_on_because_of_metadata() -> None:
+    found = adapter()
+    found.leader_and_isr(given(led_by(2)))
+    delta, response = found.stop_replica(stopping(delete=False, leader_epoch=5))
+    assert delta is not None
+    assert delta.fates == {("t", 0): Fate.HALTED}
+    assert errors(response) == [0]
+    delta, _ = found.update_metadata(shown(seen(2, version=4, isr=(2,))))
+    assert delta is not None
+    assert delta.partitions == {}
+    delta, _ = found.leader_and_isr(given(led_by(2, leader_epoch=5)))
+    assert delta is not None
+    assert delta.partitions == {T: (0,)}
+
+
+def test_a_replica_is_deleted_unless_its_leader_epoch_is_newer() -> None:
+    found = adapter()
+    found.leader_and_isr(given(led_by(1)))
+    delta, response = found.stop_replica(stopping(delete=True, leader_epoch=4))
+    assert delta is not None
+    assert delta.fates == {}
+    assert errors(response) == [ErrorCode.FENCED_LEADER_EPOCH]
+    delta, response = found.stop_replica(stopping(delete=True, leader_epoch=5))
+    assert delta is not None
+    assert delta.fates == {("t", 0): Fate.DELETED}
+    assert errors(response) == [0]
+
+
+def test_what_nobody_gave_is_deleted_too_for_its_log_may_be_here() -> None:
+    delta, response = adapter().stop_replica(stopping(delete=True, leader_epoch=-1, index=4))
+    assert delta is not None
+    assert delta.fates == {("t", 4): Fate.DELETED}
+    assert errors(response) == [0]
+
+
+def test_strays_are_known_when_everything_has_been_named() -> None:
+    found = adapter()
+    delta, _ = found.leader_and_isr(given(led_by(1, 0), led_by(1, 1)))
+    assert delta is not None
+    assert not delta.complete
+    delta, _ = found.leader_and_isr(given(led_by(1, 1), type=FULL))
+    assert delta is not None
+    assert delta.complete
+    assert delta.fates == {("t", 0): Fate.STRAY}
+
+
+def test_a_topic_that_full_metadata_does_not_name_is_gone_and_its_logs_are_kept_aside() -> None:
+    found = adapter()
+    found.leader_and_isr(given(led_by(1)))
+    delta, _ = found.update_metadata(shown(type=FULL))
+    assert delta is not None
+    assert list(delta.deleted_topics) == [T]
+    assert delta.fates == {("t", 0): Fate.STRAY}
+    assert delta.image.topics == {}
+
+
+def test_configurations_are_read_of_topics_that_a_request_names_first() -> None:
+    found = adapter()
+    assert found.unknown_topics(given(led_by(1))) == ["t"]
+    found.leader_and_isr(given(led_by(1)))
+    assert found.unknown_topics(shown(seen(1))) == []
+    assert found.unknown_topics(shown(seen(1), topic_id=OTHER)) == ["t"]
+
+
+def test_a_configuration_without_entries_is_none() -> None:
+    found = adapter()
+    resource = ConfigResource(Resource.TOPIC, "t")
+    assert found.configured({resource: {"a": "b"}}).image.configs == {resource: {"a": "b"}}
+    delta = found.configured({resource: {}})
+    assert (delta.configs, delta.image.configs) == ({resource}, {})
+
+
+def test_a_second_registration_has_its_own_epoch_and_is_shown_as_before() -> None:
+    found = adapter()
+    found.update_metadata(shown())
+    registration = replace_epoch(found.image.brokers[ME], 200)
+    assert found.registered(registration).image.brokers[ME].epoch == 200
+    assert not found.image.brokers[ME].fenced
+
+
+def replace_epoch(registration: BrokerRegistration, epoch: int) -> BrokerRegistration:
+    return registration._replace(epoch=epoch, fenced=True)
