@@ -64,13 +64,14 @@ def change(
     election: Election = Election.ONLINE,
     eligible_leaders: bool = False,
     min_isr: int = 1,
+    epoch_tells_all: bool = False,
 ) -> PartitionChangeRecord | None:
     """The record that brings a partition to what is `wanted` of it and to the leader that follows; None if nothing
     changes.
 
     `wanted` differs from `partition` in replicas, ISR, reassignment or recovery state; the rest follows: a reassignment
     that has come to its end is finished, and with `eligible_leaders` whoever leaves an ISR that falls below `min_isr`
-    stays eligible.
+    stays eligible. With `epoch_tells_all` the leader epoch counts every change but a grown ISR.
     """
     target = finished(wanted or partition)
     if eligible_leaders:
@@ -85,7 +86,8 @@ def change(
     if eligible_leaders or target.last_known_elr:
         target = target._replace(last_known_elr=_last_known(partition, target, leader))
     record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
-    if leader != partition.leader or not set(partition.replicas) <= set(target.replicas):
+    dropped = not set(partition.replicas) <= set(target.replicas)
+    if leader != partition.leader or dropped or (epoch_tells_all and _is_news(partition, target)):
         # A replica that is dropped must not be counted by a leader that has not heard of it: a new epoch fences both.
         record.leader = leader
     for name in _LISTS:
@@ -95,6 +97,13 @@ def change(
     if target.leader_recovery_state != partition.leader_recovery_state:
         record.leader_recovery_state = target.leader_recovery_state
     return None if record == PartitionChangeRecord(partition_id=index, topic_id=topic_id) else record
+
+
+def _is_news(before: PartitionRegistration, target: PartitionRegistration) -> bool:
+    assigned = all(
+        getattr(before, name) == getattr(target, name) for name in ("replicas", "adding_replicas", "removing_replicas")
+    )
+    return not assigned or not set(before.isr) <= set(target.isr)
 
 
 _LISTS = (
@@ -137,6 +146,7 @@ def without_broker(
     unclean: bool,
     eligible_leaders: bool,
     min_isr: int,
+    epoch_tells_all: bool = False,
 ) -> PartitionChangeRecord | None:
     """The record when a broker stops being active: it leaves the ISR unless it is the last there, and leads no more."""
     shrunk = tuple(replica for replica in partition.isr if replica != broker)
@@ -151,6 +161,7 @@ def without_broker(
         election=Election.UNCLEAN if unclean else Election.ONLINE,
         eligible_leaders=eligible_leaders,
         min_isr=min_isr,
+        epoch_tells_all=epoch_tells_all,
     )
 
 

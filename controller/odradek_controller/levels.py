@@ -159,6 +159,11 @@ class Levels:
         return self.metadata_version < 12
 
     @property
+    def leader_epoch_tells_all(self) -> bool:
+        """Over ZooKeeper brokers heed what they are told of a partition only in a new leader epoch."""
+        return self.inter_broker_protocol is not None
+
+    @property
     def cordoned_log_dirs(self) -> bool:
         """KIP-1066: log directories that get no new replicas."""
         return self.metadata_version >= 30

@@ -109,8 +109,15 @@ def controlled_shutdown(image: ClusterImage, broker_id: int, settings: Settings)
     for topic_id, index, partition in _held_by(image, broker_id):
         others = tuple(replica for replica in partition.isr if replica != broker_id)
         if others:
-            without = partition._replace(isr=others)
-            _append(records, change(topic_id, index, partition, without, active=_but(image, broker_id)))
+            record = change(
+                topic_id,
+                index,
+                partition,
+                partition._replace(isr=others),
+                active=_but(image, broker_id),
+                epoch_tells_all=image.levels.leader_epoch_tells_all,
+            )
+            _append(records, record)
     return records
 
 
@@ -148,6 +155,7 @@ def _leave(image: ClusterImage, broker_id: int, settings: Settings) -> Iterator[
             unclean=policy.unclean,
             eligible_leaders=image.levels.eligible_leaders,
             min_isr=policy.min_isr,
+            epoch_tells_all=image.levels.leader_epoch_tells_all,
         )
         if record is not None:
             yield record

@@ -60,6 +60,8 @@ def _alter(
         active=image.is_active,
         eligible_leaders=image.levels.eligible_leaders,
         min_isr=election_policy(image, topic.name, settings.layers(image)).min_isr,
+        # The leader hears of its own proposal by the answer; of the end of a reassignment it must be told.
+        epoch_tells_all=image.levels.leader_epoch_tells_all and partition.reassigning,
     )
     after = partition if record is None else changed_partition(partition, record)
     if after.leader != broker_id:

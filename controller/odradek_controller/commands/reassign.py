@@ -96,6 +96,7 @@ def _reassign(
         election=Election.UNCLEAN if unclean else Election.ONLINE,
         eligible_leaders=image.levels.eligible_leaders,
         min_isr=policy.min_isr,
+        epoch_tells_all=image.levels.leader_epoch_tells_all,
     )
     return [] if record is None else [record]
 
