@@ -130,9 +130,7 @@ class Broker:
             self.following.follow(partition, leader)
         for broker_id in sorted(delta.brokers):
             if not delta.image.is_active(broker_id):
-                for partition in self.partitions:
-                    if partition.leader is not None and not partition.leader.alone:
-                        partition.carry_out(partition.leader.cannot_join(broker_id))
+                self._wait_no_more_for(broker_id)
         if self._groups is not None:
             self._groups.metadata_changed(delta)
         for partition in changes.resigned:
@@ -141,6 +139,14 @@ class Broker:
         for partition in changes.elected:
             if partition.topic == CONSUMER_OFFSETS:
                 self.groups.elected(partition)
+
+    def _wait_no_more_for(self, broker_id: int) -> None:
+        """A broker is gone or going: it will not join an ISR, nor delete records."""
+        for partition in self.partitions:
+            leader = partition.leader
+            if leader is not None and broker_id in leader.followers:
+                partition.carry_out(leader.cannot_join(broker_id))
+                partition.wake()
 
     def check_lag(self) -> None:
         """Propose to drop from ISRs who has been behind for longer than `replica.lag.time.max.ms`."""

@@ -244,11 +244,15 @@ class Partition:
     ) -> None:
         """A follower holds everything before the offset at which it fetches."""
         assert self.leader is not None
+        progress = self.leader.followers.get(follower)
+        begins_later = progress is not None and log_start > progress.log_start_offset
         self.carry_out(
             self.leader.follower_fetched(
                 follower, fetch_offset, log_start, now_ms, broker_epoch=broker_epoch, may_join=may_join
             )
         )
+        if begins_later and self.watchers.operations:
+            self.purgatory.changed(self.watchers)
 
     def check_lag(self, now_ms: int, lag_time_max_ms: int) -> None:
         """Propose to drop followers that have been behind for too long."""

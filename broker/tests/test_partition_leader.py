@@ -95,10 +95,11 @@ def test_who_is_no_replica_changes_nothing() -> None:
     assert leader().follower_fetched(9, 10, 0, now_ms=1) == []
 
 
-def test_the_low_watermark_is_the_smallest_start_of_all_replicas() -> None:
+def test_the_low_watermark_is_the_smallest_start_of_all_live_replicas() -> None:
     core = leader((1, 2), (1, 2))
     core.follower_fetched(2, 10, 3, now_ms=1)
-    assert core.low_watermark(log_start_offset=5) == 3
+    assert core.low_watermark(5, lambda broker: True) == 3
+    assert core.low_watermark(5, lambda broker: broker != 2) == 5
 
 
 def test_the_high_watermark_waits_for_a_follower_that_all_but_has_everything() -> None:

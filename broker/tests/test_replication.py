@@ -412,3 +412,42 @@ async def test_who_produces_to_a_follower_is_told_so_and_by_newer_versions_where
     answer = await (await trio.client(2)).produce("t", make_batch(b"a"), version=version)
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert answer.current_leader.leader_id == (1 if version >= 10 else -1)
+
+
+async def test_records_are_deleted_when_all_live_replicas_have_deleted_them(trio: Trio, make_batch: Any) -> None:
+    await trio.create([1, 2, 0])
+    client = await trio.client(1)
+    for value in (b"a", b"b", b"c"):
+        await client.produce("t", make_batch(value))
+    trio.hold_back(1)
+    waiting = asyncio.ensure_future(delete_records(client, 2))
+    await trio.until(lambda: trio.hosted(1).log_start_offset == 2)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    trio.let_go(1)
+    await trio.until(waiting.done)
+    assert await waiting == (0, 2)
+    assert [trio.hosted(broker).log_start_offset for broker in range(3)] == [2, 2, 2]
+    await trio.cluster.kill_broker(0)
+    assert await delete_records(client, -1) == (0, 3)
+    await trio.cluster.kill_broker(1)
+    assert trio.hosted(2).log_start_offset == 3
+
+
+async def test_deleting_records_ends_with_its_time_or_with_the_replica_it_waits_for(
+    trio: Trio, make_batch: Any
+) -> None:
+    await trio.create([1, 2])
+    client = await trio.client(1)
+    for value in (b"a", b"b"):
+        await client.produce("t", make_batch(value))
+    trio.hold_back(1)
+    waiting = asyncio.ensure_future(delete_records(client, 1, timeout_ms=300))
+    await trio.until(waiting.done)
+    assert await waiting == (ErrorCode.REQUEST_TIMED_OUT, 0)
+    waiting = asyncio.ensure_future(delete_records(client, 2, timeout_ms=60_000))
+    await trio.until(lambda: trio.hosted(1).log_start_offset == 2)
+    await trio.cluster.kill_broker(2)
+    await trio.until(waiting.done)
+    assert await waiting == (0, 2)

@@ -1,12 +1,16 @@
-"""DeleteRecords (key 21), versions 0-2: nothing below an offset is served any more; -1 means everything committed."""
+"""DeleteRecords (key 21), versions 0-2: nothing below an offset is served any more; -1 means everything committed.
+
+Answered when all live replicas begin there (DelayedDeleteRecords), or when the request's time is over.
+"""
 
 from __future__ import annotations
 
 from odradek_broker.api import Api
 from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
+from odradek_broker.deferred import Deferred
 from odradek_broker.metadata_view import INTERNAL_TOPICS
-from odradek_broker.partition import DISK_TROUBLE
+from odradek_broker.partition import DISK_TROUBLE, Partition
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 
@@ -15,19 +19,65 @@ HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
 
-def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsResponse.DeleteRecordsTopicResult(
-                topic.name,
-                [_delete(ctx, topic.name, wanted.partition_index, wanted.offset) for wanted in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
+    response = DeleteRecordsResponse()
+    waiting: list[Waiting] = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            found = _delete(ctx, topic.name, wanted.partition_index, wanted.offset)
+            if isinstance(found, Waiting):
+                waiting.append(found)
+                found = found.answer
+            answers.append(found)
+        response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(topic.name, answers))
+
+    def attempt() -> DeleteRecordsResponse | None:
+        return response if all([each.is_over(ctx) for each in waiting]) else None
+
+    def expire() -> DeleteRecordsResponse:
+        for each in waiting:
+            if not each.is_over(ctx):
+                each.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        return response
+
+    now = attempt()
+    if now is not None:
+        return now
+    watched = [each.partition.watchers for each in waiting]
+    return ctx.broker.purgatory.wait(watched, attempt, expire, request.timeout_ms)
 
 
-def _delete(ctx: Context, topic: str, index: int, offset: int) -> Answer:
+class Waiting:
+    """One partition whose replicas are still to give up what is below `offset`."""
+
+    __slots__ = ("_epoch", "_over", "answer", "offset", "partition")
+
+    def __init__(self, partition: Partition, offset: int, low_watermark: int) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.answer = Answer(partition.index, low_watermark, ErrorCode.NONE)
+        self._epoch = partition.leader_epoch
+        self._over = False
+
+    def is_over(self, ctx: Context) -> bool:
+        """Looks again; whether the answer is what it will be."""
+        if self._over:
+            return True
+        partition, answer = self.partition, self.answer
+        if partition.error or partition.leader_epoch != self._epoch:
+            answer.error_code = partition.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
+            answer.low_watermark = NO_LOW_WATERMARK
+            self._over = True
+        else:
+            low_watermark = _low_watermark(ctx, partition)
+            if low_watermark >= self.offset:
+                answer.low_watermark = low_watermark
+                self._over = True
+        return self._over
+
+
+def _delete(ctx: Context, topic: str, index: int, offset: int) -> Answer | Waiting:
     if not ctx.may_topic(Operation.DELETE, topic):
         return Answer(index, NO_LOW_WATERMARK, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if ctx.broker.image.partition(topic, index) is None:
@@ -39,8 +89,7 @@ def _delete(ctx: Context, topic: str, index: int, offset: int) -> Answer:
         return Answer(index, NO_LOW_WATERMARK, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if partition.error:
         return Answer(index, NO_LOW_WATERMARK, partition.error)
-    leader, log = partition.leader, partition.log
-    assert leader is not None, "a partition without error is led here"
+    log = partition.log
     if not log.config.delete:
         return Answer(index, NO_LOW_WATERMARK, ErrorCode.POLICY_VIOLATION)
     wanted = partition.high_watermark if offset == HIGH_WATERMARK else offset
@@ -51,8 +100,19 @@ def _delete(ctx: Context, topic: str, index: int, offset: int) -> Answer:
     except DISK_TROUBLE:
         partition.take_offline()
         return Answer(index, NO_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
-    partition.wake()
-    return Answer(index, leader.low_watermark(log.log_start_offset), ErrorCode.NONE)
+    partition.log_start_moved()
+    return Waiting(partition, wanted, _low_watermark(ctx, partition))
+
+
+def _low_watermark(ctx: Context, partition: Partition) -> int:
+    assert partition.leader is not None, "a partition without error is led here"
+    brokers = ctx.broker.image.brokers
+
+    def is_alive(replica: int) -> bool:
+        registration = brokers.get(replica)
+        return registration is not None and not registration.fenced
+
+    return partition.leader.low_watermark(partition.log_start_offset, is_alive)
 
 
 def failed(ctx: Context, request: DeleteRecordsRequest, error: ErrorCode) -> DeleteRecordsResponse:

@@ -278,6 +278,8 @@ class Fetch:
                 follower.holds(partition, wanted)
             if wanted.known_high_watermark < partition.high_watermark:
                 self._urgent = True  # It serves consumers, who wait for this.
+            if -1 < wanted.told_log_start_offset < partition.log_start_offset:
+                self._urgent = True  # Whoever deleted the records waits for it.
         else:
             limit = partition.last_stable_offset if self._read_committed else partition.high_watermark
             if self._may_read_followers:

@@ -7,6 +7,7 @@ and changes of the ISR to the controller: here they are only proposed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NewType, Protocol
 
@@ -228,9 +229,10 @@ class PartitionLeader:
         progress = self.followers.get(replica)
         return own if progress is None else progress.broker_epoch
 
-    def low_watermark(self, log_start_offset: int) -> int:
-        """The smallest log start offset of all live replicas: what DeleteRecords reports."""
-        return min([log_start_offset, *(progress.log_start_offset for progress in self.followers.values())])
+    def low_watermark(self, log_start_offset: int, is_alive: Callable[[int], bool]) -> int:
+        """The smallest log start offset of all live replicas: what DeleteRecords waits for and reports."""
+        starts = [progress.log_start_offset for replica, progress in self.followers.items() if is_alive(replica)]
+        return min([log_start_offset, *starts])
 
     def _propose(self, isr: frozenset[int]) -> ProposeIsr:
         self.proposed_isr = isr
