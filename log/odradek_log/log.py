@@ -329,6 +329,9 @@ class Log:
         LogManager.truncateTo): after a crash the old one would vouch for other records.
         """
         if offset >= self.log_end_offset:
+            # Who was leader and wrote nothing has an epoch that begins at the end, of which a new leader knows nothing
+            # (Kafka's UnifiedLog.truncateTo); as long as it stands there the leader finds that the logs part.
+            self.leader_epochs.truncate_from_end(self.log_end_offset)
             return False
         with self.working("truncate"):
             truncation.truncate(self, offset)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from log.tests.log_kit import TOPIC_ID, Time, append, open_directory
+
+from odradek_log.config import LogConfig
 from odradek_log.errors import CorruptLogError
 from odradek_log.leader_epochs import LeaderEpochs
 
@@ -77,3 +81,11 @@ def test_a_new_start_moves_the_epoch_that_covers_it() -> None:
 def test_each_record_was_written_in_the_epoch_that_had_begun() -> None:
     epochs = _epochs((1, 5), (3, 10))
     assert [epochs.epoch_for_offset(offset) for offset in (4, 5, 9, 10, 99)] == [None, 1, 1, 3, 3]
+
+
+def test_truncating_at_the_logs_end_forgets_an_epoch_in_which_nothing_was_written(tmp_path: Path) -> None:
+    log = open_directory(tmp_path, Time()).create_log("t", 0, TOPIC_ID, LogConfig())
+    append(log, b"a", epoch=1)
+    log.leader_epochs.assign(2, 1)
+    assert not log.truncate_to(1)
+    assert log.leader_epochs.entries == [(1, 0)]
