@@ -5,7 +5,6 @@ from __future__ import annotations
 from odradek_log.errors import CorruptLogError
 from odradek_wire.uuid import Uuid, uuid_from_text, uuid_to_text
 
-
 _HEAD = b"version: 0\ntopic_id: "
 _ID_CHARACTERS = 22
 
