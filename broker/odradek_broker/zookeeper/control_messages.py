@@ -1,0 +1,233 @@
+"""A controller's deltas as the requests that the brokers of ZooKeeper mode understand: which broker gets which.
+
+Owns the forms (LeaderAndIsr v7, UpdateMetadata v8, StopReplica v4) and their order for one broker. Pure; sending is
+`propagation`'s. Every broker sees all that is live and every partition that changed; a replica is also given what it
+holds, or loses it. Source: AbstractControllerBrokerRequestBatch of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE
+from odradek_controller.image import BrokerRegistration, ClusterImage, MetadataDelta, PartitionRegistration, TopicImage
+from odradek_wire.message import Message
+from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
+from odradek_wire.messages.stop_replica import StopReplicaRequest
+from odradek_wire.messages.update_metadata import UpdateMetadataRequest
+from odradek_wire.uuid import Uuid
+
+VERSIONS: dict[type[Message], int] = {LeaderAndIsrRequest: 7, UpdateMetadataRequest: 8, StopReplicaRequest: 4}
+INCREMENTAL = 0
+"""What Kafka's controller says of a request that names what changed: nothing."""
+
+Place = tuple[TopicImage, int]
+
+
+def live_brokers(image: ClusterImage) -> dict[int, BrokerRegistration]:
+    """The brokers that are told: also those that are about to go."""
+    return {broker.id: broker for broker in image.live_brokers()}
+
+
+def began_anew(delta: MetadataDelta) -> list[int]:
+    """The live brokers that know nothing yet of this controller's, or have registered again."""
+    before = live_brokers(delta.before)
+    return [
+        broker.id
+        for broker in delta.image.live_brokers()
+        if (known := before.get(broker.id)) is None or known.epoch != broker.epoch
+    ]
+
+
+def everything(image: ClusterImage, broker_id: int, controller_id: int) -> list[Message]:
+    """All that a broker has to know that may know nothing: what these do not name is not there."""
+    places = [(topic, index) for topic in image.topics.values() for index in range(len(topic.partitions))]
+    held = [place for place in places if broker_id in _partition(place).replicas]
+    return [
+        _update_metadata(image, broker_id, controller_id, places, (), FULL),
+        _leader_and_isr(image, broker_id, controller_id, held, (), FULL),
+    ]
+
+
+class Changes:
+    """What one delta says, found out once for all brokers."""
+
+    def __init__(self, delta: MetadataDelta, controller_id: int) -> None:
+        self._delta = delta
+        self._image = delta.image
+        self._controller_id = controller_id
+        self._places: list[Place] = [
+            (delta.image.topics_by_id[topic_id], index)
+            for topic_id, indexes in delta.partitions.items()
+            for index in indexes
+        ]
+        self._new = {place for place in map(_key, self._places) if delta.before.partition(*place) is None}
+        self._deleted = list(delta.deleted_topics.values())
+
+    def of(self, broker_id: int) -> list[Message]:
+        """In their order, for a broker that knows what was before."""
+        image, controller_id = self._image, self._controller_id
+        found: list[Message] = []
+        held = [place for place in self._places if broker_id in _partition(place).replicas]
+        if held:
+            new = [place for place in held if _key(place) in self._new]
+            found.append(_leader_and_isr(image, broker_id, controller_id, held, new, INCREMENTAL))
+        if self._places or self._deleted or self._delta.brokers:
+            found.append(_update_metadata(image, broker_id, controller_id, self._places, self._deleted, INCREMENTAL))
+        stops = list(self._stops(broker_id))
+        if stops:
+            found.append(_stop_replica(image, broker_id, controller_id, stops))
+        return found
+
+    def _stops(self, broker_id: int) -> Iterator[tuple[str, StopReplicaRequest.StopReplicaPartitionState]]:
+        state = StopReplicaRequest.StopReplicaPartitionState
+        for topic in self._deleted:
+            for index, partition in enumerate(topic.partitions):
+                if broker_id in partition.replicas:
+                    yield topic.name, state(index, EPOCH_DURING_DELETE, True)
+        going = self._image.brokers[broker_id].in_controlled_shutdown
+        for topic, index in self._places:
+            before, after = self._delta.before.partition(topic.id, index), topic.partitions[index]
+            if before is None or broker_id not in before.replicas:
+                continue
+            if broker_id not in after.replicas:
+                yield topic.name, state(index, after.leader_epoch, True)
+            elif going and broker_id in before.isr and broker_id not in after.isr:
+                # It must not come back into the ISR that it has just been taken out of.
+                yield topic.name, state(index, after.leader_epoch, False)
+
+
+def _partition(place: Place) -> PartitionRegistration:
+    topic, index = place
+    return topic.partitions[index]
+
+
+def _key(place: Place) -> tuple[Uuid, int]:
+    topic, index = place
+    return topic.id, index
+
+
+def _by_topic(places: Iterable[Place]) -> Iterator[tuple[TopicImage, list[int]]]:
+    indexes: dict[bytes, tuple[TopicImage, list[int]]] = {}
+    for topic, index in places:
+        indexes.setdefault(topic.id, (topic, []))[1].append(index)
+    return iter(indexes.values())
+
+
+def _leader_and_isr(
+    image: ClusterImage, broker_id: int, controller_id: int, places: list[Place], new: Iterable[Place], kind: int
+) -> LeaderAndIsrRequest:
+    fresh = set(map(_key, new))
+    return LeaderAndIsrRequest(
+        controller_id=controller_id,
+        controller_epoch=image.epoch,
+        broker_epoch=image.brokers[broker_id].epoch,
+        type=kind,
+        topic_states=[
+            LeaderAndIsrRequest.LeaderAndIsrTopicState(
+                topic.name,
+                topic.id,
+                [
+                    LeaderAndIsrRequest.LeaderAndIsrPartitionState(
+                        topic.name,
+                        index,
+                        image.epoch,
+                        partition.leader,
+                        partition.leader_epoch,
+                        list(partition.isr),
+                        partition.partition_epoch,
+                        list(partition.replicas),
+                        list(partition.adding_replicas),
+                        list(partition.removing_replicas),
+                        (topic.id, index) in fresh,
+                        partition.leader_recovery_state,
+                    )
+                    for index in indexes
+                    for partition in (topic.partitions[index],)
+                ],
+            )
+            for topic, indexes in _by_topic(places)
+        ],
+    )
+
+
+def _update_metadata(
+    image: ClusterImage,
+    broker_id: int,
+    controller_id: int,
+    places: Iterable[Place],
+    deleted: Iterable[TopicImage],
+    kind: int,
+) -> UpdateMetadataRequest:
+    topics = [
+        UpdateMetadataRequest.UpdateMetadataTopicState(
+            topic.name, topic.id, [_state(image, index, topic.partitions[index]) for index in indexes]
+        )
+        for topic, indexes in _by_topic(places)
+    ]
+    topics += [
+        UpdateMetadataRequest.UpdateMetadataTopicState(
+            topic.name,
+            topic.id,
+            [
+                _state(
+                    image,
+                    index,
+                    partition._replace(leader=LEADER_DURING_DELETE, leader_epoch=EPOCH_DURING_DELETE),
+                )
+                for index, partition in enumerate(topic.partitions)
+            ],
+        )
+        for topic in deleted
+    ]
+    return UpdateMetadataRequest(
+        controller_id=controller_id,
+        type=kind,
+        controller_epoch=image.epoch,
+        broker_epoch=image.brokers[broker_id].epoch,
+        topic_states=topics,
+        live_brokers=[
+            UpdateMetadataRequest.UpdateMetadataBroker(
+                broker.id,
+                endpoints=[
+                    UpdateMetadataRequest.UpdateMetadataEndpoint(e.port, e.host, e.name, e.security_protocol)
+                    for e in broker.listeners
+                ],
+                rack=broker.rack,
+            )
+            for broker in image.live_brokers()
+        ],
+    )
+
+
+def _state(
+    image: ClusterImage, index: int, partition: PartitionRegistration
+) -> UpdateMetadataRequest.UpdateMetadataPartitionState:
+    live = image.brokers
+    return UpdateMetadataRequest.UpdateMetadataPartitionState(
+        partition_index=index,
+        controller_epoch=image.epoch,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        zk_version=partition.partition_epoch,
+        replicas=list(partition.replicas),
+        offline_replicas=[replica for replica in partition.replicas if replica not in live or live[replica].fenced],
+    )
+
+
+def _stop_replica(
+    image: ClusterImage,
+    broker_id: int,
+    controller_id: int,
+    stops: Iterable[tuple[str, StopReplicaRequest.StopReplicaPartitionState]],
+) -> StopReplicaRequest:
+    topics: dict[str, StopReplicaRequest.StopReplicaTopicState] = {}
+    for name, state in stops:
+        topics.setdefault(name, StopReplicaRequest.StopReplicaTopicState(name, [])).partition_states.append(state)
+    return StopReplicaRequest(
+        controller_id=controller_id,
+        controller_epoch=image.epoch,
+        broker_epoch=image.brokers[broker_id].epoch,
+        topic_states=list(topics.values()),
+    )

@@ -1,0 +1,192 @@
+"""What the controller has decided, on its way to the brokers: a queue and a connection for each, its own broker too.
+
+Owns order and repetition: a broker gets its requests one after another, each until it is answered, as long as its
+registration lasts. What the requests say is `control_messages`'. They are sent without asking for versions first, as
+Kafka's controller does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from odradek_broker.network.peer import PeerError
+from odradek_broker.zookeeper.control_messages import VERSIONS, Changes, began_anew, everything, live_brokers
+from odradek_controller.image import BrokerRegistration, ClusterImage, MetadataDelta
+from odradek_wire.apis import APIS
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+from odradek_wire.messages.leader_and_isr import LeaderAndIsrResponse
+from odradek_wire.messages.stop_replica import StopReplicaRequest
+
+if TYPE_CHECKING:
+    from odradek_broker.report import Logger
+
+_WAITING_MAX = 1000
+"""More requests do not wait for one broker: it is told everything anew instead."""
+_BACKOFF_MS = (10, 20, 50, 100)
+
+R = TypeVar("R", bound=Message)
+
+
+class Line(Protocol):
+    """A connection to a broker: `network.peer.Peer`."""
+
+    async def ask(self, request: Message, version: int, answer: type[R], timeout_s: float) -> R: ...
+
+    def close(self) -> None: ...
+
+
+Connect = Callable[[BrokerRegistration], Awaitable[Line]]
+Sleep = Callable[[int], Awaitable[None]]
+
+
+class Propagation:
+    """Of one controller, for one term. Give it to `Controller.subscribe`; `close` it when the term ends."""
+
+    def __init__(
+        self,
+        controller_id: int,
+        connect: Connect,
+        sleep: Sleep,
+        log: Logger,
+        *,
+        timeout_s: float,
+        offline: Callable[[int, LeaderAndIsrResponse], None] = lambda broker_id, response: None,
+    ) -> None:
+        """`connect` raises PeerError; `sleep` takes milliseconds. `offline` hears of answers that say that a broker
+        cannot serve some partition, because of its disk."""
+        self._controller_id = controller_id
+        self._connect = connect
+        self._sleep = sleep
+        self._log = log
+        self._timeout_s = timeout_s
+        self._offline = offline
+        self._queues: dict[int, _Queue] = {}
+        self.image = ClusterImage()
+
+    def apply(self, delta: MetadataDelta) -> None:
+        """Queue what follows from a change."""
+        self.image = delta.image
+        live = live_brokers(delta.image)
+        for broker_id in [key for key in self._queues if key not in live]:
+            self._queues.pop(broker_id).close()
+        changes = Changes(delta, self._controller_id)
+        anew = set(began_anew(delta))
+        for broker_id, registration in live.items():
+            queue = self._queues.get(broker_id)
+            if queue is None or broker_id in anew:
+                if queue is not None:
+                    queue.close()
+                queue = self._queues[broker_id] = _Queue(self, registration)
+                queue.add(everything(delta.image, broker_id, self._controller_id))
+            else:
+                queue.add(changes.of(broker_id))
+
+    async def close(self) -> None:
+        """Send nothing more: when this returns, no task does."""
+        queues, self._queues = list(self._queues.values()), {}
+        for queue in queues:
+            queue.close()
+        if queues:
+            await asyncio.wait([queue.task for queue in queues])
+
+    # -- queues call these --------------------------------------------------------------------------------------------
+
+    async def connect(self, registration: BrokerRegistration) -> Line:
+        return await self._connect(registration)
+
+    async def ask(self, line: Line, request: Message) -> Message:
+        answer: type[Message] = APIS[request.API_KEY].response_class()
+        return await line.ask(request, VERSIONS[type(request)], answer, self._timeout_s)
+
+    async def wait(self, failures: int) -> None:
+        await self._sleep(_BACKOFF_MS[min(failures, len(_BACKOFF_MS)) - 1])
+
+    def everything(self, broker_id: int) -> list[Message]:
+        return everything(self.image, broker_id, self._controller_id)
+
+    def answered(self, broker_id: int, request: Message, response: Message) -> None:
+        """A refusal is not asked again: a newer controller, or the broker's next registration, has made it void."""
+        error = ErrorCode(response.error_code)  # type: ignore[attr-defined]  # each of the three answers has it
+        if error:
+            self._log.warning(
+                "a broker refuses what the controller says",
+                broker=broker_id,
+                request=type(request).__name__,
+                error=error.name,
+            )
+        elif isinstance(response, LeaderAndIsrResponse) and _says_offline(response):
+            self._offline(broker_id, response)
+
+    def failed(self, broker_id: int, error: Exception) -> None:
+        self._log.error("telling a broker failed", broker=broker_id, exc_info=error)
+
+    def unreachable(self, broker_id: int, error: Exception) -> None:
+        self._log.warning("broker cannot be told; trying again", broker=broker_id, error=str(error))
+
+
+class _Queue:
+    """What one broker, in one registration, is still to be told."""
+
+    def __init__(self, owner: Propagation, registration: BrokerRegistration) -> None:
+        self._owner = owner
+        self._registration = registration
+        self._waiting: deque[Message] = deque()
+        self._wake = asyncio.Event()
+        self._line: Line | None = None
+        self.task = asyncio.get_running_loop().create_task(self._run())
+
+    def add(self, requests: list[Message]) -> None:
+        self._waiting.extend(requests)
+        if len(self._waiting) > _WAITING_MAX:
+            # What is not named any more would be kept as a stray: deletions are still said one by one.
+            stops = [request for request in self._waiting if isinstance(request, StopReplicaRequest)]
+            self._waiting = deque([*self._owner.everything(self._registration.id), *stops])
+        self._wake.set()
+
+    def close(self) -> None:
+        self._waiting.clear()
+        self.task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._waiting:
+                    request = self._waiting.popleft()
+                    try:
+                        response = await self._until_answered(request)
+                        self._owner.answered(self._registration.id, request, response)
+                    except Exception as error:
+                        self._owner.failed(self._registration.id, error)
+        finally:
+            self._disconnect()
+
+    async def _until_answered(self, request: Message) -> Message:
+        failures = 0
+        while True:
+            try:
+                if self._line is None:
+                    self._line = await self._owner.connect(self._registration)
+                return await self._owner.ask(self._line, request)
+            except PeerError as error:
+                self._disconnect()
+                failures += 1
+                if failures == len(_BACKOFF_MS):
+                    self._owner.unreachable(self._registration.id, error)
+                await self._owner.wait(failures)
+
+    def _disconnect(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+
+def _says_offline(response: LeaderAndIsrResponse) -> bool:
+    return any(
+        each.error_code == ErrorCode.KAFKA_STORAGE_ERROR for topic in response.topics for each in topic.partition_errors
+    )

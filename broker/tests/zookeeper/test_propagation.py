@@ -1,0 +1,260 @@
+"""What a controller's changes become for each broker, in which order, and how long they are repeated."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import structlog
+
+from odradek_broker.network.peer import PeerError
+from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE
+from odradek_broker.zookeeper.propagation import Propagation
+from odradek_controller.image import (
+    BrokerRegistration,
+    ClusterImage,
+    Endpoint,
+    MetadataDelta,
+    PartitionRegistration,
+    TopicImage,
+)
+from odradek_wire.apis import APIS
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from odradek_wire.messages.stop_replica import StopReplicaRequest
+from odradek_wire.messages.update_metadata import UpdateMetadataRequest
+from odradek_wire.uuid import ZERO_UUID, Uuid
+
+T = Uuid(bytes(15) + b"t")
+CONTROLLER = 1
+
+
+def image(
+    brokers: Iterable[int], *partitions: PartitionRegistration, epochs: dict[int, int] | None = None, **rest: Any
+) -> ClusterImage:
+    topics = {"t": TopicImage(T, "t", partitions)} if partitions else {}
+    registrations = {
+        each: BrokerRegistration(
+            each,
+            (epochs or {}).get(each, 100 + each),
+            ZERO_UUID,
+            (Endpoint("PLAINTEXT", "host", 9000 + each),),
+            (),
+            None,
+            False,
+            in_controlled_shutdown=each in rest.get("going", ()),
+        )
+        for each in brokers
+    }
+    return ClusterImage(
+        epoch=4, brokers=registrations, topics=topics, topics_by_id={topic.id: topic for topic in topics.values()}
+    )
+
+
+def partition(replicas: tuple[int, ...], leader: int, epoch: int = 0, isr: tuple[int, ...] | None = None) -> Any:
+    return PartitionRegistration(replicas, replicas if isr is None else isr, leader, epoch, epoch)
+
+
+class Recorder:
+    """Brokers that remember what they were told; they can be down, or refuse."""
+
+    def __init__(self) -> None:
+        self.told: dict[int, list[Message]] = {}
+        self.down: set[int] = set()
+        self.failures = 0
+        self.answer: Message | None = None
+
+    async def connect(self, registration: BrokerRegistration) -> Wire:
+        if registration.id in self.down:
+            raise PeerError("down")
+        return Wire(self, registration.id)
+
+    async def sleep(self, delay_ms: int) -> None:
+        self.failures += 1
+        await asyncio.sleep(0)
+
+    def take(self, broker_id: int) -> list[Message]:
+        return self.told.pop(broker_id, [])
+
+
+class Wire:
+    def __init__(self, recorder: Recorder, broker_id: int) -> None:
+        self._recorder = recorder
+        self._broker_id = broker_id
+
+    async def ask(self, request: Message, version: int, answer: type[Any], timeout_s: float) -> Any:
+        if self._broker_id in self._recorder.down:
+            raise PeerError("down")
+        assert version == APIS[request.API_KEY].versions[1]
+        self._recorder.told.setdefault(self._broker_id, []).append(request)
+        if isinstance(self._recorder.answer, answer):
+            return self._recorder.answer
+        return answer()
+
+    def close(self) -> None:
+        pass
+
+
+class Office:
+    def __init__(self) -> None:
+        self.brokers = Recorder()
+        self.offline: list[int] = []
+        self.propagation = Propagation(
+            CONTROLLER,
+            self.brokers.connect,
+            self.brokers.sleep,
+            structlog.get_logger("test"),
+            timeout_s=1,
+            offline=lambda broker_id, _: self.offline.append(broker_id),
+        )
+        self.image = ClusterImage()
+
+    async def become(self, after: ClusterImage) -> None:
+        before, self.image = self.image, after
+        self.propagation.apply(MetadataDelta.between(before, after))
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def office() -> Any:
+    found = Office()
+    yield found
+    await found.propagation.close()
+
+
+def kinds(told: list[Message]) -> list[type[Message]]:
+    return [type(each) for each in told]
+
+
+async def test_a_broker_that_knows_nothing_is_told_everything(office: Office) -> None:
+    await office.become(image([1, 2], partition((1, 2), 1), partition((1,), 1)))
+    metadata, given = office.brokers.take(2)
+    assert isinstance(metadata, UpdateMetadataRequest)
+    assert (metadata.type, metadata.controller_id, metadata.controller_epoch, metadata.broker_epoch) == (
+        FULL,
+        CONTROLLER,
+        4,
+        102,
+    )
+    assert [each.partition_index for each in metadata.topic_states[0].partition_states] == [0, 1]
+    assert [(each.id, each.endpoints[0].port) for each in metadata.live_brokers] == [(1, 9001), (2, 9002)]
+    assert isinstance(given, LeaderAndIsrRequest)
+    assert (given.type, given.topic_states[0].topic_id) == (FULL, T)
+    assert [each.partition_index for each in given.topic_states[0].partition_states] == [0]
+
+
+async def test_a_change_is_given_to_replicas_and_shown_to_all(office: Office) -> None:
+    await office.become(image([1, 2, 3], partition((1, 2), 1)))
+    office.brokers.told.clear()
+    await office.become(image([1, 2, 3], partition((1, 2), 2, 1)))
+    given, shown = office.brokers.take(1)
+    assert isinstance(given, LeaderAndIsrRequest)
+    (state,) = given.topic_states[0].partition_states
+    assert (state.leader, state.leader_epoch, state.is_new) == (2, 1, False)
+    assert isinstance(shown, UpdateMetadataRequest)
+    assert kinds(office.brokers.take(3)) == [UpdateMetadataRequest]
+
+
+async def test_a_new_partition_is_said_to_be_new(office: Office) -> None:
+    await office.become(image([1]))
+    office.brokers.told.clear()
+    await office.become(image([1], partition((1,), 1)))
+    given = office.brokers.take(1)[0]
+    assert isinstance(given, LeaderAndIsrRequest)
+    assert [each.is_new for each in given.topic_states[0].partition_states] == [True]
+
+
+async def test_who_loses_a_replica_deletes_it(office: Office) -> None:
+    await office.become(image([1, 2, 3], partition((1, 2), 1)))
+    office.brokers.told.clear()
+    await office.become(image([1, 2, 3], partition((1, 3), 1, 1)))
+    shown, stop = office.brokers.take(2)
+    assert isinstance(shown, UpdateMetadataRequest)
+    assert isinstance(stop, StopReplicaRequest)
+    (state,) = stop.topic_states[0].partition_states
+    assert (state.partition_index, state.leader_epoch, state.delete_partition) == (0, 1, True)
+
+
+async def test_a_deleted_topic_is_unseen_first_and_deleted_then(office: Office) -> None:
+    await office.become(image([1, 2], partition((1,), 1)))
+    office.brokers.told.clear()
+    await office.become(image([1, 2]))
+    shown, stop = office.brokers.take(1)
+    assert isinstance(shown, UpdateMetadataRequest)
+    assert shown.topic_states[0].partition_states[0].leader == LEADER_DURING_DELETE
+    assert isinstance(stop, StopReplicaRequest)
+    (state,) = stop.topic_states[0].partition_states
+    assert (state.leader_epoch, state.delete_partition) == (EPOCH_DURING_DELETE, True)
+    assert kinds(office.brokers.take(2)) == [UpdateMetadataRequest]
+
+
+async def test_a_follower_that_goes_is_halted(office: Office) -> None:
+    await office.become(image([1, 2], partition((1, 2), 1)))
+    office.brokers.told.clear()
+    await office.become(image([1, 2], partition((1, 2), 1, 1, isr=(1,)), going=(2,)))
+    stop = office.brokers.take(2)[-1]
+    assert isinstance(stop, StopReplicaRequest)
+    assert [each.delete_partition for each in stop.topic_states[0].partition_states] == [False]
+    assert kinds(office.brokers.take(1)) == [LeaderAndIsrRequest, UpdateMetadataRequest]
+
+
+async def test_whoever_registers_again_is_told_everything_in_its_new_epoch(office: Office) -> None:
+    await office.become(image([1, 2], partition((1, 2), 1)))
+    office.brokers.told.clear()
+    await office.become(image([1, 2], partition((1, 2), 1), epochs={2: 500}))
+    told = office.brokers.take(2)
+    assert [(each.type, each.broker_epoch) for each in told] == [(FULL, 500)] * 2  # type: ignore[attr-defined]
+    assert kinds(office.brokers.take(1)) == [UpdateMetadataRequest]
+
+
+async def test_a_broker_that_cannot_be_reached_gets_everything_in_order_later(office: Office) -> None:
+    office.brokers.down.add(2)
+    await office.become(image([1, 2], partition((1, 2), 1)))
+    await office.become(image([1, 2], partition((1, 2), 2, 1)))
+    assert office.brokers.take(2) == []
+    assert office.brokers.failures > 0
+    office.brokers.down.clear()
+    await office.become(office.image)
+    assert kinds(office.brokers.take(2)) == [
+        UpdateMetadataRequest,
+        LeaderAndIsrRequest,
+        LeaderAndIsrRequest,
+        UpdateMetadataRequest,
+    ]
+
+
+async def test_a_broker_that_is_gone_is_told_nothing_more(office: Office) -> None:
+    office.brokers.down.add(2)
+    await office.become(image([1, 2], partition((1, 2), 1)))
+    await office.become(image([1], partition((1, 2), 1, 1, isr=(1,))))
+    office.brokers.down.clear()
+    await office.become(office.image)
+    assert office.brokers.take(2) == []
+
+
+async def test_too_long_a_queue_becomes_everything_anew(office: Office) -> None:
+    office.brokers.down.add(2)
+    await office.become(image([1, 2], partition((1, 2), 1)))
+    for epoch in range(1, 600):
+        office.propagation.apply(
+            MetadataDelta.between(office.image, after := image([1, 2], partition((1, 2), 1, epoch)))
+        )
+        office.image = after
+    office.brokers.down.clear()
+    for _ in range(3000):
+        await asyncio.sleep(0)
+    told = office.brokers.take(2)
+    assert len(told) < 1000
+    last = [each for each in told if isinstance(each, LeaderAndIsrRequest)][-1]
+    assert last.topic_states[0].partition_states[0].leader_epoch == 599
+
+
+async def test_a_broken_disk_is_heard_of(office: Office) -> None:
+    errors = [LeaderAndIsrResponse.LeaderAndIsrPartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR)]
+    office.brokers.answer = LeaderAndIsrResponse(topics=[LeaderAndIsrResponse.LeaderAndIsrTopicError(T, errors)])
+    await office.become(image([1], partition((1,), 1)))
+    assert office.offline == [1]
