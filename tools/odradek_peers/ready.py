@@ -13,10 +13,10 @@ class NotReady(Exception):
     """The broker did not answer in time, or died while it was waited for."""
 
 
-def wait_until_ready(host: str, port: int, *, timeout: float, alive: Callable[[], bool]) -> None:
-    """Return when ApiVersions and Metadata (with at least one broker) answer; NotReady at the end of the time."""
+def wait_until_ready(host: str, port: int, *, brokers: int = 1, timeout: float, alive: Callable[[], bool]) -> None:
+    """Return when ApiVersions and Metadata (with so many brokers) answer; NotReady at the end of the time."""
     deadline = time.monotonic() + timeout
-    while not _answers(host, port):
+    while not _answers(host, port, brokers):
         if not alive():
             raise NotReady(f"the broker on {host}:{port} ended before it answered")
         if time.monotonic() > deadline:
@@ -24,14 +24,14 @@ def wait_until_ready(host: str, port: int, *, timeout: float, alive: Callable[[]
         time.sleep(0.02)
 
 
-def _answers(host: str, port: int) -> bool:
+def _answers(host: str, port: int, brokers: int) -> bool:
     try:
         with socket.create_connection((host, port), timeout=5) as connection:
             versions = _ask(connection, _API_VERSIONS, 0, b"")
             if struct.unpack_from(">h", versions, 4)[0] != 0:
                 return False
             metadata = _ask(connection, _METADATA, 1, _ALL_TOPICS_V1)
-            return bool(struct.unpack_from(">i", metadata, 4)[0] >= 1)
+            return bool(struct.unpack_from(">i", metadata, 4)[0] >= brokers)
     except (OSError, struct.error):
         return False
 

@@ -50,13 +50,15 @@ class ApacheKafka:
         directory: Path | None = None,
         config: Mapping[str, str] | None = None,
         node_id: int = 1,
+        cluster_id: str | None = None,
         heap: str = "512M",
         jvm_options: tuple[str, ...] = (),
     ) -> None:
         self.version = version
         self.node_id = node_id
         self.config = dict(config or {})
-        self.port, self._controller_port = free_ports(2)
+        self._cluster_id = cluster_id or new_cluster_id()
+        self.port, self.controller_port = free_ports(2)
         self._temporary = None if directory else tempfile.TemporaryDirectory(prefix=f"kafka-{version}-")
         self.directory = directory or Path(self._temporary.name if self._temporary else "")
         self._java = ["java", f"-Xmx{heap}", "-XX:+UseG1GC", "-Djava.awt.headless=true", *jvm_options]
@@ -79,6 +81,12 @@ class ApacheKafka:
 
     def start(self) -> Self:
         """Start it (formatting an empty directory first) and return when it answers."""
+        self.launch()
+        self.wait()
+        return self
+
+    def launch(self) -> None:
+        """Start it, formatting an empty directory first. Not from a thread that ends: the system would kill it then."""
         assert self._process is None, "already started"
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self._write_properties()
@@ -94,19 +102,29 @@ class ApacheKafka:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def wait(self, brokers: int = 1) -> None:
+        """Return when it answers and knows of so many brokers."""
         process = self._process
+        assert process is not None, "not started"
         try:
-            wait_until_ready(LOOPBACK, self.port, timeout=_START_SECONDS, alive=lambda: process.poll() is None)
+            wait_until_ready(
+                LOOPBACK, self.port, brokers=brokers, timeout=_START_SECONDS, alive=lambda: process.poll() is None
+            )
         except NotReady as failure:
             self.kill()
             raise NotReady(f"{failure}\n{self.log_tail()}") from failure
-        return self
+
+    def terminate(self) -> None:
+        """Tell it to end; `stop` waits for that."""
+        if self._process is not None:
+            self._process.terminate()
 
     def stop(self) -> None:
         """End it in order (SIGTERM, and SIGKILL when that takes too long)."""
         if self._process is None:
             return
-        self._process.terminate()
+        self.terminate()
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -147,7 +165,7 @@ class ApacheKafka:
         self.close()
 
     def _write_properties(self) -> Path:
-        listeners = f"PLAINTEXT://{LOOPBACK}:{self.port},CONTROLLER://{LOOPBACK}:{self._controller_port}"
+        listeners = f"PLAINTEXT://{LOOPBACK}:{self.port},CONTROLLER://{LOOPBACK}:{self.controller_port}"
         settings = {
             "process.roles": "broker,controller",
             "node.id": str(self.node_id),
@@ -155,7 +173,7 @@ class ApacheKafka:
             "advertised.listeners": listeners,
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "controller.quorum.voters": f"{self.node_id}@{LOOPBACK}:{self._controller_port}",
+            "controller.quorum.voters": f"{self.node_id}@{LOOPBACK}:{self.controller_port}",
             "log.dirs": str(self.data_directory),
             **_DEFAULTS,
             **self.config,
@@ -165,9 +183,14 @@ class ApacheKafka:
         return file
 
     def _format(self, java: list[str], properties: Path) -> None:
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         # One word, because an id may begin with a dash.
-        command = [*java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(properties)]
+        identity = f"--cluster-id={self._cluster_id}"
+        command = [*java, "kafka.tools.StorageTool", "format", identity, "-c", str(properties)]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"Kafka's StorageTool could not format {self.data_directory}:\n{done.stdout}")
+
+
+def new_cluster_id() -> str:
+    """As Kafka's StorageTool draws one."""
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -1,0 +1,117 @@
+"""Apache Kafka as a cluster: several KRaft nodes, each broker and controller in one process, on loopback.
+
+Owns what makes them one cluster; a node by itself is `server`'s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from odradek_peers.jars import KAFKA_4_3
+from odradek_peers.server import ApacheKafka, new_cluster_id
+
+_REPLICATED_AT_MOST = 3
+_INTERNAL_TOPICS = (
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.replication.factor",
+)
+
+
+class KafkaCluster:
+    """Nodes with the ids 0, 1, 2 …; each can be stopped, killed and started again. As a context manager they are up.
+
+    The ports are free ones and stay the same. Without `directory` the data lives in a temporary folder that goes away
+    with `close`; else each node has a folder in it.
+    """
+
+    def __init__(
+        self,
+        version: str = KAFKA_4_3,
+        *,
+        brokers: int = 3,
+        racks: Sequence[str] | None = None,
+        directory: Path | None = None,
+        config: Mapping[str, str] | None = None,
+        heap: str = "512M",
+        jvm_options: tuple[str, ...] = (),
+    ) -> None:
+        self._temporary = None if directory else tempfile.TemporaryDirectory(prefix=f"kafka-cluster-{version}-")
+        self.directory = directory or Path(self._temporary.name if self._temporary else "")
+        cluster_id = new_cluster_id()
+        self.nodes = [
+            ApacheKafka(
+                version,
+                directory=self.directory / f"node-{node}",
+                node_id=node,
+                cluster_id=cluster_id,
+                heap=heap,
+                jvm_options=jvm_options,
+            )
+            for node in range(brokers)
+        ]
+        voters = ",".join(f"{node.node_id}@127.0.0.1:{node.controller_port}" for node in self.nodes)
+        for node in self.nodes:
+            node.config = {
+                "controller.quorum.voters": voters,
+                **dict.fromkeys(_INTERNAL_TOPICS, str(min(brokers, _REPLICATED_AT_MOST))),
+                **({"broker.rack": racks[node.node_id]} if racks else {}),
+                **(config or {}),
+            }
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All nodes, with a comma between them, as clients want it."""
+        return ",".join(node.bootstrap_servers for node in self.nodes)
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the nodes that run."""
+        return [node.pid for node in self.nodes if node.pid is not None]
+
+    def start(self, broker: int | None = None) -> Self:
+        """Start all nodes, or one; returns when every node that runs knows of all that run."""
+        for node in self.nodes if broker is None else [self.nodes[broker]]:
+            node.launch()
+        for node in self.nodes:
+            if node.pid is not None:
+                node.wait(brokers=len(self.pids))
+        return self
+
+    def stop(self, broker: int | None = None) -> None:
+        """End all, or one, in order."""
+        if broker is not None:
+            self.nodes[broker].stop()
+            return
+        # Together: a node that is left without a quorum cannot hand over what it leads, and waits in vain.
+        for node in self.nodes:
+            node.terminate()
+        for node in self.nodes:
+            node.stop()
+
+    def kill(self, broker: int | None = None) -> None:
+        """kill -9."""
+        for node in self.nodes if broker is None else [self.nodes[broker]]:
+            node.kill()
+
+    def close(self) -> None:
+        """End all, and remove the data if it was temporary."""
+        if self._temporary:
+            self.kill()
+            with contextlib.suppress(OSError):
+                self._temporary.cleanup()
+        else:
+            self.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
