@@ -1,8 +1,9 @@
 """Disks in memory that forget what was not forced to them when the power goes.
 
-One tree for all hosts; the first part of a path is the host. Names survive a power loss as soon as they are given (a
-journal of metadata), contents do not: what is left of a file is what was synced, or any beginning of what was written
-since. Time that syncs take adds up in `take_time_s`.
+One tree for all hosts; the first part of a path is the host. The file system keeps a journal of metadata in order, as
+ext4 and XFS do: names survive a power loss as soon as they are given, truncations once anything was synced after them.
+Contents do not: what is left of a file is what was synced, or any beginning of what was written since. Time that syncs
+take adds up in `take_time_s`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ class _File:
     def truncate(self, size: int) -> None:
         del self.data[size:]
         self.changed_from = min(self.changed_from, size)
+
+    def commit_truncation(self) -> None:
+        """The journal knows of it: what was there before does not come back."""
+        del self.durable[self.changed_from :]
 
     def lose(self, chance: random.Random, torn: bool) -> bool:
         """Forget what was not synced, or a part of it; whether something was lost. After a `torn` neighbour nothing
@@ -75,6 +80,7 @@ class MemoryDisk:
         self._descriptors = itertools.count(3)
         self._locks: set[str] = set()
         self._taken_s = 0.0
+        self._truncated: dict[str, list[_File]] = {}
         self.sync_s: dict[str, float] = {}
         """How long a sync takes on a host, on average; else 1 ms."""
         self.now_ms: Callable[[], int] = lambda: 0
@@ -133,8 +139,11 @@ class MemoryDisk:
         return file
 
     def _sync(self, file: _File, path: str) -> None:
+        host = path.split("/")[1]
+        for truncated in self._truncated.pop(host, ()):
+            truncated.commit_truncation()
         file.sync()
-        average_s = self.sync_s.get(path.split("/")[1], 0.001)
+        average_s = self.sync_s.get(host, 0.001)
         self._taken_s += self._chance.expovariate(1 / average_s)
 
     # -- Disk ---------------------------------------------------------------------------------------------------------
@@ -166,7 +175,9 @@ class MemoryDisk:
         return len(data)
 
     def truncate(self, fd: int, size: int, /) -> None:
-        self._open[fd][0].truncate(size)
+        file, path = self._open[fd]
+        file.truncate(size)
+        self._truncated.setdefault(path.split("/")[1], []).append(file)
 
     def sync(self, fd: int, /) -> None:
         self._sync(*self._open[fd])

@@ -108,8 +108,10 @@ class Producer:
             client.note(f"{batch.values[0].decode()} +{len(batch.values)} acks={self._acks} at {answer.base_offset}")
             if self._acks == -1:
                 self._checks.acknowledged_at(place, answer.base_offset, batch.values)
-        elif error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            client.forget_leader(*place)
+        else:
+            client.note(f"{batch.values[0].decode()} +{len(batch.values)}: {error.name}")
+            if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                client.forget_leader(*place)
         return error
 
     def _encoded(self, batch: Batch) -> bytes:
@@ -121,11 +123,17 @@ class Producer:
             builder.append(now_ms, None, value)
         return bytes(builder.build())
 
-    def judge(self, partition: int, batch: Batch, error: ErrorCode | None) -> None:
-        """An answer to a batch all of whose predecessors are acknowledged."""
+    def judge(self, partition: int, batch: Batch, error: ErrorCode | None, last_acknowledged: int) -> ErrorCode | None:
+        """What an answer to a batch means all of whose predecessors are acknowledged."""
+        if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.base_sequence < last_acknowledged:
+            # It is in the log, for one after it was taken; but the leader remembers a producer's last batches only, and
+            # after a restart the very last.
+            self._checks.acknowledged_at((self._topic, partition), -1, batch.values)
+            return ErrorCode.NONE
         if error in NEVER_APPENDED:
             value = batch.values[0].decode()
             self._checks.fail(f"{value} to {self._topic}-{partition}, the next in order, was answered with {error}")
+        return error
 
     def value(self, partition: int, number: int) -> bytes:
         return b"%s/%d:%d" % (self._client.host.encode(), partition, number)
@@ -153,6 +161,7 @@ class _Lane:
         self._closed = False
         self._known = False
         """Whether the leader knows this producer: until then a batch must not overtake the first."""
+        self._last_acknowledged = -1
         self.waiting: deque[Batch] = deque()
         producer.promise_order(partition)
 
@@ -186,10 +195,11 @@ class _Lane:
         in_order = True
         for batch, error in zip(batches, errors, strict=True):
             if in_order:
-                self._producer.judge(self._partition, batch, error)
+                error = self._producer.judge(self._partition, batch, error, self._last_acknowledged)
             if error is ErrorCode.NONE:
                 self.waiting.remove(batch)
                 self._known = True
+                self._last_acknowledged = max(self._last_acknowledged, batch.base_sequence)
             else:
                 in_order = False
         return in_order

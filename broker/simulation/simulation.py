@@ -70,7 +70,7 @@ class Simulation:
         self.trace.now = self.loop.time
         self.clock = Clock(self.loop.wall_ns, self.loop.monotonic_ns)
         self.disk.now_ms = self.clock.wall_ms
-        self.log = TraceLog(self.trace)
+        self.log = TraceLog(self.trace, lambda said: self._failed(Violation(f"a broker did not expect this: {said}")))
         self.violation: Violation | None = None
         self.checks = Checks(self._failed)
         self.chance = self._chance()
@@ -89,7 +89,7 @@ class Simulation:
             raise Failure(self.seed, str(violation), self.trace) from None
         finally:
             self._close_loop()
-        for failure in (*self.loop.failures, *self.log.unexpected):
+        for failure in self.loop.failures:
             raise Failure(self.seed, f"nobody expected this: {failure}", self.trace)
 
     def _close_loop(self) -> None:

@@ -34,16 +34,16 @@ class Trace:
 
 
 class TraceLog:
-    """The brokers' logger: every event but the smallest goes into the trace. What the broker did not expect is kept
-    apart."""
+    """The brokers' logger: every event goes into the trace. `unexpected` is called with what a broker logs as an error:
+    nothing that happens here is one."""
 
-    def __init__(self, trace: Trace, facts: dict[str, Any] | None = None, unexpected: list[str] | None = None) -> None:
+    def __init__(self, trace: Trace, unexpected: Callable[[str], None], facts: dict[str, Any] | None = None) -> None:
         self._trace = trace
+        self._unexpected = unexpected
         self._facts = facts or {}
-        self.unexpected: list[str] = [] if unexpected is None else unexpected
 
     def bind(self, **facts: Any) -> TraceLog:
-        return TraceLog(self._trace, self._facts | facts, self.unexpected)
+        return TraceLog(self._trace, self._unexpected, self._facts | facts)
 
     def debug(self, event: str, /, **facts: Any) -> None:
         self._note("debug", event, facts)
@@ -55,7 +55,7 @@ class TraceLog:
         self._note("warning", event, facts)
 
     def error(self, event: str, /, **facts: Any) -> None:
-        self.unexpected.append(self._note("error", event, facts))
+        self._unexpected(self._note("error", event, facts))
 
     def _note(self, level: str, event: str, facts: dict[str, Any]) -> str:
         words = [f"{name}={_said(value)}" for name, value in (self._facts | facts).items()]
