@@ -183,12 +183,12 @@ class EmbeddedCluster:
         """As kill -9 would end the process: connections break, nothing is flushed or written any more. Idempotent."""
         nodes, self.nodes = list(self.nodes.values()), {}
         self._timers.close()
+        # The brokers first: nobody must be served while what runs on threads is waited for, or ask the store for more.
+        await asyncio.gather(*(node.kill() for node in nodes))
         await self._background.stop()
         store, self._store = self._store, None
         if store is not None:
             store.abandon()
-        for node in nodes:
-            await node.kill()
         if self._metadata_directory is not None:
             self._metadata_directory.abandon()
 
