@@ -32,7 +32,11 @@ async def create_missing(broker: Broker, names: Iterable[str]) -> dict[str, Erro
         else:
             wanted.append(_creatable(broker, name))
     if wanted:
-        response = await broker.controller.create_topics(CreateTopicsRequest(topics=wanted))
+        request = CreateTopicsRequest(topics=wanted)
+        if broker.inter_broker is None:
+            response = await broker.controller.create_topics(request)
+        else:
+            response = await broker.inter_broker.create_missing(request)
         for topic in response.topics:
             exists = topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
             errors[topic.name] = ErrorCode.NONE if exists else ErrorCode(topic.error_code)

@@ -14,6 +14,7 @@ from odradek_broker.auto_create import CONSUMER_OFFSETS
 from odradek_broker.background import Background
 from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
+from odradek_broker.controllers import ClusterController, InterBroker
 from odradek_broker.core.fetch_session import FetchSessions
 from odradek_broker.hosting import Hosting
 from odradek_broker.interceptors import Interceptors
@@ -26,7 +27,6 @@ from odradek_broker.replication.isr_changes import IsrChanges
 from odradek_broker.report import Logger
 from odradek_broker.timers import Timers
 from odradek_controller.configs.table import Resource
-from odradek_controller.controller import Controller
 from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
@@ -45,7 +45,7 @@ class Broker:
     def __init__(
         self,
         config: BrokerConfig,
-        controller: Controller,
+        controller: ClusterController,
         directories: list[LogDirectory],
         clock: Clock,
         timers: Timers,
@@ -54,10 +54,12 @@ class Broker:
         log: Logger,
         authorizer: Authorizer | None = None,
         quotas: Quotas | None = None,
+        inter_broker: InterBroker | None = None,
     ) -> None:
         self.config = config
         self.node_id = config.node_id
         self.controller = controller
+        self.inter_broker = inter_broker
         self.emulation = controller.emulation
         self.image: ClusterImage = controller.image
         self.clock = clock
@@ -96,6 +98,12 @@ class Broker:
 
             self._groups = GroupCoordinators(self)
         return self._groups
+
+    @property
+    def as_member(self) -> InterBroker:
+        """Who answers other brokers, which are listened to in ZooKeeper mode only."""
+        assert self.inter_broker is not None
+        return self.inter_broker
 
     @property
     def groups_ready(self) -> bool:

@@ -42,8 +42,10 @@ def brokers_on(image: ClusterImage, listener: str, *, fenced: bool = False) -> l
 
 
 def controller_shown(image: ClusterImage) -> int:
-    """The id that clients take for the controller: as in KRaft any live broker, since brokers forward to the
-    controller."""
+    """The id that clients take for the controller: in ZooKeeper mode the real one, otherwise as in KRaft any live
+    broker, since brokers forward to the controller."""
+    if image.controller_id is not None:
+        return image.controller_id if image.controller_id in image.brokers else -1
     return next((broker.id for broker in image.live_brokers()), -1)
 
 

@@ -57,14 +57,15 @@ def collect(broker: Broker, server: Server, loop_lag_s: float) -> Iterator[Metri
 
 
 def _requests(server: Server) -> Iterator[Metric]:
+    counted: Counter[tuple[str, int]] = Counter()
+    for routes in server.routes:
+        for route in routes.known.values():
+            counted[route.key.name, route.version] += route.requests
     yield Metric(
         "kafka_network_RequestMetrics_RequestsPerSec_total",
         "counter",
         "Requests handled.",
-        [
-            ({"request": route.key.name, "version": str(route.version)}, route.requests)
-            for route in server.routes.known.values()
-        ],
+        [({"request": name, "version": str(version)}, count) for (name, version), count in counted.items()],
     )
 
 

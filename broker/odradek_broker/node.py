@@ -14,12 +14,12 @@ from odradek_broker.apis.table import TABLE
 from odradek_broker.background import Background
 from odradek_broker.broker import Broker
 from odradek_broker.config import HTTP_PORT, BrokerConfig
+from odradek_broker.controllers import ClusterController, InterBroker
 from odradek_broker.network.listeners import Listener, parse_listeners
 from odradek_broker.network.routes import Routes
 from odradek_broker.network.server import Server
 from odradek_broker.surroundings import Surroundings
 from odradek_broker.timers import Timers
-from odradek_controller.controller import Controller
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.broker_registration import BrokerRegistrationRequest
@@ -67,8 +67,9 @@ class Node:
             raise
         return node
 
-    async def join(self, controller: Controller) -> None:
-        """Be a broker of the controller's cluster: it answers when this returns.
+    async def join(self, controller: ClusterController, inter_broker: InterBroker | None = None) -> None:
+        """Be a broker of the controller's cluster: it answers when this returns; other brokers too, if `inter_broker`
+        has the answers.
 
         Raises OSError when a port or the disk refuses, ValueError when the controller does; the node is at its end
         then."""
@@ -83,10 +84,13 @@ class Node:
                 self.background,
                 around.randbytes,
                 around.log,
+                inter_broker=inter_broker,
             )
             apis = controller.emulation.apis
             table = TABLE if apis is None else TABLE.answering_all_of(apis)
-            self.server = Server(broker, Routes(table, api_versions.downgrade()), self._listeners)
+            routes = Routes(table, api_versions.downgrade())
+            among_brokers = None if inter_broker is None else Routes(table, routes.downgrade, inter_broker=True)
+            self.server = Server(broker, routes, self._listeners, among_brokers)
             self._joined = True
             await self.server.bind()
             broker.load()
@@ -100,7 +104,7 @@ class Node:
             await self.kill()
             raise
 
-    async def _register(self, controller: Controller) -> None:
+    async def _register(self, controller: ClusterController) -> None:
         request = BrokerRegistrationRequest(
             broker_id=self.broker.node_id,
             cluster_id=controller.image.cluster_id,

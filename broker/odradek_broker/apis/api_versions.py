@@ -45,7 +45,12 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
 
 def _advertised(ctx: Context) -> list[ApiVersionsResponse.ApiVersion]:
     emulated = ctx.broker.emulation.apis
-    ranges = ctx.connection.server.routes.table.for_clients() if emulated is None else emulated
+    routes = ctx.connection.routes
+    if emulated is None:
+        ranges = routes.served()
+    else:
+        among_brokers = routes.table.among_brokers() if routes.inter_broker else {}
+        ranges = dict(sorted({**emulated, **among_brokers}.items()))
     return [ApiVersionsResponse.ApiVersion(key, low, high) for key, (low, high) in ranges.items()]
 
 

@@ -62,6 +62,14 @@ class Table(Mapping[ApiKey, Api[Any, Any]]):
         """What is served on client listeners, with its versions."""
         return {key: self.versions(key) for key, row in self._rows.items() if not row.inter_broker}
 
+    def among_brokers(self) -> dict[int, tuple[int, int]]:
+        """What the brokers of a ZooKeeper cluster ask each other."""
+        return {key: self.versions(key) for key, row in self._rows.items() if row.inter_broker}
+
+    def for_brokers(self) -> dict[int, tuple[int, int]]:
+        """What is served where brokers ask, and clients too."""
+        return {key: self.versions(key) for key in self._rows}
+
     def answering_all_of(self, advertised: Mapping[int, tuple[int, int]]) -> Table:
         """This table, and beside it what a release advertises, key to versions, that is not served here."""
         unserved = {
@@ -78,6 +86,10 @@ TABLE = Table(
         ApiKey.FETCH: Row("fetch"),
         ApiKey.LIST_OFFSETS: Row("list_offsets"),
         ApiKey.METADATA: Row("metadata"),
+        ApiKey.LEADER_AND_ISR: Row("leader_and_isr", inter_broker=True),
+        ApiKey.STOP_REPLICA: Row("stop_replica", inter_broker=True),
+        ApiKey.UPDATE_METADATA: Row("update_metadata", inter_broker=True),
+        ApiKey.CONTROLLED_SHUTDOWN: Row("controlled_shutdown", min_version=1, inter_broker=True),
         ApiKey.OFFSET_COMMIT: Row("offset_commit"),
         ApiKey.OFFSET_FETCH: Row("offset_fetch"),
         ApiKey.FIND_COORDINATOR: Row("find_coordinator"),
@@ -106,10 +118,12 @@ TABLE = Table(
         ApiKey.OFFSET_DELETE: Row("offset_delete"),
         ApiKey.DESCRIBE_CLIENT_QUOTAS: Row("describe_client_quotas"),
         ApiKey.DESCRIBE_QUORUM: Row("describe_quorum"),
+        ApiKey.ALTER_PARTITION: Row("alter_partition", min_version=2, inter_broker=True),
         ApiKey.UPDATE_FEATURES: Row("update_features"),
         ApiKey.DESCRIBE_CLUSTER: Row("describe_cluster"),
         ApiKey.DESCRIBE_PRODUCERS: Row("describe_producers"),
         ApiKey.UNREGISTER_BROKER: Row("unregister_broker"),
+        ApiKey.ALLOCATE_PRODUCER_IDS: Row("allocate_producer_ids", inter_broker=True),
         ApiKey.LIST_CONFIG_RESOURCES: Row("list_config_resources"),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: Row("describe_topic_partitions"),
     }

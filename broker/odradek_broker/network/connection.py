@@ -54,6 +54,7 @@ class Connection:
         "port",
         "principal",
         "receiver",
+        "routes",
         "server",
         "transport",
     )
@@ -63,7 +64,8 @@ class Connection:
         self.listener = listener
         self._broker = server.broker
         self._interceptors = server.broker.interceptors
-        self._known_routes = server.routes.known
+        self.routes = server.routes_on(listener)
+        self._known_routes = self.routes.known
         self.memory = server.buffers.budget
         self.receiver = Receiver(self, server.buffers, server.request_max_bytes)
         self.principal: Principal = ANONYMOUS
@@ -146,7 +148,7 @@ class Connection:
         handler finds no room and did nothing: the same request has to come again later."""
         route = self._known_routes.get(key_and_version)
         if route is None:
-            route = self.server.routes.get(key_and_version)
+            route = self.routes.get(key_and_version)
             if route is None:
                 return self._not_served(frame, key_and_version, correlation_id, client_id_size)
         route.requests += 1
@@ -252,7 +254,7 @@ class Connection:
         """An API or a version that is not served: Kafka closes the connection, except for ApiVersions (KIP-511), which
         is answered in version 0 with the versions of ApiVersions itself."""
         if key_and_version >> 16 == ApiKey.API_VERSIONS:
-            answer = self.server.routes.downgrade
+            answer = self.routes.downgrade
             self.transport.write(answer_head(correlation_id, False, len(answer)) + answer)
         else:
             self.refuse("API or version is not served", **named(frame, key_and_version, client_id_size))

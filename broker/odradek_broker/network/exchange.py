@@ -14,6 +14,7 @@ from odradek_broker.context import Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.network import faults
 from odradek_broker.network.routes import Route
+from odradek_controller.store import NotControllerError
 from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -94,9 +95,13 @@ class Exchange:
             connection.done()
 
     def fail(self, error: BaseException) -> None:
-        """An exception that no handler foresaw: UNKNOWN_SERVER_ERROR for the client, a traceback for us."""
-        self.connection.log_of(self.ctx).error("handler failed", exc_info=error)
-        self.respond_with(ErrorCode.UNKNOWN_SERVER_ERROR)
+        """An exception that no handler foresaw: UNKNOWN_SERVER_ERROR for the client, a traceback for us. That another
+        broker is the controller, any may find."""
+        if isinstance(error, NotControllerError):
+            self.respond_with(ErrorCode.NOT_CONTROLLER)
+        else:
+            self.connection.log_of(self.ctx).error("handler failed", exc_info=error)
+            self.respond_with(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def respond_with(self, error: ErrorCode) -> None:
         """Answer that the whole request failed; where an answer has no place for that, close the connection."""

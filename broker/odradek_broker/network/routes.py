@@ -75,13 +75,19 @@ class Route:
 class Routes:
     """Answers `get(first four bytes)`; None for what is not served."""
 
-    __slots__ = ("downgrade", "known", "table")
+    __slots__ = ("downgrade", "inter_broker", "known", "table")
 
-    def __init__(self, table: Table, downgrade: bytes) -> None:
-        """`downgrade` is the body of the answer to an ApiVersions request in a version that we do not know."""
+    def __init__(self, table: Table, downgrade: bytes, *, inter_broker: bool = False) -> None:
+        """`downgrade` is the body of the answer to an ApiVersions request in a version that we do not know;
+        `inter_broker`: other brokers are served, too."""
         self.table = table
+        self.inter_broker = inter_broker
         self.downgrade = downgrade
         self.known: dict[int, Route] = {}
+
+    def served(self) -> dict[int, tuple[int, int]]:
+        """API key to versions."""
+        return self.table.for_brokers() if self.inter_broker else self.table.for_clients()
 
     def get(self, key_and_version: int) -> Route | None:
         route = self.known.get(key_and_version)
@@ -93,8 +99,7 @@ class Routes:
             key = ApiKey(number)
         except ValueError:
             return None
-        # Every listener is for clients so far: what brokers say to each other is refused.
-        lowest, highest = self.table.for_clients().get(key, (0, -1))
+        lowest, highest = self.served().get(key, (0, -1))
         if not lowest <= version <= highest:
             return None
         route = self.known[key_and_version] = Route(key, version, self.table[key])

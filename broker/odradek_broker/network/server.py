@@ -32,10 +32,14 @@ SOCKET_BUFFERS = {
 class Server:
     """See the module. `listeners` are the bound ones once `start` has returned."""
 
-    def __init__(self, broker: Broker, routes: Routes, listeners: Iterable[Listener]) -> None:
+    def __init__(
+        self, broker: Broker, routes: Routes, listeners: Iterable[Listener], among_brokers: Routes | None = None
+    ) -> None:
+        """`among_brokers` are the routes of the inter-broker and the control-plane listener, if others than of all."""
         config = broker.config
         self.broker = broker
-        self.routes = routes
+        self.routes = [routes] if among_brokers is None else [routes, among_brokers]
+        self._among_brokers = {config.inter_broker_listener, config.text("control.plane.listener.name").upper()}
         self.listeners = list(listeners)
         self.loop = asyncio.get_running_loop()
         queued = config.integer("queued.max.request.bytes")
@@ -118,6 +122,9 @@ class Server:
             self._servers.remove(server)
             return await self._bind(_with_port(listener, port))
         return listener.bound(port)
+
+    def routes_on(self, listener: str) -> Routes:
+        return self.routes[-1 if listener in self._among_brokers else 0]
 
     # -- connections call these ---------------------------------------------------------------------------------------
 

@@ -1,0 +1,18 @@
+"""AllocateProducerIds (key 67, version 0): a broker takes a block of producer ids from the controller."""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+
+async def handle(ctx: Context, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+    if not ctx.may_cluster(Operation.CLUSTER_ACTION):
+        return AllocateProducerIdsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return await ctx.broker.as_member.allocate_producer_ids(request)
+
+
+API = Api(AllocateProducerIdsRequest, AllocateProducerIdsResponse, handle)

@@ -1,0 +1,18 @@
+"""AlterPartition (key 56, versions 2-3): a leader proposes who is in sync (KIP-497); the controller decides."""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+
+async def handle(ctx: Context, request: AlterPartitionRequest) -> AlterPartitionResponse:
+    if not ctx.may_cluster(Operation.CLUSTER_ACTION):
+        return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return await ctx.broker.as_member.alter_partition(request)
+
+
+API = Api(AlterPartitionRequest, AlterPartitionResponse, handle)

@@ -1,0 +1,18 @@
+"""ControlledShutdown (key 7, versions 1-3): a broker wants to go, and asks the controller for other leaders."""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+
+
+async def handle(ctx: Context, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+    if not ctx.may_cluster(Operation.CLUSTER_ACTION):
+        return ControlledShutdownResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return await ctx.broker.as_member.controlled_shutdown(request)
+
+
+API = Api(ControlledShutdownRequest, ControlledShutdownResponse, handle)

@@ -1,0 +1,18 @@
+"""StopReplica (key 5, versions 0-4): ZooKeeper mode's controller takes replicas from this broker."""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+
+async def handle(ctx: Context, request: StopReplicaRequest) -> StopReplicaResponse:
+    if not ctx.may_cluster(Operation.CLUSTER_ACTION):
+        return StopReplicaResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return await ctx.broker.as_member.stop_replica(request)
+
+
+API = Api(StopReplicaRequest, StopReplicaResponse, handle)
