@@ -66,6 +66,14 @@ class FencedWriter:
         for part in parts:
             await self._transaction(part)
 
+    async def tidy(self, op: Op) -> bool:
+        """Do this one, and say whether it could be done: others write such a node, too. Raises NotControllerError."""
+        try:
+            await self._transaction([op], may_fail=True)
+        except MultiError:
+            return False
+        return True
+
     def lose(self, why: str) -> NotControllerError:
         """This term is over. Returns the error to raise."""
         if not self._why_lost:
@@ -73,7 +81,7 @@ class FencedWriter:
             self._lost(why)
         return NotControllerError(self._why_lost)
 
-    async def _transaction(self, ops: Sequence[Op]) -> None:
+    async def _transaction(self, ops: Sequence[Op], *, may_fail: bool = False) -> None:
         fence = Check(paths.CONTROLLER_EPOCH, self._office.epoch_version)
         while True:
             if self._why_lost:
@@ -86,6 +94,8 @@ class FencedWriter:
             except MultiError as refused:
                 if refused.index == 0:
                     raise self.lose("another controller was elected") from refused
+                if may_fail:
+                    raise
                 raise self.lose(f"what is stored is not what the image says: {refused}") from refused
             except SessionExpiredError as error:
                 raise self.lose("the session is over") from error

@@ -87,10 +87,10 @@ async def load(zk: ZooKeeper, epoch: int) -> Loaded:
     levels = zookeeper_levels({} if not features else decode_features(paths.FEATURE, features))
     brokers = {
         broker.id: broker
-        for broker in await _each(zk, damaged, await children(zk, paths.BROKER_IDS), _read_listed_broker)
+        for broker in await read_each(zk, damaged, await children(zk, paths.BROKER_IDS), _read_listed_broker)
         if broker is not None
     }
-    found = [topic for topic in await _each(zk, damaged, await children(zk, paths.TOPICS), read_topic) if topic]
+    found = [topic for topic in await read_each(zk, damaged, await children(zk, paths.TOPICS), read_topic) if topic]
     nodes.topics = {topic.name: topic.version for topic in found}
     topics = await _read_all_partitions(zk, damaged, [topic for topic in found if topic.node.topic_id is not None])
     configs = await _load_configs(zk, damaged, nodes)
@@ -168,7 +168,7 @@ async def read_topic(zk: ZooKeeper, name: str, watch: Watch | None = None) -> Fo
 async def read_partitions(zk: ZooKeeper, topic: FoundTopic) -> tuple[PartitionRegistration, ...]:
     """All partitions of one topic with their states. Raises InvalidZnodeError."""
     damaged: list[InvalidZnodeError] = []
-    found = await _each(zk, damaged, [(topic, index) for index in topic.node.partitions], _read_partition)
+    found = await read_each(zk, damaged, [(topic, index) for index in topic.node.partitions], _read_partition)
     if damaged:
         raise damaged[0]
     return tuple(partition for _, partition in found)
@@ -185,7 +185,7 @@ async def _read_all_partitions(
     """The topics of whose partitions none is damaged."""
     places = [(topic, index) for topic in topics for index in topic.node.partitions]
     partitions: dict[str, list[PartitionRegistration]] = {}
-    for topic, partition in await _each(zk, damaged, places, _read_partition):
+    for topic, partition in await read_each(zk, damaged, places, _read_partition):
         partitions.setdefault(topic.name, []).append(partition)
     return {
         topic.name: TopicImage(topic.node.topic_id, topic.name, tuple(partitions[topic.name]))
@@ -202,6 +202,12 @@ async def read_state(zk: ZooKeeper, topic: str, index: int) -> FoundState | None
     except NoNodeError:
         return None
     return FoundState(PartitionState.decode(path, data), stat.version)
+
+
+def state_of(partition: PartitionRegistration) -> FoundState:
+    """The state that a partition was read from, but for the term in which it was written."""
+    state = PartitionState(partition.leader, partition.leader_epoch, partition.isr, 0, partition.leader_recovery_state)
+    return FoundState(state, partition.partition_epoch)
 
 
 def registered(assignment: Assignment, found: FoundState | None) -> PartitionRegistration:
@@ -265,7 +271,7 @@ async def _load_configs(
         with suppress(NoNodeError):
             entities += [f"{user}/clients/{name}" for name in await zk.children(f"{paths.config(user)}/clients")]
             nodes.with_clients.add(user)
-    read = await _each(zk, damaged, entities, _read_entity)
+    read = await read_each(zk, damaged, entities, _read_entity)
     nodes.configs = {entity: values for entity, values in read if values is not None}
     found = {config_resource(entity): values for entity, values in nodes.configs.items() if values}
     return {resource: values for resource, values in found.items() if resource is not None}
@@ -316,7 +322,7 @@ async def _data(zk: ZooKeeper, path: str) -> bytes:
         return b""
 
 
-async def _each(
+async def read_each(
     zk: ZooKeeper,
     damaged: list[InvalidZnodeError],
     items: Iterable[Item],

@@ -96,15 +96,17 @@ class Plan:
     def _delete_topic(self, topic: TopicImage) -> None:
         """From the leaves up, then the configuration, then the wish."""
         name = topic.name
-        if name not in self.seen.gone:
-            for index, partition in enumerate(topic.partitions):
-                if partition.partition_epoch != NO_STATE:
-                    self.ops.append(Delete(paths.state(name, index)))
-                if self._has_folder(paths.partition(name, index), partition):
-                    self.ops.append(Delete(paths.partition(name, index)))
-            if self._has_folders(topic.name, topic.partitions):
-                self.ops.append(Delete(paths.partitions(name)))
-            self.ops.append(Delete(paths.topic(name)))
+        if name in self.seen.gone:
+            self.topics[name] = self.nodes.topics[name] if name in self.seen.topics else None
+            return
+        for index, partition in enumerate(topic.partitions):
+            if partition.partition_epoch != NO_STATE:
+                self.ops.append(Delete(paths.state(name, index)))
+            if self._has_folder(paths.partition(name, index), partition):
+                self.ops.append(Delete(paths.partition(name, index)))
+        if self._has_folders(topic.name, topic.partitions):
+            self.ops.append(Delete(paths.partitions(name)))
+        self.ops.append(Delete(paths.topic(name)))
         entity = f"topics/{name}"
         if entity in self.nodes.configs:
             self.ops.append(Delete(paths.config(entity)))

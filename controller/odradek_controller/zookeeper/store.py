@@ -84,7 +84,7 @@ class ZooKeeperStore:
         for name, node in loaded.without_id.items():
             topic_id = random_uuid(self._randbytes)
             named = FoundTopic(name, TopicZnode(topic_id, node.partitions), self.nodes.topics[name] + 1)
-            await self.write([Set(paths.topic(name), named.node.encode(), named.version - 1)])
+            await self._writer.write([Set(paths.topic(name), named.node.encode(), named.version - 1)])
             self.nodes.topics[name] = named.version
             topics[name] = TopicImage(topic_id, name, await read_partitions(self._zk, named))
         by_id = {topic.id: topic for topic in topics.values()}
@@ -98,14 +98,14 @@ class ZooKeeperStore:
         await self._look_for_folders(delta, seen)
         plan = Plan(self._office.epoch, self.nodes, seen, _given_to(records))
         plan.add(delta)
-        await self.write(plan.ops)
+        await self._writer.write(plan.ops, self._max_bytes)
         plan.done()
         self._image = delta.image
         return Appended(delta.image.offset, self._office.epoch)
 
-    async def write(self, ops: Sequence[Op]) -> None:
-        """Fenced, beside the records: wishes that were granted are removed. Raises NotControllerError."""
-        await self._writer.write(ops, self._max_bytes)
+    async def tidy(self, op: Op) -> bool:
+        """Change a node that others write, too; whether it was still there to be changed. Raises NotControllerError."""
+        return await self._writer.tidy(op)
 
     async def _look_for_folders(self, delta: MetadataDelta, seen: Seen) -> None:
         """A partition without a state may have a node, if a controller fell while it began the partition."""

@@ -1,0 +1,176 @@
+"""A broker's part as the controller of a cluster in ZooKeeper: nobody, a candidate, or the controller for a term.
+
+The composition of what the package holds: an election, and for each term that is won a store, a `Controller` on it, and
+watches. A term that is over leaves nothing behind; the next begins by reading everything anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from odradek_log.reporting import Reporter
+from odradek_wire.message import Message
+
+from ..controller import Controller
+from ..image import ClusterImage
+from ..levels import Emulation
+from ..store import NotControllerError
+from .client import ZooKeeper
+from .election import Candidate
+from .fenced import Office
+from .reconciling import begin_term
+from .store import ZooKeeperStore
+from .watches import Watches
+
+
+class Term:
+    """One term as the controller, from its election to its end."""
+
+    def __init__(self, office: Office, controller: Controller, watches: Watches) -> None:
+        self.office = office
+        self.controller = controller
+        self.watches = watches
+        self.task: asyncio.Task[None] | None = None
+        self.ready = False
+
+
+class ControllerRole:
+    """`elected` is called with the controller when it has read everything and is ready; `resigned` when that
+    controller's term is over, and nothing it is asked for can be done any more. `seen` gets the id of whoever is the
+    controller, or NOBODY. `log_dir_failed` gets the ids of brokers that have lost a log directory.
+
+    All are called on the loop, synchronously; listeners of the controller are to be subscribed in `elected`.
+    """
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        broker_id: int,
+        *,
+        static: Mapping[str, str],
+        rng: random.Random,
+        wall_ms: Callable[[], int],
+        now_ms: Callable[[], int],
+        elected: Callable[[Controller], None],
+        resigned: Callable[[], None],
+        seen: Callable[[int], None] = lambda broker_id: None,
+        log_dir_failed: Callable[[list[int]], None] = lambda broker_ids: None,
+        reporter: Reporter,
+    ) -> None:
+        """`now_ms` is the clock of timeouts, `wall_ms` the one of records."""
+        self._zk = zk
+        self._broker_id = broker_id
+        self._static = dict(static)
+        self._rng = rng
+        self._wall_ms = wall_ms
+        self._now_ms = now_ms
+        self._elected = elected
+        self._resigned = resigned
+        self._log_dir_failed = log_dir_failed
+        self._reporter = reporter
+        self._term: Term | None = None
+        self._ended: set[asyncio.Task[None]] = set()
+        self._candidate = Candidate(
+            zk,
+            broker_id,
+            wall_ms=wall_ms,
+            elected=self._begin,
+            resigned=self._end,
+            seen=seen,
+            reporter=reporter,
+        )
+
+    @property
+    def controller(self) -> Controller | None:
+        """The controller, if this broker is it and is ready."""
+        term = self._term
+        return term.controller if term is not None and term.ready else None
+
+    @property
+    def controller_id(self) -> int:
+        """Who was last seen to be the controller, or NOBODY."""
+        return self._candidate.controller_id
+
+    def start(self) -> None:
+        self._candidate.start()
+
+    async def close(self) -> None:
+        """Resign, and be no candidate any more."""
+        await self._candidate.close()
+        await asyncio.gather(*self._ended)
+
+    def _begin(self, office: Office) -> None:
+        store = ZooKeeperStore(
+            self._zk,
+            office,
+            node_id=self._broker_id,
+            lost=lambda why: self._lost(office, why),
+            wall_ms=self._wall_ms,
+            randbytes=self._rng.randbytes,
+            reporter=self._reporter,
+        )
+        controller = Controller(
+            store,
+            node_id=self._broker_id,
+            static=self._static,
+            emulation=Emulation.KAFKA_3_9,
+            rng=self._rng,
+            reporter=self._reporter,
+        )
+        watches = Watches(
+            self._zk,
+            controller,
+            store,
+            now_ms=self._now_ms,
+            randbytes=self._rng.randbytes,
+            log_dir_failed=self._log_dir_failed,
+            reporter=self._reporter,
+        )
+        term = self._term = Term(office, controller, watches)
+        term.task = asyncio.create_task(self._open(term))
+
+    async def _open(self, term: Term) -> None:
+        controller = term.controller
+        try:
+            await controller.open()
+            await controller.reconcile(partial(_first, controller))
+            await term.watches.start()
+        except NotControllerError:
+            return
+        except Exception as error:
+            self._reporter.error("a controller cannot begin", epoch=term.office.epoch, exc_info=error)
+            self._candidate.resign(term.office)
+            return
+        if self._term is term:
+            term.ready = True
+            self._elected(controller)
+
+    def _lost(self, office: Office, why: str) -> None:
+        """Whoever is the controller then reads what is really there; it may be us."""
+        self._reporter.warning("this is no more the controller", epoch=office.epoch, why=why)
+        self._candidate.resign(office)
+
+    def _end(self) -> None:
+        term, self._term = self._term, None
+        assert term is not None, "what ends has begun"
+        if term.ready:
+            self._resigned()
+        ended = asyncio.create_task(self._tidy(term))
+        self._ended.add(ended)
+        ended.add_done_callback(self._ended.discard)
+
+    async def _tidy(self, term: Term) -> None:
+        assert term.task is not None
+        term.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await term.task
+        await term.watches.close()
+        await term.controller.close()
+
+
+async def _first(controller: Controller, image: ClusterImage) -> Sequence[Message]:
+    return begin_term(image, controller.settings)

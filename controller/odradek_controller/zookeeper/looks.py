@@ -1,0 +1,372 @@
+"""What others have put into ZooKeeper, read and compared with the image: brokers, topics, wishes of tools, notices.
+
+Owns one look for each node that the controller watches; each returns the records that follow, and tells the store what
+it has seen, since that need not be written again. What is decided is in `reconciling` and in the commands. What was
+granted or noticed is removed; if somebody was faster there, the next look sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from odradek_log.reporting import Reporter
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.messages.elect_leaders import ElectLeadersRequest
+from odradek_wire.messages.partition_change_record import PartitionChangeRecord
+from odradek_wire.messages.remove_topic_record import RemoveTopicRecord
+from odradek_wire.uuid import random_uuid
+
+from ..commands.delete_topics import delete_topics
+from ..commands.elect_leaders import PREFERRED, elect_leaders
+from ..commands.reassign import alter_reassignments
+from ..commands.settings import Settings
+from ..image import BrokerRegistration, ClusterImage, MetadataDelta, TopicImage
+from ..replay import replay
+from . import paths
+from .client import Delete, NoNodeError, Set, Watch, ZooKeeper
+from .entities import is_quota_entity
+from .json_text import InvalidZnodeError
+from .load import (
+    NO_STATE,
+    FoundTopic,
+    config_resource,
+    read_broker,
+    read_config,
+    read_each,
+    read_partitions,
+    read_state,
+    read_topic,
+    registered,
+    state_of,
+)
+from .plan import Seen
+from .reconciling import brokers_changed, config_changed, partitions_appeared, state_changed, topic_appeared
+from .store import ZooKeeperStore
+from .znodes import (
+    Assignment,
+    TopicPartition,
+    TopicZnode,
+    decode_config_change,
+    decode_log_dir_event,
+    decode_partitions,
+    decode_reassignment,
+    encode_reassignment,
+)
+
+CHANGE_EXPIRES_MS = 15 * 60 * 1000
+"""How long a change notification stays for brokers that are cut off; Kafka's."""
+
+Look = Callable[[ClusterImage], Awaitable[Sequence[Message]]]
+Notice = TypeVar("Notice")
+Replicas = tuple[int, ...]
+
+
+class Looks:
+    """For one term. `watch(path)` gives the watch to leave with a read; `again(path)` asks for another look."""
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        settings: Settings,
+        store: ZooKeeperStore,
+        *,
+        watch: Callable[[str], Watch | None],
+        again: Callable[[str], None],
+        now_ms: Callable[[], int],
+        randbytes: Callable[[int], bytes],
+        log_dir_failed: Callable[[list[int]], None],
+        reporter: Reporter,
+    ) -> None:
+        self._zk = zk
+        self._settings = settings
+        self._store = store
+        self._watch = watch
+        self._again = again
+        self._now_ms = now_ms
+        self._randbytes = randbytes
+        self._log_dir_failed = log_dir_failed
+        self._reporter = reporter
+        self._unwatched_topics: set[str] | None = None
+        self._config_changes_seen: dict[str, int] = {}
+        self._reassigning: dict[TopicPartition, Replicas] = {}
+        self._elected: tuple[bytes, int] | None = None
+        self.table: Mapping[str, Look] = {
+            paths.BROKER_IDS: self._brokers,
+            paths.TOPICS: self._topics,
+            paths.DELETE_TOPICS: self._deletions,
+            paths.REASSIGN_PARTITIONS: self._reassignments,
+            paths.PREFERRED_ELECTION: self._preferred_election,
+            paths.CONFIG_CHANGES: self._config_changes,
+            paths.ISR_CHANGES: self._isr_changes,
+            paths.LOG_DIR_EVENTS: self._log_dir_events,
+        }
+
+    def forget(self) -> None:
+        """No topic is watched any more."""
+        self._unwatched_topics = None
+
+    def topic_happened(self, name: str) -> None:
+        if self._unwatched_topics is not None:
+            self._unwatched_topics.add(name)
+
+    def awaits(self, delta: MetadataDelta) -> bool:
+        """Whether a reassignment on the tools' list may have come to its end."""
+        names = {topic for topic, _ in self._reassigning}
+        return any(delta.image.topics_by_id[key].name in names for key in delta.partitions) or any(
+            topic.name in names for topic in delta.deleted_topics.values()
+        )
+
+    # -- brokers and topics -------------------------------------------------------------------------------------------
+
+    async def _brokers(self, image: ClusterImage) -> Sequence[Message]:
+        present: dict[int, BrokerRegistration] = {}
+        for name in await self._children(paths.BROKER_IDS):
+            path = f"{paths.BROKER_IDS}/{name}"
+            try:
+                broker = await read_broker(self._zk, int(name), self._watch(path))
+            except (ValueError, InvalidZnodeError) as error:
+                self._damaged(path, error)
+                continue
+            if broker is not None:
+                present[broker.id] = broker
+        return brokers_changed(image, present, self._settings)
+
+    async def _topics(self, image: ClusterImage) -> Sequence[Message]:
+        """Those that came or went, and those whose nodes were set."""
+        names = set(await self._children(paths.TOPICS))
+        happened = names if self._unwatched_topics is None else self._unwatched_topics & names
+        new = names - image.topics.keys()
+        seen = Seen(gone=set(image.topics.keys() - names))
+        records: list[Message] = [RemoveTopicRecord(image.topics[name].id) for name in sorted(seen.gone)]
+        damaged: list[InvalidZnodeError] = []
+        for found in await read_each(self._zk, damaged, sorted(new | happened), self._read_topic):
+            if found is not None:
+                try:
+                    records += await self._topic(image, found, seen)
+                except InvalidZnodeError as error:
+                    damaged.append(error)
+        for damage in damaged:
+            self._damaged(damage.path, damage)
+        self._unwatched_topics = set()
+        self._store.seen = seen
+        return records
+
+    async def _read_topic(self, zk: ZooKeeper, name: str) -> FoundTopic | None:
+        return await read_topic(zk, name, self._watch(paths.topic(name)))
+
+    async def _topic(self, image: ClusterImage, found: FoundTopic, seen: Seen) -> list[Message]:
+        name, nodes = found.name, self._store.nodes
+        known = image.topics.get(name)
+        topic_id = found.node.topic_id
+        if known is not None and nodes.topics.get(name) == found.version and topic_id in (None, known.id):
+            return []
+        if topic_id is None:
+            topic_id = known.id if known is not None else random_uuid(self._randbytes)
+            found = found._replace(node=TopicZnode(topic_id, found.node.partitions), version=found.version + 1)
+            if not await self._store.tidy(Set(paths.topic(name), found.node.encode(), found.version - 1)):
+                return []
+        partitions = await read_partitions(self._zk, found)
+        nodes.topics[name] = found.version
+        seen.topics[name] = found.node
+        records: list[Message] = []
+        if known is not None and known.id != topic_id:
+            seen.gone.add(name)
+            records.append(RemoveTopicRecord(known.id))
+            image, known = replay(image, records).image, None
+        for index in range(0 if known is None else len(known.partitions), len(partitions)):
+            if partitions[index].partition_epoch != NO_STATE:
+                seen.states[name, index] = state_of(partitions[index])
+        if known is not None:
+            return partitions_appeared(image, known, partitions)
+        if partitions:
+            records += topic_appeared(image, TopicImage(topic_id, name, partitions))
+            records += await self._config(image, f"topics/{name}")
+        return records
+
+    # -- wishes of tools ----------------------------------------------------------------------------------------------
+
+    async def _deletions(self, image: ClusterImage) -> Sequence[Message]:
+        names = await self._children(paths.DELETE_TOPICS)
+        records, response = delete_topics(image, DeleteTopicsRequest(topic_names=list(names)), self._settings)
+        refused = {result.name for result in response.responses if result.error_code != ErrorCode.NONE}
+        for name in names:
+            if name in refused:
+                await self._store.tidy(Delete(paths.delete_topic(name)))
+        self._store.nodes.marked = set(names) - refused
+        return records
+
+    async def _reassignments(self, image: ClusterImage) -> Sequence[Message]:
+        """What is on the list begins; what has ended, or was overruled since, is taken off."""
+        wish = await self._wish(paths.REASSIGN_PARTITIONS)
+        if wish is None:
+            self._reassigning = {}
+            return ()
+        data, version = wish
+        try:
+            listed = decode_reassignment(paths.REASSIGN_PARTITIONS, data)
+        except InvalidZnodeError as error:
+            self._damaged(paths.REASSIGN_PARTITIONS, error)
+            listed = {}
+        moving = {key: replicas for key, replicas in listed.items() if _is_moving(image, key, replicas)}
+        begun = {
+            key: replicas
+            for key, replicas in listed.items()
+            if key not in moving and self._reassigning.get(key) != replicas
+        }
+        records = self._begin_reassignments(image, begun)
+        changed = {
+            (image.topics_by_id[record.topic_id].name, record.partition_id)
+            for record in records
+            if isinstance(record, PartitionChangeRecord)
+        }
+        kept = {key: replicas for key, replicas in listed.items() if key in moving or key in changed}
+        self._reassigning = kept
+        if not kept:
+            await self._store.tidy(Delete(paths.REASSIGN_PARTITIONS, version))
+        elif kept != listed:
+            await self._store.tidy(Set(paths.REASSIGN_PARTITIONS, encode_reassignment(kept), version))
+        return records
+
+    def _begin_reassignments(self, image: ClusterImage, wanted: Mapping[TopicPartition, Replicas]) -> Sequence[Message]:
+        request = AlterPartitionReassignmentsRequest()
+        for (topic, index), replicas in wanted.items():
+            move = AlterPartitionReassignmentsRequest.ReassignablePartition(index, list(replicas))
+            request.topics.append(AlterPartitionReassignmentsRequest.ReassignableTopic(topic, [move]))
+        records, response = alter_reassignments(image, request, self._settings)
+        for topic_result in response.responses:
+            for result in topic_result.partitions:
+                if result.error_code != ErrorCode.NONE:
+                    place = f"{topic_result.name}-{result.partition_index}"
+                    self._reporter.warning("a reassignment cannot begin", partition=place, why=result.error_message)
+        return records
+
+    async def _preferred_election(self, image: ClusterImage) -> Sequence[Message]:
+        """The wish is removed when its records are stored: by the next look."""
+        wish = await self._wish(paths.PREFERRED_ELECTION)
+        if wish is None or wish == self._elected:
+            self._elected = None
+            if wish is not None:
+                await self._store.tidy(Delete(paths.PREFERRED_ELECTION, wish[1]))
+            return ()
+        self._elected = wish
+        self._again(paths.PREFERRED_ELECTION)
+        try:
+            asked = [
+                ElectLeadersRequest.TopicPartitions(topic, [index])
+                for topic, index in decode_partitions(paths.PREFERRED_ELECTION, wish[0])
+            ]
+        except InvalidZnodeError as error:
+            self._damaged(paths.PREFERRED_ELECTION, error)
+            return ()
+        request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=asked)
+        return elect_leaders(image, request, self._settings)[0]
+
+    async def _wish(self, path: str) -> tuple[bytes, int] | None:
+        """What a tool has written there, and the node's version."""
+        if await self._zk.exists(path, self._watch(path)) is None:
+            return None
+        try:
+            data, stat = await self._zk.get(path)
+        except NoNodeError:
+            return None
+        return data, stat.version
+
+    # -- notices ------------------------------------------------------------------------------------------------------
+
+    async def _config_changes(self, image: ClusterImage) -> Sequence[Message]:
+        """Those that were not seen before. They stay for the brokers, until they are old."""
+        now_ms = self._now_ms()
+        entities: dict[str, None] = {}
+        listed: dict[str, int] = {}
+        for name in await self._children(paths.CONFIG_CHANGES):
+            path = f"{paths.CONFIG_CHANGES}/{name}"
+            seen_ms = self._config_changes_seen.get(path)
+            if seen_ms is None:
+                entity = await self._notice(path, decode_config_change)
+                entities.update({} if entity is None else {entity: None})
+            elif now_ms - seen_ms > CHANGE_EXPIRES_MS:
+                with suppress(NoNodeError):
+                    await self._zk.delete(path)
+                continue
+            listed[path] = now_ms if seen_ms is None else seen_ms
+        records: list[Message] = []
+        for entity in entities:
+            records += await self._config(image, entity)
+        self._config_changes_seen = listed
+        return records
+
+    async def _config(self, image: ClusterImage, entity: str) -> Sequence[Message]:
+        """The records that follow from an entity's configuration as it stands."""
+        if config_resource(entity) is None and not is_quota_entity(entity):
+            return ()
+        try:
+            values = await read_config(self._zk, entity)
+            records = config_changed(image, entity, values or {})
+        except InvalidZnodeError as error:
+            self._damaged(error.path, error)
+            return ()
+        if values is None:
+            self._store.nodes.configs.pop(entity, None)
+        else:
+            self._store.nodes.configs[entity] = values
+        return records
+
+    async def _isr_changes(self, image: ClusterImage) -> Sequence[Message]:
+        """Leaders of before AlterPartition (KIP-497) have set these states themselves."""
+        noticed = [f"{paths.ISR_CHANGES}/{name}" for name in await self._children(paths.ISR_CHANGES)]
+        partitions: dict[TopicPartition, None] = {}
+        for path in noticed:
+            partitions.update(dict.fromkeys(await self._notice(path, decode_partitions) or ()))
+        seen = Seen()
+        records: list[Message] = []
+        for topic, index in partitions:
+            known = image.partition(topic, index)
+            found = None if known is None else await read_state(self._zk, topic, index)
+            if known is not None and found is not None and found.version > known.partition_epoch:
+                seen.states[topic, index] = found
+                assignment = Assignment(known.replicas, known.adding_replicas, known.removing_replicas)
+                records += state_changed(image.topics[topic].id, index, registered(assignment, found))
+        for path in noticed:
+            await self._store.tidy(Delete(path))
+        self._store.seen = seen
+        return records
+
+    async def _log_dir_events(self, image: ClusterImage) -> Sequence[Message]:
+        noticed = [f"{paths.LOG_DIR_EVENTS}/{name}" for name in await self._children(paths.LOG_DIR_EVENTS)]
+        brokers = {await self._notice(path, decode_log_dir_event) for path in noticed}
+        for path in noticed:
+            await self._store.tidy(Delete(path))
+        failed = sorted(broker for broker in brokers if broker is not None)
+        if failed:
+            self._log_dir_failed(failed)
+        return ()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def _children(self, path: str) -> list[str]:
+        return await self._zk.children(path, self._watch(path))
+
+    async def _notice(self, path: str, decode: Callable[[str, bytes], Notice]) -> Notice | None:
+        """What a notification says; None if it is gone or damaged."""
+        try:
+            return decode(path, (await self._zk.get(path))[0])
+        except NoNodeError:
+            return None
+        except InvalidZnodeError as error:
+            self._damaged(path, error)
+            return None
+
+    def _damaged(self, path: str, error: Exception) -> None:
+        self._reporter.error("a znode cannot be read, and is left alone", path=path, exc_info=error)
+
+
+def _is_moving(image: ClusterImage, partition: TopicPartition, replicas: Replicas) -> bool:
+    found = image.partition(*partition)
+    if found is None or not found.reassigning:
+        return False
+    return tuple(replica for replica in found.replicas if replica not in found.removing_replicas) == replicas

@@ -1,0 +1,225 @@
+"""What follows for the image from what others have put into ZooKeeper: records, decided as the commands decide.
+
+Pure. Owns what a controller does first in its term, what it does when brokers come and go, and when topics, partitions,
+states and configurations are not what it made them. Reading them is `watches`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from odradek_wire.message import Message
+from odradek_wire.messages.client_quota_record import ClientQuotaRecord
+from odradek_wire.messages.config_record import ConfigRecord
+from odradek_wire.messages.partition_record import PartitionRecord
+from odradek_wire.messages.register_broker_record import RegisterBrokerRecord
+from odradek_wire.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
+from odradek_wire.messages.topic_record import TopicRecord
+from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest
+from odradek_wire.uuid import Uuid
+
+from ..commands.brokers import unfence_broker, unregister_broker
+from ..commands.new_partitions import partition_record
+from ..commands.policy import election_policy
+from ..commands.settings import Refusal, Settings
+from ..election import Election, change
+from ..image import BrokerRegistration, ClusterImage, PartitionRegistration, TopicImage
+from ..replay import replay
+from .entities import credentials, quota_entity, quotas
+from .load import NO_STATE, config_resource
+
+
+class Draft:
+    """Records that are decided one after the other, each on the image after those before it."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self.image = image
+        self.records: list[Message] = []
+
+    def add(self, records: Iterable[Message]) -> None:
+        found = list(records)
+        if found:
+            self.records += found
+            self.image = replay(self.image, found).image
+
+
+def begin_term(image: ClusterImage, settings: Settings) -> list[Message]:
+    """Nobody who is not there is in sync or leads, whoever can lead does, and what was begun goes on."""
+    draft = Draft(image)
+    draft.add(_led_by_who_is_there(image, settings))
+    draft.add(begin_partitions(draft.image))
+    return draft.records
+
+
+def _led_by_who_is_there(image: ClusterImage, settings: Settings) -> Iterator[Message]:
+    layers = settings.layers(image)
+    for topic in image.topics.values():
+        policy = election_policy(image, topic.name, layers)
+        for index, partition in enumerate(topic.partitions):
+            if partition.partition_epoch == NO_STATE:
+                continue
+            alive = tuple(replica for replica in partition.isr if image.is_active(replica))
+            record = change(
+                topic.id,
+                index,
+                partition,
+                partition._replace(isr=alive or partition.isr),
+                active=image.is_active,
+                election=Election.UNCLEAN if policy.unclean else Election.ONLINE,
+                epoch_tells_all=True,
+            )
+            if record is not None:
+                yield record
+
+
+def begin_partitions(image: ClusterImage) -> Iterator[PartitionRecord]:
+    """Partitions without a state get their first, as soon as one of their replicas is there."""
+    for topic in image.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            if partition.partition_epoch == NO_STATE:
+                record = partition_record(image, topic.id, index, partition.replicas)
+                if not isinstance(record, Refusal):
+                    record.adding_replicas = list(partition.adding_replicas)
+                    record.removing_replicas = list(partition.removing_replicas)
+                    yield record
+
+
+# -- brokers ----------------------------------------------------------------------------------------------------------
+
+
+def brokers_changed(
+    image: ClusterImage, present: Mapping[int, BrokerRegistration], settings: Settings
+) -> list[Message]:
+    """The records when these brokers are there now. One with another epoch was gone in between.
+
+    As in Kafka those that came are added first: what the others led may move to them.
+    """
+    draft = Draft(image)
+    came = [broker for key, broker in sorted(present.items()) if key not in image.brokers]
+    bounced = [
+        broker
+        for key, broker in sorted(present.items())
+        if key in image.brokers and image.brokers[key].epoch != broker.epoch
+    ]
+    for broker in came:
+        _come(draft, broker, settings)
+    for broker in bounced:
+        draft.add(unregister_broker(draft.image, UnregisterBrokerRequest(broker.id), settings)[0])
+    for broker in bounced:
+        _come(draft, broker, settings)
+    for broker_id in sorted(image.brokers.keys() - present.keys()):
+        draft.add(unregister_broker(draft.image, UnregisterBrokerRequest(broker_id), settings)[0])
+    for key, broker in sorted(present.items()):
+        known = draft.image.brokers[key]
+        if _announced(known) != _announced(broker):
+            draft.add([_registration(broker, known.in_controlled_shutdown, fenced=False)])
+    return draft.records
+
+
+def _announced(broker: BrokerRegistration) -> object:
+    return broker.listeners, broker.rack, broker.features
+
+
+def _come(draft: Draft, broker: BrokerRegistration, settings: Settings) -> None:
+    draft.add([_registration(broker, in_controlled_shutdown=False, fenced=True)])
+    draft.add(unfence_broker(draft.image, broker.id, settings))
+    draft.add(begin_partitions(draft.image))
+
+
+def _registration(broker: BrokerRegistration, in_controlled_shutdown: bool, fenced: bool) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker.id,
+        broker.is_migrating_zk_broker,
+        broker.incarnation_id,
+        broker.epoch,
+        [RegisterBrokerRecord.BrokerEndpoint(*endpoint) for endpoint in broker.listeners],
+        [RegisterBrokerRecord.BrokerFeature(*feature) for feature in broker.features],
+        broker.rack,
+        fenced,
+        in_controlled_shutdown,
+        [],
+    )
+
+
+# -- topics -----------------------------------------------------------------------------------------------------------
+
+
+def topic_appeared(image: ClusterImage, topic: TopicImage) -> list[Message]:
+    """The records of a topic that somebody else has made; partitions that have no state yet get theirs."""
+    draft = Draft(image)
+    draft.add([TopicRecord(topic.name, topic.id)])
+    draft.add(_as_found(topic.id, enumerate(topic.partitions)))
+    draft.add(begin_partitions(draft.image))
+    return draft.records
+
+
+def partitions_appeared(
+    image: ClusterImage, topic: TopicImage, partitions: tuple[PartitionRegistration, ...]
+) -> list[Message]:
+    """The records when the topic has these partitions now. Nothing is said of those that it had before."""
+    draft = Draft(image)
+    known = len(topic.partitions)
+    draft.add(_as_found(topic.id, enumerate(partitions[known:], start=known)))
+    if draft.records:
+        draft.add(begin_partitions(draft.image))
+    return draft.records
+
+
+def state_changed(topic_id: Uuid, index: int, partition: PartitionRegistration) -> list[Message]:
+    """The record when somebody else has set a partition's state: a leader of before AlterPartition (KIP-497)."""
+    return list(_as_found(topic_id, [(index, partition)]))
+
+
+def _as_found(topic_id: Uuid, partitions: Iterable[tuple[int, PartitionRegistration]]) -> Iterator[PartitionRecord]:
+    for index, partition in partitions:
+        yield PartitionRecord(
+            index,
+            topic_id,
+            list(partition.replicas),
+            list(partition.isr),
+            list(partition.removing_replicas),
+            list(partition.adding_replicas),
+            partition.leader,
+            partition.leader_recovery_state,
+            partition.leader_epoch,
+            partition.partition_epoch,
+            [],
+        )
+
+
+# -- configurations ---------------------------------------------------------------------------------------------------
+
+
+def config_changed(image: ClusterImage, entity: str, values: Mapping[str, str]) -> list[Message]:
+    """The records when an entity's configuration is this now. Raises InvalidZnodeError."""
+    resource = config_resource(entity)
+    if resource is None:
+        return [*_quotas_changed(image, entity, values), *_credentials_changed(image, entity, values)]
+    known = image.configs.get(resource, {})
+    return [
+        ConfigRecord(resource.type, resource.name, name, values.get(name))
+        for name in sorted({*known, *values})
+        if known.get(name) != values.get(name)
+    ]
+
+
+def _quotas_changed(image: ClusterImage, entity: str, values: Mapping[str, str]) -> Iterator[ClientQuotaRecord]:
+    key = quota_entity(entity)
+    known, found = image.kept.client_quotas.get(key, {}), quotas(entity, values)
+    parts = [ClientQuotaRecord.EntityData(kind, name) for kind, name in key.parts]
+    for name in sorted({*known, *found}):
+        if known.get(name) != found.get(name):
+            yield ClientQuotaRecord(parts, name, found.get(name, 0.0), name not in found)
+
+
+def _credentials_changed(image: ClusterImage, entity: str, values: Mapping[str, str]) -> Iterator[Message]:
+    folder, _, user = entity.partition("/")
+    if folder != "users" or "/" in user:
+        return
+    found = {(record.name, record.mechanism): record for record in credentials(entity, values)}
+    for (name, mechanism), record in image.kept.scram_credentials.items():
+        if quota_entity(entity).parts == (("user", name),) and (name, mechanism) not in found:
+            yield RemoveUserScramCredentialRecord(name, mechanism)
+        elif found.get((name, mechanism)) == record:
+            del found[name, mechanism]
+    yield from found.values()

@@ -1,0 +1,133 @@
+"""What others change in ZooKeeper while we are its controller: when to look, and that it is looked at.
+
+Owns the watches. Each is left by a look (`looks`), which reads all of what it is about and compares it with the image:
+it does not matter how many changes one event stands for, nor that watches are lost with the connection. Looks run one
+after the other, and nothing else changes the image while one reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from odradek_log.reporting import Reporter
+
+from ..controller import Controller
+from ..image import MetadataDelta
+from ..store import NotControllerError
+from . import paths
+from .client import ConnectionLossError, SessionEvent, SessionExpiredError, WatchedEvent, ZooKeeper
+from .looks import Looks
+from .store import ZooKeeperStore
+
+
+class Watches:
+    """For one term. `log_dir_failed` is called with the ids of brokers that say they have lost a log directory."""
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        controller: Controller,
+        store: ZooKeeperStore,
+        *,
+        now_ms: Callable[[], int],
+        randbytes: Callable[[int], bytes],
+        log_dir_failed: Callable[[list[int]], None],
+        reporter: Reporter,
+    ) -> None:
+        self._zk = zk
+        self._controller = controller
+        self._reporter = reporter
+        self._watched: set[str] = set()
+        self._looks = Looks(
+            zk,
+            controller.settings,
+            store,
+            watch=self._watch,
+            again=self._look_at,
+            now_ms=now_ms,
+            randbytes=randbytes,
+            log_dir_failed=log_dir_failed,
+            reporter=reporter,
+        )
+        self._due: dict[str, None] = {}
+        self._wake = asyncio.Event()
+        self._stop: list[Callable[[], None]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Returns when everything was looked at once. Raises NotControllerError."""
+        self._stop.append(self._zk.listen(self._session_event))
+        self._look_at_all()
+        await self._look_at_due()
+        self._stop.append(self._controller.subscribe(self._applied))
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        for stop in self._stop:
+            stop()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def _session_event(self, event: SessionEvent) -> None:
+        if event is SessionEvent.CONNECTED:
+            self._look_at_all()
+
+    def _look_at_all(self) -> None:
+        """There are no watches: we begin, or they went with the connection."""
+        self._watched.clear()
+        self._looks.forget()
+        self._due.update(dict.fromkeys(self._looks.table))
+        self._wake.set()
+
+    def _look_at(self, path: str) -> None:
+        self._due[path] = None
+        self._wake.set()
+
+    def _watch(self, path: str) -> Callable[[WatchedEvent], None] | None:
+        """The watch to leave with a read; None where one is left."""
+        if path in self._watched:
+            return None
+        self._watched.add(path)
+        return self._happened
+
+    def _happened(self, event: WatchedEvent) -> None:
+        """At what a look is about, or at a child of that: a broker or a topic."""
+        self._watched.discard(event.path)
+        folder, _, name = event.path.rpartition("/")
+        if folder == paths.TOPICS:
+            self._looks.topic_happened(name)
+        self._look_at(event.path if event.path in self._looks.table else folder)
+
+    def _applied(self, delta: MetadataDelta) -> None:
+        """What a tool has asked for may have come to its end."""
+        if self._looks.awaits(delta):
+            self._look_at(paths.REASSIGN_PARTITIONS)
+
+    async def _run(self) -> None:
+        # The store has told whom it concerns.
+        with suppress(NotControllerError):
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                await self._look_at_due()
+
+    async def _look_at_due(self) -> None:
+        while self._due:
+            path = next(iter(self._due))
+            del self._due[path]
+            try:
+                await self._zk.until_connected()
+                await self._controller.reconcile(self._looks.table[path])
+            except ConnectionLossError:
+                self._look_at_all()
+            except SessionExpiredError:
+                raise NotControllerError("the session is over") from None
+            except NotControllerError:
+                raise
+            except Exception as error:
+                self._reporter.error("what others have put into ZooKeeper is not heeded", path=path, exc_info=error)
