@@ -88,10 +88,6 @@ class Adapter:
         """These resources have these configurations now, others than before."""
         return self._turn(self._with_configs(configs), configs=frozenset(configs))
 
-    def kept(self, image: ClusterImage) -> MetadataDelta:
-        """Quotas and credentials are now as in this image."""
-        return self._turn(replace(self.image, kept=image.kept), kept=True)
-
     def unknown_topics(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> list[str]:
         """Topics that the request is the first to name: their configurations are to be read before it is handled."""
         topics = self.image.topics
@@ -267,7 +263,6 @@ class Adapter:
         *,
         brokers: frozenset[int] = frozenset(),
         configs: frozenset[ConfigResource] = frozenset(),
-        kept: bool = False,
         fates: Mapping[Key, Fate] | None = None,
     ) -> MetadataDelta:
         before, self.image = self.image, image
@@ -278,7 +273,6 @@ class Adapter:
             deleted_topics={} if topics is None else topics.deleted,
             brokers=brokers,
             configs=configs,
-            kept=kept,
             fates=fates or {},
             complete=self._complete,
         )

@@ -1,0 +1,148 @@
+"""Dynamic configurations as they stand in ZooKeeper, for a broker that is not the controller: read, and watched.
+
+Owns `/config/changes`: a sequential node for each change names the entity, whose node is then read again. A topic's
+configuration has no such node when the topic is created; it is read when the topic is first heard of. After a session
+has expired everything is read anew, for notifications go after a quarter of an hour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from odradek_broker.report import Logger
+from odradek_controller.image import ConfigResource
+from odradek_controller.zookeeper import paths
+from odradek_controller.zookeeper.client import (
+    ConnectionLossError,
+    NoNodeError,
+    SessionEvent,
+    SessionExpiredError,
+    WatchedEvent,
+    ZooKeeper,
+)
+from odradek_controller.zookeeper.json_text import InvalidZnodeError
+from odradek_controller.zookeeper.load import children, config_entity, config_resource, read_config
+from odradek_controller.zookeeper.znodes import decode_config_change
+
+Configs = Mapping[ConfigResource, Mapping[str, str]]
+Found = TypeVar("Found")
+
+_AT_ONCE = 500
+"""How many requests are under way together."""
+
+
+class ConfigWatch:
+    """`changed` is called, and awaited, with what was read again."""
+
+    def __init__(self, zk: ZooKeeper, changed: Callable[[Configs], Awaitable[None]], log: Logger) -> None:
+        self._zk = zk
+        self._changed = changed
+        self._log = log
+        self._seen: set[str] = set()
+        self._known: set[ConfigResource] = set()
+        self._anew = False
+        self._wake = asyncio.Event()
+        self._unlisten: Callable[[], None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> Configs:
+        """Everything there is; later changes are told."""
+        self._unlisten = self._zk.listen(self._session_event)
+        # First the notifications, then what they are of: one that comes meanwhile is looked at once too often.
+        await self.retried(self._look)
+        found = await self.retried(self._all)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        return found
+
+    async def close(self) -> None:
+        if self._unlisten is not None:
+            self._unlisten()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def of(self, resources: Iterable[ConfigResource]) -> Configs:
+        """As they are now; one without a configuration has an empty one."""
+        wanted = list(resources)
+        found: dict[ConfigResource, Mapping[str, str]] = {}
+        for start in range(0, len(wanted), _AT_ONCE):
+            chunk = wanted[start : start + _AT_ONCE]
+            found.update(zip(chunk, await asyncio.gather(*map(self._read, chunk)), strict=True))
+        self._known.update(key for key, values in found.items() if values)
+        return found
+
+    async def retried(self, read: Callable[[], Awaitable[Found]]) -> Found:
+        """As soon as there is a connection."""
+        while True:
+            await self._zk.until_connected()
+            try:
+                return await read()
+            except (ConnectionLossError, SessionExpiredError):
+                continue
+
+    async def _read(self, resource: ConfigResource) -> Mapping[str, str]:
+        entity = config_entity(resource)
+        assert entity is not None, "topics and brokers have one"
+        try:
+            return await read_config(self._zk, entity) or {}
+        except InvalidZnodeError as error:
+            self._log.error("a configuration cannot be read, and counts as empty", path=error.path, exc_info=error)
+            return {}
+
+    async def _all(self) -> Configs:
+        entities = [
+            f"{kind}/{name}" for kind in ("topics", "brokers") for name in await children(self._zk, paths.config(kind))
+        ]
+        resources = {found for entity in entities if (found := config_resource(entity)) is not None}
+        return await self.of(sorted(resources | self._known))
+
+    async def _look(self) -> set[ConfigResource]:
+        """What the notifications name that have come since the last look; a watch tells of the next."""
+        names = set(await children(self._zk, paths.CONFIG_CHANGES, self._notified))
+        news, self._seen = names - self._seen, names
+        found = set()
+        for name in sorted(news):
+            path = f"{paths.CONFIG_CHANGES}/{name}"
+            try:
+                data, _ = await self._zk.get(path)
+                resource = config_resource(decode_config_change(path, data))
+            except NoNodeError:
+                continue
+            except InvalidZnodeError as error:
+                self._log.error("a configuration's change cannot be read", path=path, exc_info=error)
+                continue
+            except BaseException:
+                self._seen -= news
+                raise
+            if resource is not None:
+                found.add(resource)
+        return found
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def _notified(self, event: WatchedEvent) -> None:
+        self._wake.set()
+
+    def _session_event(self, event: SessionEvent) -> None:
+        match event:
+            case SessionEvent.EXPIRED:
+                self._anew = True
+            case SessionEvent.CONNECTED:
+                self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                changed = await self.retried(self._look)
+                if self._anew:
+                    self._anew = False
+                    await self._changed(await self.retried(self._all))
+                elif changed:
+                    await self._changed(await self.retried(partial(self.of, sorted(changed))))
+            except Exception as error:
+                self._log.error("configurations could not be read again", exc_info=error)

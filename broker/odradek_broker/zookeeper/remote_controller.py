@@ -1,0 +1,237 @@
+"""The cluster's controller as a broker of ZooKeeper mode sees it: here, in another process, or nowhere for a while.
+
+Owns the way to it: a connection to the broker that `/controller` names, for what this broker needs itself. Clients are
+not passed on: they are told NOT_CONTROLLER, and find the controller in the metadata. What the broker knows of the
+cluster is the adapter's image.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from odradek_broker.network.peer import Peer, PeerError
+from odradek_broker.zookeeper.adapter import Adapter
+from odradek_controller.controller import Controller
+from odradek_controller.image import BrokerRegistration, ClusterImage, Endpoint, MetadataDelta
+from odradek_controller.levels import Emulation
+from odradek_controller.store import NotControllerError
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
+from odradek_wire.messages.alter_partition import AlterPartitionResponse
+from odradek_wire.messages.broker_registration import BrokerRegistrationResponse
+from odradek_wire.messages.controlled_shutdown import ControlledShutdownResponse
+from odradek_wire.messages.create_topics import CreateTopicsResponse
+from odradek_wire.uuid import ZERO_UUID
+
+if TYPE_CHECKING:
+    from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+    from odradek_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from odradek_wire.messages.alter_partition import AlterPartitionRequest
+    from odradek_wire.messages.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
+    from odradek_wire.messages.broker_registration import BrokerRegistrationRequest
+    from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest
+    from odradek_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+    from odradek_wire.messages.create_topics import CreateTopicsRequest
+    from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from odradek_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+    from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from odradek_wire.messages.incremental_alter_configs import (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+    from odradek_wire.messages.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+    )
+    from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+    from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+R = TypeVar("R", bound=Message)
+Listener = Callable[[MetadataDelta], None]
+
+ALTER_PARTITION_VERSION = 3
+ALLOCATE_PRODUCER_IDS_VERSION = 0
+CONTROLLED_SHUTDOWN_VERSION = 3
+CREATE_TOPICS_VERSION = 7
+
+
+class ControllerChannel:
+    """One request at a time to wherever the controller is now."""
+
+    def __init__(self, where: Callable[[], Endpoint | None], name: str, timeout_s: float) -> None:
+        """`name` is the client id."""
+        self._where = where
+        self._name = name
+        self._timeout_s = timeout_s
+        self._asking = asyncio.Lock()
+        self._peer: Peer | None = None
+        self._at: Endpoint | None = None
+
+    async def ask(self, request: Message, version: int, answer: type[R]) -> R:
+        """Raises PeerError."""
+        async with self._asking:
+            endpoint = self._where()
+            if endpoint is None:
+                raise PeerError("there is no controller")
+            if endpoint != self._at:
+                self.close()
+            if self._peer is None:
+                self._peer = await Peer.connect(endpoint.host, endpoint.port, self._name, self._timeout_s)
+                self._at = endpoint
+            done = False
+            try:
+                response = await self._peer.ask(request, version, answer, self._timeout_s)
+                done = True
+            finally:
+                if not done:
+                    self.close()
+            return response
+
+    def close(self) -> None:
+        peer, self._peer, self._at = self._peer, None, None
+        if peer is not None:
+            peer.close()
+
+
+class RemoteController:
+    """The broker's `ClusterController`. `local` is the controller while this process has it."""
+
+    emulation = Emulation.KAFKA_3_9
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        channel: ControllerChannel,
+        register: Callable[[BrokerRegistrationRequest], Awaitable[int]],
+    ) -> None:
+        """`register` puts the broker into ZooKeeper; its epoch."""
+        self.local: Controller | None = None
+        self._adapter = adapter
+        self._channel = channel
+        self._register = register
+        self._listeners: list[Listener] = []
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._adapter.image
+
+    @property
+    def here(self) -> Controller:
+        """Raises NotControllerError if the controller is elsewhere."""
+        if self.local is None:
+            raise NotControllerError("the controller is another broker")
+        return self.local
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        image = self.image
+        first = MetadataDelta.between(ClusterImage(cluster_id=image.cluster_id), image)
+        # What this broker holds, nobody has said yet.
+        listener(replace(first, complete=False))
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def tell(self, delta: MetadataDelta) -> None:
+        for listener in tuple(self._listeners):
+            listener(delta)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    # -- the broker's own affairs -------------------------------------------------------------------------------------
+
+    async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+        epoch = await self._register(request)
+        listeners = tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners)
+        self._adapter.registered(
+            BrokerRegistration(request.broker_id, epoch, ZERO_UUID, listeners, (), request.rack, fenced=True)
+        )
+        return BrokerRegistrationResponse(broker_epoch=epoch)
+
+    async def unfence_broker(self, broker_id: int) -> None:
+        """Over ZooKeeper who is registered is there."""
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        try:
+            return await self.here.alter_partition(request)
+        except NotControllerError:
+            pass
+        try:
+            return await self._channel.ask(request, ALTER_PARTITION_VERSION, AlterPartitionResponse)
+        except PeerError:
+            return AlterPartitionResponse(error_code=ErrorCode.NETWORK_EXCEPTION)
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        try:
+            return await self.here.allocate_producer_ids(request)
+        except NotControllerError:
+            pass
+        try:
+            return await self._channel.ask(request, ALLOCATE_PRODUCER_IDS_VERSION, AllocateProducerIdsResponse)
+        except PeerError:
+            return AllocateProducerIdsResponse(error_code=ErrorCode.NETWORK_EXCEPTION)
+
+    async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        """Asked of wherever the controller is, over the network even if it is here."""
+        try:
+            return await self._channel.ask(request, CONTROLLED_SHUTDOWN_VERSION, ControlledShutdownResponse)
+        except PeerError:
+            return ControlledShutdownResponse(error_code=ErrorCode.NETWORK_EXCEPTION)
+
+    async def create_elsewhere(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """On behalf of this broker, by the controller, which is another one."""
+        try:
+            return await self._channel.ask(request, CREATE_TOPICS_VERSION, CreateTopicsResponse)
+        except PeerError:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+            return CreateTopicsResponse(
+                topics=[
+                    CreateTopicsResponse.CreatableTopicResult(name=topic.name, error_code=error)
+                    for topic in request.topics
+                ]
+            )
+
+    # -- what clients ask ---------------------------------------------------------------------------------------------
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        return await self.here.create_topics(request)
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        return await self.here.delete_topics(request)
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        return await self.here.create_partitions(request)
+
+    async def alter_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        return await self.here.alter_reassignments(request)
+
+    def list_reassignments(self, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+        return self.here.list_reassignments(request)
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        return await self.here.elect_leaders(request)
+
+    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        return await self.here.alter_configs(request)
+
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        return await self.here.incremental_alter_configs(request)
+
+    async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+        return await self.here.update_features(request)
+
+    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+        return await self.here.unregister_broker(request)
+
+    def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+        return self.here.describe_quorum(request)
