@@ -262,7 +262,7 @@ class RealWorld:
         network = Network(self.server.port)
         chroot = self.base if chroot is None else chroot
         client = await KazooZooKeeper.connect(
-            f"127.0.0.1:{network.port}{chroot}", session_timeout_ms=session_timeout_ms, connection_timeout_ms=60_000
+            f"127.0.0.1:{network.port}{chroot}", session_timeout_ms=session_timeout_ms, connection_timeout_ms=30_000
         )
         self._clients.append((client, network))
         return client
@@ -277,8 +277,8 @@ class RealWorld:
         self.network(client).heal()
 
     async def restart(self) -> None:
-        await asyncio.to_thread(self.server.kill)
-        await asyncio.to_thread(self.server.start)
+        self.server.kill()
+        self.server.start()
 
     async def until(self, condition: Condition) -> None:
         async with asyncio.timeout(PATIENCE_S):

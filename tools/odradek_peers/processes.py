@@ -10,7 +10,10 @@ _LOWEST_PORT, _HIGHEST_PORT = 20_000, 32_000
 
 
 def dying_with_us() -> list[str]:
-    """What makes the system kill a command when this process is gone, even when it was killed itself (Linux)."""
+    """What makes the system kill a command when this process is gone, even when it was killed itself (Linux).
+
+    Strictly, when the thread is gone that started the command: none that ends earlier may start one.
+    """
     return ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
 
 

@@ -166,7 +166,8 @@ class ZooKeeperServer:
 
     def _serves(self) -> bool:
         try:
-            with socket.create_connection((LOOPBACK, self.port), timeout=5) as connection:
+            # Who asks before it is ready may never be answered: ask again soon.
+            with socket.create_connection((LOOPBACK, self.port), timeout=0.5) as connection:
                 connection.sendall(b"srvr")
                 answer = b""
                 while piece := connection.recv(4096):

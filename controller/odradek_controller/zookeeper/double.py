@@ -391,9 +391,10 @@ class DoubleZooKeeper:
     # What follows is what the server and fate do to a client.
 
     def reconnect(self) -> None:
-        if self.connection is None and self._server.up and not self._session.closed:
+        # A connection needs both directions to come about; what was cut is tried again when it heals.
+        cut = self.cut_to_server or self.cut_to_client
+        if self.connection is None and self._server.up and not cut and not self._session.closed:
             connection = self.connection = _Connection(self, self._server.new_pipe(), self._server.new_pipe())
-            connection.to_server.cut, connection.to_client.cut = self.cut_to_server, self.cut_to_client
             connection.to_server.send(lambda: self._server.attach(connection, self._resumes))
 
     def learn_connected(self, connection: _Connection, session_id: int) -> None:
@@ -427,7 +428,8 @@ class DoubleZooKeeper:
             self._abandon(self.connection)
 
     def link_changed(self) -> None:
-        """The link was cut or healed, or there is a connection over it."""
+        """The link was cut or healed, or there is a session over it."""
+        self.reconnect()
         connection = self.connection
         if connection is None:
             return
@@ -436,7 +438,7 @@ class DoubleZooKeeper:
             self._server.reckon(connection.session)
         if not (self.cut_to_server or self.cut_to_client):
             self._hear()
-        elif self.connected and self._silence is None:
+        elif self._silence is None:
             self._silence = self._timers.call_later(self.session_timeout_ms * 2 // 3, lambda: self.lost(connection))
         connection.to_server.flow()
         connection.to_client.flow()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from kazoo.protocol.serialization import Create as KazooCreate
 from kazoo.protocol.serialization import Delete as KazooDelete
 from kazoo.protocol.serialization import SetData as KazooSet
 from kazoo.protocol.states import EventType as KazooEventType
-from kazoo.protocol.states import KazooState, ZnodeStat
+from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
@@ -61,6 +62,8 @@ MAX_IN_FLIGHT_REQUESTS = 10
 
 _RETRY_SECONDS = 0.05
 _RETRY_MAX_SECONDS = 1.0
+_TCP_CONNECT_SECONDS = 2.0
+"""kazoo would wait for a session's timeout, and so lose the session to one server of several that is not there."""
 
 _NODE_ERRORS: dict[type[Exception], type[NodeError]] = {
     exceptions.NoNodeError: NoNodeError,
@@ -101,6 +104,12 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def stop(self) -> None:
         pass
 
+    def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> socket.socket:
+        connection: socket.socket = super().create_connection(
+            *args, timeout=min(timeout, _TCP_CONNECT_SECONDS), **kwargs
+        )
+        return connection
+
     def put(self, callback: Callable[[], object]) -> None:
         # The loop is closed when its owner went without closing us: then nobody is left to be told.
         with contextlib.suppress(RuntimeError):
@@ -111,19 +120,12 @@ class KazooZooKeeper:
     """`client.ZooKeeper` on real servers; get one from `connect`."""
 
     def __init__(self, servers: str, chroot: Chroot, session_timeout_ms: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._servers = servers
         self._chroot = chroot
+        self._session_timeout_ms = session_timeout_ms
         self._session = Session()
         self._handler = _LoopHandler(loop)
-        retry = KazooRetry(
-            max_tries=-1,
-            delay=_RETRY_SECONDS,
-            max_delay=_RETRY_MAX_SECONDS,
-            sleep_func=self._handler.sleep_func,
-        )
-        self._kazoo = KazooClient(
-            servers, timeout=session_timeout_ms / 1000, handler=self._handler, connection_retry=retry
-        )
-        self._kazoo.add_listener(self._heard)
+        self._kazoo = self._new_kazoo()
         self._in_flight: set[asyncio.Future[Any]] = set()
         self._waiting: deque[tuple[asyncio.Future[Any], _Start]] = deque()
         # kazoo begins the next session by itself, before the loop has heard that one expired. Both count what they know
@@ -156,6 +158,18 @@ class KazooZooKeeper:
                 raise TimeoutError(f"no connection to ZooKeeper at {servers} in {connection_timeout_ms} ms") from None
             raise
         return client
+
+    def _new_kazoo(self) -> KazooClient:
+        retry = KazooRetry(
+            max_tries=-1,
+            delay=_RETRY_SECONDS,
+            max_delay=_RETRY_MAX_SECONDS,
+            sleep_func=self._handler.sleep_func,
+        )
+        timeout = self._session_timeout_ms / 1000
+        kazoo = KazooClient(self._servers, timeout=timeout, handler=self._handler, connection_retry=retry)
+        kazoo.add_listener(partial(self._heard, kazoo))
+        return kazoo
 
     @property
     def session_id(self) -> int:
@@ -295,10 +309,10 @@ class KazooZooKeeper:
 
         return call
 
-    def _heard(self, state: str) -> None:
+    def _heard(self, kazoo: KazooClient, state: str) -> None:
         """A change of kazoo's state, on its connection thread."""
         if state == KazooState.CONNECTED:
-            session_id, _ = self._kazoo.client_id
+            session_id, _ = kazoo.client_id
             self._handler.put(partial(self._connected, session_id))
         elif state == KazooState.SUSPENDED:
             self._handler.put(self._disconnected)
@@ -306,6 +320,8 @@ class KazooZooKeeper:
             with self._guard:
                 self._ended_for_kazoo += 1
             self._handler.put(self._expired)
+            if kazoo.client_state == KeeperState.CLOSED:
+                self._handler.put(self._stopped)
 
     def _connected(self, session_id: int) -> None:
         if not self._session.closed:
@@ -320,6 +336,16 @@ class KazooZooKeeper:
         self._disconnected()
         self._ended_for_loop += 1
         self._session.became_expired()
+
+    def _stopped(self) -> None:
+        """kazoo's thread has ended: because we are closed, or on an answer that it did not understand.
+
+        Then its session is left to expire, and a new thread begins the next.
+        """
+        if not self._session.closed:
+            self._kazoo.close()
+            self._kazoo = self._new_kazoo()
+            self._kazoo.start_async()
 
 
 def _stat(stat: ZnodeStat) -> Stat:

@@ -1,0 +1,131 @@
+"""What kazoo leaves open of the port's promises, asked of a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import threading
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from controller.tests.zookeeper_kit import PATIENCE_S, Network, RealWorld
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
+from odradek_peers import ZooKeeperServer
+
+from odradek_controller.zookeeper.client import ConnectionLossError, Create, SessionEvent, SessionExpiredError, Set
+from odradek_controller.zookeeper.kazoo_client import KazooZooKeeper
+
+pytestmark = pytest.mark.peers
+
+CONNECTED, DISCONNECTED, EXPIRED = SessionEvent.CONNECTED, SessionEvent.DISCONNECTED, SessionEvent.EXPIRED
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def world(server: ZooKeeperServer, request: pytest.FixtureRequest) -> AsyncIterator[RealWorld]:
+    world = RealWorld(server, f"/{request.node.name}")
+    yield world
+    await world.close()
+
+
+@pytest.fixture
+def witness(server: ZooKeeperServer) -> Iterator[KazooClient]:
+    """A client that is none of ours."""
+    witness = KazooClient(server.connect_string)
+    witness.start()
+    yield witness
+    witness.stop()
+    witness.close()
+
+
+async def test_nodes_without_data_have_none_as_kafkas_have(world: RealWorld, witness: KazooClient) -> None:
+    zk = await world.connect()
+    await zk.create("/none")
+    await zk.create("/empty", b"")
+    await zk.multi([Create("/many"), Create("/set", b"1"), Set("/set", None)])
+
+    paths = ["", "/none", "/empty", "/many", "/set"]
+    assert [witness.get(world.base + path)[0] for path in paths] == [None, None, b"", None, None]
+
+
+async def test_a_request_begun_in_a_session_is_not_done_in_the_next(world: RealWorld, witness: KazooClient) -> None:
+    zk = await world.connect(session_timeout_ms=1_500)
+    assert isinstance(zk, KazooZooKeeper)
+    await zk.create("/mine", ephemeral=True)
+    events: list[SessionEvent] = []
+    zk.listen(events.append)
+    expired, connected = threading.Event(), threading.Event()
+    witness.exists(f"{world.base}/mine", watch=lambda _: expired.set())
+
+    # The loop is held up until kazoo is in its next session.
+    world.cut(zk)
+    assert expired.wait(PATIENCE_S)
+    zk._kazoo.add_listener(lambda state: connected.set() if state == KazooState.CONNECTED else None)
+    world.heal(zk)
+    assert connected.wait(PATIENCE_S)
+    assert zk.connected
+    with pytest.raises(SessionExpiredError):
+        await zk.create("/mine", ephemeral=True)
+
+    await world.until(lambda: events == [DISCONNECTED, EXPIRED, CONNECTED])
+    assert witness.exists(f"{world.base}/mine") is None
+    await zk.create("/mine", ephemeral=True)
+
+
+async def test_a_connection_that_kazoo_gives_up_for_good_is_followed_by_another(
+    world: RealWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died: list[object] = []
+    monkeypatch.setattr("threading.excepthook", died.append)
+    zk = await world.connect()
+    await zk.create("/a")
+    first = zk.session_id
+    events: list[SessionEvent] = []
+    zk.listen(events.append)
+
+    # An answer to a request that was never made.
+    world.network(zk).send_garbage(struct.pack(">iiqi", 16, 12345, 1, 0))
+
+    await world.until(lambda: events == [DISCONNECTED, EXPIRED, CONNECTED])
+    assert zk.session_id != first
+    assert await zk.exists("/a") is not None
+    await world.until(lambda: len(died) == 1)
+
+
+async def test_where_no_server_answers_there_is_no_client(world: RealWorld, server: ZooKeeperServer) -> None:
+    network = Network(server.port)
+    network.cut()
+    silent = f"127.0.0.1:{network.port}"
+    for servers in ("127.0.0.1:1", silent, f"{silent}/chroot"):
+        with pytest.raises(TimeoutError, match="no connection to ZooKeeper"):
+            await KazooZooKeeper.connect(servers, session_timeout_ms=1_000, connection_timeout_ms=200)
+    network.close()
+
+
+async def test_a_server_that_is_not_there_costs_no_session(world: RealWorld, server: ZooKeeperServer) -> None:
+    zk = await KazooZooKeeper.connect(f"127.0.0.1:1,127.0.0.1:2,{server.connect_string}{world.base}")
+
+    assert await zk.children("/") == []
+    await zk.close()
+
+
+async def test_a_pause_of_the_server_is_a_loss_of_the_connection(world: RealWorld, server: ZooKeeperServer) -> None:
+    zk = await world.connect(session_timeout_ms=1_500)
+    events: list[SessionEvent] = []
+    zk.listen(events.append)
+
+    server.pause()
+    asking = asyncio.create_task(zk.get("/"))
+    await world.until(lambda: bool(events))
+    server.resume()
+
+    assert events[0] == DISCONNECTED
+    with pytest.raises(ConnectionLossError):
+        await asking
+    await world.until(lambda: events[-1] == CONNECTED)
