@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 from controller.tests.controller_kit import CLUSTER_ID, cluster, directory_of, image_of, settings, topics, uuid_of
 
+from odradek_controller.commands.brokers import controlled_shutdown, fence_broker
 from odradek_controller.commands.create_partitions import create_partitions
 from odradek_controller.commands.create_topics import create_topics
 from odradek_controller.commands.delete_topics import delete_topics
@@ -218,6 +219,17 @@ def test_a_fenced_replica_is_not_in_the_first_isr() -> None:
     assert after.partition("t", 0) == PartitionRegistration(
         (2, 3, 1), (3, 1), 3, 0, 0, tuple(directory_of(broker) for broker in (2, 3, 1))
     )
+
+
+def test_a_broker_gets_no_replica_while_it_shuts_down_and_may_when_it_is_down() -> None:
+    three = cluster({1: None, 2: None, 3: None})
+    going = image_of(controlled_shutdown(three, 2, settings()), three)
+    _, refused = create_topics(going, CreateTopicsRequest(topics=[topic("t", 1, 3)]), settings(seed=7))
+    assert refused.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    gone = image_of(fence_broker(going, 2, settings()), going)
+    partition = with_topics(gone, topic("t", 1, 3)).partition("t", 0)
+    assert partition is not None
+    assert (sorted(partition.replicas), sorted(partition.isr)) == ([1, 2, 3], [1, 3])
 
 
 # -- growing ----------------------------------------------------------------------------------------------------------

@@ -17,11 +17,13 @@ TOO_MANY = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of part
 
 
 def usable_brokers(image: ClusterImage) -> list[UsableBroker]:
-    """Registered brokers that may get replicas: not on their way out, with some directory open for more."""
+    """Registered brokers that may get replicas: not on their way out, with some directory open for more. One that is
+    out already, fenced, counts as any that is expected back (Kafka's BrokerHeartbeatManager: a broker that is
+    fenced leaves controlled shutdown)."""
     return [
         UsableBroker(broker.id, broker.rack, broker.fenced)
         for broker in image.brokers.values()
-        if not broker.in_controlled_shutdown and not _all_cordoned(broker)
+        if (broker.fenced or not broker.in_controlled_shutdown) and not _all_cordoned(broker)
     ]
 
 
