@@ -17,7 +17,7 @@ from odradek.client.client import format_address, parse_address
 from odradek.faults import Faults
 from odradek.hosts.host import Host, LogEntry, NotRunningError
 from odradek.hosts.thread import ThreadHost
-from odradek.layout import broker_settings, cluster_settings
+from odradek.layout import OF_EACH, broker_settings, cluster_settings
 from odradek.settings import as_text, gather
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -72,6 +72,9 @@ class Cluster:
             raise ValueError("one port is not enough for several brokers; the system chooses them")
         self._topics = topics
         self._settings = gather(overrides=config).values
+        shared = OF_EACH & set(self._settings)
+        if shared and brokers > 1:
+            raise ValueError(f"several brokers cannot share {', '.join(sorted(shared))}: each gets its own")
         self._data = None if data is None else Path(data)
         self._emulate = emulate
         self._ports = [port] + [0] * (brokers - 1)
@@ -129,7 +132,7 @@ class Cluster:
             self._host.stop()
             self._running.clear()
         else:
-            self._host.stop_broker(self._known(broker))
+            self._host.stop_broker(self._started_one(broker))
             self._running.discard(broker)
 
     def kill(self, broker: int | None = None) -> None:
@@ -139,7 +142,7 @@ class Cluster:
             self._host.kill()
             self._running.clear()
         else:
-            self._host.kill_broker(self._known(broker))
+            self._host.kill_broker(self._started_one(broker))
             self._running.discard(broker)
 
     def add_broker(self, *, rack: str | None = None) -> int:
@@ -268,11 +271,12 @@ class Cluster:
         return found | dict(self._settings)
 
     def _start_broker(self, broker: int) -> None:
-        if self._directory is None or len(self._ports) == 1:
+        known = self._known(broker)
+        if self._directory is None:
             raise NotRunningError
-        if broker in self._running:
-            raise RuntimeError(f"broker {self._known(broker)} is running already")
-        port, rack = self._ports[self._known(broker)], self._racks[broker]
+        if known in self._running:
+            raise RuntimeError(f"broker {known} is running already")
+        port, rack = self._ports[known], self._racks[known]
         settings = broker_settings(
             self._common(), self._directory, _HOST, port, rack, broker_id=broker, brokers=len(self._ports)
         )
@@ -284,7 +288,14 @@ class Cluster:
             self._ports[place] = parse_address(address)[1]
             self._running.add(broker)
 
+    def _started_one(self, broker: int) -> int:
+        if self._known(broker) not in self._running:
+            raise NotRunningError(broker if self._running else None)
+        return broker
+
     def _known(self, broker: int) -> int:
+        if len(self._ports) == 1:
+            raise ValueError("a broker that is alone is the cluster: stop, kill and start it without an id")
         if not 0 <= broker < len(self._ports):
             raise ValueError(f"there is no broker {broker}; they are 0 to {len(self._ports) - 1}")
         return broker

@@ -17,6 +17,10 @@ _REPLICATED_AT_MOST = 3
 _INTERNAL_TOPICS = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
 
 
+OF_EACH = frozenset({"listeners", "advertised.listeners", "node.id", "broker.id", "log.dirs", "log.dir"})
+"""Settings that several brokers cannot share."""
+
+
 class LayoutError(ValueError):
     """The data directory holds a cluster of another shape."""
 

@@ -16,7 +16,7 @@ from odradek.cli.in_container import default_listeners
 from odradek.cli.output import parse_settings
 from odradek.client.client import format_address
 from odradek.hosts.loops import new_event_loop
-from odradek.layout import LayoutError, cluster_settings
+from odradek.layout import OF_EACH, LayoutError, cluster_settings
 from odradek.logs import LEVELS, stream_logger
 from odradek.settings import SettingsError, gather
 from odradek_broker.embedded import EmbeddedCluster
@@ -55,8 +55,6 @@ def command(
     overrides: dict[str, object] = dict(parse_settings(options))
     if emulate is not None:
         overrides["odradek.emulate"] = emulate
-    if brokers > 1 and {"listeners", "node.id", "broker.id", "log.dirs", "log.dir"} & set(overrides):
-        raise click.UsageError("with --brokers each broker gets its own listeners, node.id and log.dirs")
     if port is not None and "listeners" in overrides:
         raise click.UsageError("--port and -o listeners=… exclude each other")
     wanted = dict(_topic(topic) for topic in topics)
@@ -68,6 +66,8 @@ def command(
     for warning in settings.warnings:
         logger.warning(warning)
     values = dict(settings.values)
+    if brokers > 1 and OF_EACH & set(values):
+        raise click.UsageError(f"with --brokers each broker gets its own {', '.join(sorted(OF_EACH & set(values)))}")
     with ExitStack() as stack:
         if data is None and not {"log.dirs", "log.dir"} & set(values):
             data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-")))

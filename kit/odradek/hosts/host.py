@@ -74,7 +74,7 @@ class Host(Protocol):
 
 
 class NotRunningError(RuntimeError):
-    """The broker was asked for something that only a running one can do."""
+    """The cluster, or one broker of it, was asked for something that only a running one can do."""
 
-    def __init__(self) -> None:
-        super().__init__("the cluster is not running")
+    def __init__(self, broker: int | None = None) -> None:
+        super().__init__("the cluster is not running" if broker is None else f"broker {broker} is not running")

@@ -1,0 +1,349 @@
+"""`Cluster(brokers=3)`: several brokers on a thread and in a child process, as an unmodified client sees them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, PartitionMetadata
+
+from odradek import Cluster
+from odradek.hosts.host import NotRunningError
+
+WAIT_S = 30
+ALL = [0, 1, 2]
+
+
+@pytest.fixture(params=[False, True], ids=["thread", "process"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with Cluster(brokers=3, process=request.param) as made:
+        made.create_topic("orders", 3, replicas=3)
+        yield made
+
+
+def admin(cluster: Cluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+
+
+def brokers(cluster: Cluster) -> dict[int, str]:
+    """As clients are told: id to address."""
+    return {each.id: f"{each.host}:{each.port}" for each in admin(cluster).list_topics(timeout=WAIT_S).brokers.values()}
+
+
+def partitions(cluster: Cluster, topic: str) -> dict[int, PartitionMetadata]:
+    return dict(admin(cluster).list_topics(topic, timeout=WAIT_S).topics[topic].partitions)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Ask again until it is so: what brokers agree on among themselves no client waits for."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.01)
+
+
+def until_in_sync(cluster: Cluster, topic: str, replicas: list[int]) -> None:
+    until(lambda: all(sorted(each.isrs) == replicas for each in partitions(cluster, topic).values()))
+
+
+def produce(cluster: Cluster, topic: str, *values: str, partition: int = 0, **config: object) -> None:
+    """Each acknowledged by all replicas in sync."""
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", **config})
+    for value in values:
+        producer.produce(topic, value, partition=partition, on_delivery=lambda error, _: failed.append(error))
+    assert producer.flush(WAIT_S) == 0
+    assert failed == [None] * len(values)
+
+
+def read(cluster: Cluster, topic: str, count: int, partition: int = 0) -> list[str]:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"})
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        return [message.value().decode() for message in consumer.consume(count, WAIT_S)]
+    finally:
+        consumer.close()
+
+
+def test_all_brokers_are_in_bootstrap_servers_and_in_the_metadata(cluster: Cluster) -> None:
+    addresses = cluster.bootstrap_servers.split(",")
+    assert cluster.brokers == ALL
+    assert brokers(cluster) == dict(enumerate(addresses))
+    assert len(set(addresses)) == 3
+    for address in addresses:
+        alone = AdminClient({"bootstrap.servers": address})
+        assert sorted(alone.list_topics(timeout=WAIT_S).brokers) == ALL
+
+
+def test_partitions_have_their_leaders_and_replicas_on_all_brokers(cluster: Cluster) -> None:
+    found = partitions(cluster, "orders").values()
+    assert sorted(each.leader for each in found) == ALL
+    assert [sorted(each.replicas) for each in found] == [ALL] * 3
+    until_in_sync(cluster, "orders", ALL)
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_what_one_broker_leads_others_lead_when_it_is_gone_and_it_comes_back_in_sync(
+    cluster: Cluster, how: str
+) -> None:
+    servers = cluster.bootstrap_servers
+    for partition in range(3):
+        produce(cluster, "orders", "before", partition=partition)
+    getattr(cluster, how)(1)
+    assert cluster.brokers == [0, 2]
+    assert cluster.bootstrap_servers == servers
+    until(lambda: all(each.leader in (0, 2) for each in partitions(cluster, "orders").values()))
+    for partition in range(3):
+        produce(cluster, "orders", "while it is gone", partition=partition)
+        assert read(cluster, "orders", 2, partition) == ["before", "while it is gone"]
+    cluster.start(1)
+    assert cluster.brokers == ALL
+    until_in_sync(cluster, "orders", ALL)
+    assert brokers(cluster) == dict(enumerate(servers.split(",")))
+
+
+def test_a_returned_broker_has_what_it_missed(cluster: Cluster) -> None:
+    cluster.create_topic("alone", 1, replicas=3)
+    cluster.kill(2)
+    produce(cluster, "alone", "missed")
+    cluster.start(2)
+    until_in_sync(cluster, "alone", ALL)
+    cluster.stop(0)
+    cluster.stop(1)
+    assert read(cluster, "alone", 1) == ["missed"]
+
+
+def test_a_broker_is_added_while_clients_run(cluster: Cluster) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    assert cluster.add_broker() == 3
+    assert cluster.brokers == [0, 1, 2, 3]
+    assert brokers(cluster) == dict(enumerate(cluster.bootstrap_servers.split(",")))
+    cluster.create_topic("wide", 4, replicas=1)
+    assert sorted(each.leader for each in partitions(cluster, "wide").values()) == [0, 1, 2, 3]
+    delivered: list[object] = []
+    for partition in range(4):
+        producer.produce("wide", "x", partition=partition, on_delivery=lambda error, _: delivered.append(error))
+    assert producer.flush(WAIT_S) == 0
+    assert delivered == [None] * 4
+    cluster.kill(3)
+    cluster.start(3)
+    assert [read(cluster, "wide", 1, partition) for partition in range(4)] == [["x"]] * 4
+
+
+def test_the_whole_cluster_stops_or_dies_and_starts_with_its_data_and_addresses(cluster: Cluster) -> None:
+    servers = cluster.bootstrap_servers
+    produce(cluster, "orders", "a")
+    cluster.stop()
+    assert cluster.brokers == []
+    cluster.start()
+    produce(cluster, "orders", "b")
+    cluster.kill()
+    cluster.start()
+    assert (cluster.bootstrap_servers, cluster.brokers) == (servers, ALL)
+    assert read(cluster, "orders", 2) == ["a", "b"]
+
+
+def test_a_reset_leaves_three_brokers_as_new_at_their_addresses() -> None:
+    with Cluster(brokers=3, topics={"kept": 3}) as cluster:
+        servers = cluster.bootstrap_servers
+        cluster.create_topic("gone", 3, replicas=3)
+        produce(cluster, "kept", "gone, too")
+        cluster.faults.error("Produce", "TOPIC_AUTHORIZATION_FAILED", broker=1)
+        cluster.reset()
+        assert (cluster.bootstrap_servers, cluster.brokers) == (servers, ALL)
+        assert sorted(admin(cluster).list_topics(timeout=WAIT_S).topics) == ["kept"]
+        for partition in range(3):
+            produce(cluster, "kept", "after", partition=partition)
+            assert read(cluster, "kept", 1, partition) == ["after"]
+
+
+def test_a_reset_takes_what_a_broker_that_is_down_has(cluster: Cluster) -> None:
+    produce(cluster, "orders", "gone")
+    cluster.kill(1)
+    cluster.reset()
+    cluster.start(1)
+    cluster.create_topic("orders", 3, replicas=3)
+    until_in_sync(cluster, "orders", ALL)
+    for partition in range(3):
+        produce(cluster, "orders", "after", partition=partition)
+        assert read(cluster, "orders", 1, partition) == ["after"]
+
+
+def test_a_fault_at_one_broker_meets_nobody_elsewhere_and_outlives_its_restart(cluster: Cluster) -> None:
+    leaders = {each.leader: partition for partition, each in partitions(cluster, "orders").items()}
+    cluster.faults.error("Produce", "TOPIC_AUTHORIZATION_FAILED", broker=1)
+
+    def error_at(broker: int) -> str | None:
+        found: list[str | None] = []
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": 1})
+        producer.produce(
+            "orders", "x", partition=leaders[broker], on_delivery=lambda error, _: found.append(error and error.name())
+        )
+        assert producer.flush(WAIT_S) == 0
+        return found[0]
+
+    assert [error_at(broker) for broker in ALL] == [None, "TOPIC_AUTHORIZATION_FAILED", None]
+    cluster.stop()
+    cluster.start()
+    leaders = {each.leader: partition for partition, each in partitions(cluster, "orders").items()}
+    assert [error_at(broker) for broker in ALL if broker in leaders] == [
+        "TOPIC_AUTHORIZATION_FAILED" if broker == 1 else None for broker in ALL if broker in leaders
+    ]
+    cluster.faults.clear()
+    assert [error_at(broker) for broker in leaders] == [None] * len(leaders)
+
+
+def test_a_group_is_served_on_when_its_coordinator_dies() -> None:
+    with Cluster(brokers=3, config={"offsets.topic.num.partitions": 1}) as cluster:
+        cluster.create_topic("orders", 1, replicas=3)
+        produce(cluster, "orders", "a", "b")
+        config = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+
+        def next_one() -> str:
+            consumer = Consumer(config)
+            consumer.subscribe(["orders"])
+            try:
+                (message,) = consumer.consume(1, WAIT_S)
+                consumer.commit(message, asynchronous=False)
+                return str(message.value().decode())
+            finally:
+                consumer.close()
+
+        assert next_one() == "a"
+        until_in_sync(cluster, "__consumer_offsets", ALL)
+        cluster.kill(partitions(cluster, "__consumer_offsets")[0].leader)
+        assert next_one() == "b"
+
+
+def test_racks_are_told_to_clients_and_spread_replicas() -> None:
+    with Cluster(brokers=4, racks=["a", "a", "b", "b"]) as cluster:
+        cluster.create_topic("spread", 8, replicas=2)
+        asked = admin(cluster)
+        rack = {node.id: node.rack for node in asked.describe_cluster().result(WAIT_S).nodes}
+        assert rack == {0: "a", 1: "a", 2: "b", 3: "b"}
+        spread = [{rack[broker] for broker in each.replicas} for each in partitions(cluster, "spread").values()]
+        assert spread == [{"a", "b"}] * 8
+        assert cluster.add_broker(rack="c") == 4
+        nodes = asked.describe_cluster().result(WAIT_S).nodes
+        assert {node.rack for node in nodes if node.id == 4} == {"c"}
+
+
+def test_data_is_kept_by_each_broker_over_clusters(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with Cluster(brokers=3, data=data, topics={"orders": 3}) as first:
+        for partition in range(3):
+            produce(first, "orders", str(partition), partition=partition)
+        leaders = {number: each.leader for number, each in partitions(first, "orders").items()}
+    assert sorted(path.name for path in data.iterdir()) == ["broker-0", "broker-1", "broker-2", "controller"]
+    with Cluster(brokers=3, data=data, topics={"orders": 3}) as second:
+        assert {number: each.leader for number, each in partitions(second, "orders").items()} == leaders
+        assert [read(second, "orders", 1, partition) for partition in range(3)] == [["0"], ["1"], ["2"]]
+
+
+def test_data_of_another_shape_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with Cluster(data=tmp_path / "one", topics=["orders"]), Cluster(brokers=2, data=tmp_path / "two"):
+        pass
+    with pytest.raises(ValueError, match="holds the data of one broker, not of several"):
+        Cluster(brokers=3, data=tmp_path / "one").start()
+    with pytest.raises(ValueError, match="holds the data of several brokers, not of one"):
+        Cluster(data=tmp_path / "two").start()
+    with Cluster(data=tmp_path / "one") as again:
+        assert sorted(admin(again).list_topics(timeout=WAIT_S).topics) == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"brokers": 0}, "a cluster has at least one broker"),
+        ({"brokers": 3, "racks": ["a", "b"]}, "2 racks for 3 brokers"),
+        ({"brokers": 3, "port": 9092}, "one port is not enough for several brokers"),
+    ],
+)
+def test_arguments_that_make_no_cluster_are_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Cluster(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["node.id", "broker.id", "listeners", "advertised.listeners", "log.dirs"])
+def test_what_each_broker_has_for_itself_is_no_common_setting(name: str) -> None:
+    value = "PLAINTEXT://127.0.0.1:9092" if name.endswith("listeners") else "7"
+    with pytest.raises(ValueError, match=name):
+        Cluster(brokers=3, config={name: value})
+
+
+def test_ids_that_there_are_not_are_refused_and_harm_nothing(cluster: Cluster) -> None:
+    for call in (cluster.stop, cluster.kill, cluster.start):
+        for broker in (-1, 3):
+            with pytest.raises(ValueError, match=rf"there is no broker {broker}; they are 0 to 2"):
+                call(broker)
+    with pytest.raises(RuntimeError, match="broker 1 is running already"):
+        cluster.start(1)
+    cluster.kill(1)
+    for call in (cluster.stop, cluster.kill):
+        with pytest.raises(NotRunningError, match="broker 1 is not running"):
+            call(1)
+    cluster.start(1)
+    assert sorted(brokers(cluster)) == ALL
+
+
+def test_a_cluster_that_does_not_run_has_no_broker_to_start_stop_or_add() -> None:
+    cluster = Cluster(brokers=3)
+    with pytest.raises(NotRunningError):
+        cluster.start(1)
+    with pytest.raises(NotRunningError):
+        cluster.stop(1)
+    with pytest.raises(NotRunningError):
+        cluster.add_broker()
+    with cluster:
+        assert cluster.brokers == ALL
+    with pytest.raises(NotRunningError):
+        cluster.kill(1)
+
+
+def test_one_broker_alone_does_not_grow_and_has_no_parts() -> None:
+    with Cluster(topics=["orders"]) as cluster:
+        with pytest.raises(ValueError, match="begin with brokers=2"):
+            cluster.add_broker()
+        for call in (cluster.stop, cluster.kill, cluster.start):
+            with pytest.raises(ValueError, match="stop, kill and start it without an id"):
+                call(0)
+        produce(cluster, "orders", "a")
+
+
+def test_up_prints_all_addresses_when_all_answer(tmp_path: Path) -> None:
+    up = ["up", "--brokers", "3", "--port", "0", "--data", str(tmp_path / "data"), "--topic", "orders:3"]
+    for _ in range(2):
+        broker = subprocess.Popen(
+            [sys.executable, "-c", "from odradek.cli import main; main()", *up],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert broker.stdout is not None
+        try:
+            addresses = broker.stdout.readline().strip().split(",")
+            assert len(set(addresses)) == 3
+            for address in addresses:
+                found = AdminClient({"bootstrap.servers": address}).list_topics(timeout=WAIT_S)
+                assert sorted(found.brokers) == ALL
+                assert sorted(each.leader for each in found.topics["orders"].partitions.values()) == ALL
+        finally:
+            broker.send_signal(signal.SIGTERM)
+            assert broker.wait(WAIT_S) == 0
+
+
+def test_up_refuses_settings_of_one_broker_for_several() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", "from odradek.cli import main; main()", "up", "--brokers", "2", "-o", "node.id=7"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert ended.returncode == 2
+    assert "with --brokers each broker gets its own node.id" in ended.stderr
