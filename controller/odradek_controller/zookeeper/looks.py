@@ -91,7 +91,7 @@ class Looks:
         self._randbytes = randbytes
         self._log_dir_failed = log_dir_failed
         self._reporter = reporter
-        self._unwatched_topics: set[str] | None = None
+        self._quiet_topics: set[str] = set()
         self._config_changes_seen: dict[str, int] = {}
         self._reassigning: dict[TopicPartition, Replicas] = {}
         self._elected: tuple[bytes, int] | None = None
@@ -108,11 +108,11 @@ class Looks:
 
     def forget(self) -> None:
         """No topic is watched any more."""
-        self._unwatched_topics = None
+        self._quiet_topics.clear()
 
     def topic_happened(self, name: str) -> None:
-        if self._unwatched_topics is not None:
-            self._unwatched_topics.add(name)
+        """A topic's node was set, or is gone."""
+        self._quiet_topics.discard(name)
 
     def awaits(self, delta: MetadataDelta) -> bool:
         """Whether a reassignment on the tools' list may have come to its end."""
@@ -139,12 +139,12 @@ class Looks:
     async def _topics(self, image: ClusterImage) -> Sequence[Message]:
         """Those that came or went, and those whose nodes were set."""
         names = set(await self._children(paths.TOPICS))
-        happened = names if self._unwatched_topics is None else self._unwatched_topics & names
-        new = names - image.topics.keys()
+        asked = sorted(names - self._quiet_topics)
+        self._quiet_topics = names
         seen = Seen(gone=set(image.topics.keys() - names))
         records: list[Message] = [RemoveTopicRecord(image.topics[name].id) for name in sorted(seen.gone)]
         damaged: list[InvalidZnodeError] = []
-        for found in await read_each(self._zk, damaged, sorted(new | happened), self._read_topic):
+        for found in await read_each(self._zk, damaged, asked, self._read_topic):
             if found is not None:
                 try:
                     records += await self._topic(image, found, seen)
@@ -152,7 +152,6 @@ class Looks:
                     damaged.append(error)
         for damage in damaged:
             self._damaged(damage.path, damage)
-        self._unwatched_topics = set()
         self._store.seen = seen
         return records
 

@@ -1,0 +1,294 @@
+"""What the controller decides becomes the nodes of a Kafka 3.9 cluster, and is read back as the same image."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from controller.tests.controller_kit import topics
+from controller.tests.zookeeper_cluster import ZooKeeperCluster, zookeeper_cluster
+from controller.tests.zookeeper_facts import dumped
+
+from odradek_controller.image import ClusterImage, ConfigResource
+from odradek_controller.replay import RECORD_TYPES
+from odradek_controller.store import NotControllerError
+from odradek_controller.zookeeper import paths
+from odradek_controller.zookeeper.client import Create, Set
+from odradek_controller.zookeeper.election import NOBODY
+from odradek_controller.zookeeper.fenced import FencedWriter, Office
+from odradek_controller.zookeeper.load import load
+from odradek_controller.zookeeper.places import PLACES
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from odradek_wire.messages.alter_partition import AlterPartitionRequest
+from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from odradek_wire.messages.create_partitions import CreatePartitionsRequest
+from odradek_wire.messages.create_topics import CreateTopicsRequest
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+
+async def same_as_stored(cluster: ZooKeeperCluster) -> ClusterImage:
+    """The controller's image, which a new controller would read just so."""
+    controller = await cluster.controller()
+    image = controller.image
+    stored = (await load(cluster.tool, image.epoch)).image
+    assert stored.topics == image.topics
+    assert stored.brokers == image.brokers
+    assert stored.configs == image.configs
+    assert (stored.next_producer_id, stored.kept, stored.levels, stored.cluster_id) == (
+        image.next_producer_id,
+        image.kept,
+        image.levels,
+        image.cluster_id,
+    )
+    return image
+
+
+def manual(name: str, *replicas: list[int], **configs: str) -> CreateTopicsRequest:
+    rows = [CreateTopicsRequest.CreatableReplicaAssignment(index, brokers) for index, brokers in enumerate(replicas)]
+    settings = [
+        CreateTopicsRequest.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()
+    ]
+    return CreateTopicsRequest([CreateTopicsRequest.CreatableTopic(name, -1, -1, rows, settings)])
+
+
+def setting(kind: int, name: str, **values: str) -> IncrementalAlterConfigsRequest:
+    changes = [
+        IncrementalAlterConfigsRequest.AlterableConfig(key.replace("_", "."), 0, value) for key, value in values.items()
+    ]
+    return IncrementalAlterConfigsRequest([IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, changes)])
+
+
+def test_every_record_has_a_place_or_is_refused() -> None:
+    assert set(PLACES) == set(RECORD_TYPES.values())
+
+
+async def test_a_new_topic_has_the_nodes_of_kafka() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.join()
+        controller = await cluster.controller()
+        await controller.create_topics(topics("t3", partitions=3))
+        image = await same_as_stored(cluster)
+        ours, facts = await cluster.dump(), dumped()[1]
+        for path in [path for path in facts if path.startswith("/brokers/topics")]:
+            assert set(_json(ours[path])) == set(_json(facts[path])), path
+        for path in [path for path in facts if path.endswith("/state") or path.startswith("/config")]:
+            assert ours[path] == facts[path]
+        topic_id = json.loads(ours["/brokers/topics/t3"])["topic_id"]
+        expected = facts["/brokers/topics/t3"].replace(b"HjA3tzBNRyWt-yGYlpXEzA", topic_id.encode())
+        assert ours["/brokers/topics/t3"] == expected
+        assert {path for path in ours if "t3" in path} == {path for path in facts if "t3" in path}
+        assert image.topics["t3"].partitions[0].partition_epoch == 0
+        assert not image.levels.directories
+        assert not image.levels.eligible_leaders
+        assert image.topics["t3"].partitions[0].directories == ()
+
+
+def _json(data: bytes) -> dict[str, object]:
+    return dict(json.loads(data)) if data else {}
+
+
+async def test_a_topic_begins_with_its_configuration_and_changes_are_notified() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.join()
+        controller = await cluster.controller()
+        await controller.create_topics(manual("t", [1], retention_ms="1"))
+        assert await cluster.data("/config/topics/t") == '{"version":1,"config":{"retention.ms":"1"}}'
+        assert await cluster.tool.children(paths.CONFIG_CHANGES) == []
+        await controller.incremental_alter_configs(setting(2, "t", segment_ms="600000"))
+        await controller.incremental_alter_configs(setting(4, "", message_max_bytes="2000000"))
+        await controller.incremental_alter_configs(setting(4, "1", log_cleaner_threads="2"))
+        tree = await cluster.dump("/config")
+        assert tree["/config/topics/t"] == b'{"version":1,"config":{"retention.ms":"1","segment.ms":"600000"}}'
+        facts = dumped()[2]
+        for path in ("/config/brokers/1", "/config/brokers/<default>", "/config/changes/config_change_0000000002"):
+            changed = path.replace("0002", "0001") if "changes" in path else path
+            assert tree[changed] == facts[path]
+        assert [tree[f"/config/changes/config_change_000000000{number}"] for number in (0, 2)] == [
+            b'{"version":2,"entity_path":"topics/t"}',
+            b'{"version":2,"entity_path":"brokers/1"}',
+        ]
+        image = await same_as_stored(cluster)
+        assert image.configs[ConfigResource(4, "")] == {"message.max.bytes": "2000000"}
+
+
+async def test_partitions_grow() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.join()
+        controller = await cluster.controller()
+        await controller.create_topics(manual("t", [1]))
+        grown = CreatePartitionsRequest([CreatePartitionsRequest.CreatePartitionsTopic("t", 3, None)])
+        await controller.create_partitions(grown)
+        assert await cluster.version("/brokers/topics/t") == 1
+        assert [await cluster.version(paths.state("t", index)) for index in range(3)] == [0, 0, 0]
+        await same_as_stored(cluster)
+
+
+async def test_a_deleted_topic_leaves_nothing() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.join()
+        controller = await cluster.controller()
+        before = await cluster.dump()
+        await controller.create_topics(topics("t", "u", partitions=2))
+        await controller.delete_topics(DeleteTopicsRequest(topic_names=["t", "u"]))
+        after = await cluster.dump()
+        assert after == before
+        await controller.create_topics(topics("t"))
+        await same_as_stored(cluster)
+
+
+async def test_the_isr_is_in_the_state_whose_version_is_the_partition_epoch() -> None:
+    async with zookeeper_cluster() as cluster:
+        for _ in range(3):
+            await cluster.join()
+        controller = await cluster.controller()
+        await cluster.until_image(lambda found: len(found.image.brokers) == 3)
+        await controller.create_topics(manual("t", [1, 2, 3]))
+        topic = controller.image.topics["t"]
+        for step, isr in enumerate([[1, 2], [1], [1, 2, 3]]):
+            proposal = AlterPartitionRequest.PartitionData(0, 0, isr, [], 0, step)
+            request = AlterPartitionRequest(
+                1,
+                controller.image.brokers[1].epoch,
+                [AlterPartitionRequest.TopicData(topic_id=topic.id, partitions=[proposal])],
+            )
+            response = await controller.alter_partition(request)
+            result = response.topics[0].partitions[0]
+            assert (result.error_code, result.isr, result.partition_epoch) == (ErrorCode.NONE, isr, step + 1)
+        assert await cluster.version(paths.state("t", 0)) == 3
+        assert await cluster.data(paths.state("t", 0)) == (
+            '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2,3]}'
+        )
+        await same_as_stored(cluster)
+
+
+async def test_a_reassignment_is_in_the_topic_and_each_step_in_a_new_leader_epoch() -> None:
+    async with zookeeper_cluster() as cluster:
+        for _ in range(3):
+            await cluster.join()
+        controller = await cluster.controller()
+        await cluster.until_image(lambda found: len(found.image.brokers) == 3)
+        await controller.create_topics(manual("t", [1, 2]))
+        move = AlterPartitionReassignmentsRequest.ReassignablePartition(0, [1, 3])
+        await controller.alter_reassignments(
+            AlterPartitionReassignmentsRequest(
+                topics=[AlterPartitionReassignmentsRequest.ReassignableTopic("t", [move])]
+            )
+        )
+        node = json.loads(await cluster.data("/brokers/topics/t"))
+        assert (node["partitions"], node["adding_replicas"], node["removing_replicas"]) == (
+            {"0": [1, 3, 2]},
+            {"0": [3]},
+            {"0": [2]},
+        )
+        partition = await cluster.partition("t")
+        assert (partition.leader_epoch, partition.partition_epoch) == (1, 1)
+        await same_as_stored(cluster)
+        topic = controller.image.topics["t"]
+        proposal = AlterPartitionRequest.PartitionData(0, 1, [1, 2, 3], [], 0, 1)
+        await controller.alter_partition(
+            AlterPartitionRequest(
+                1,
+                controller.image.brokers[1].epoch,
+                [AlterPartitionRequest.TopicData(topic_id=topic.id, partitions=[proposal])],
+            )
+        )
+        node = json.loads(await cluster.data("/brokers/topics/t"))
+        assert (node["partitions"], node["adding_replicas"]) == ({"0": [1, 3]}, {})
+        partition = await cluster.partition("t")
+        assert (partition.isr, partition.leader_epoch, partition.partition_epoch) == ((1, 3), 2, 2)
+        await same_as_stored(cluster)
+
+
+async def test_producer_ids_are_given_out_in_blocks() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.join()
+        controller = await cluster.controller()
+        epoch = controller.image.brokers[1].epoch
+        await controller.allocate_producer_ids(AllocateProducerIdsRequest(1, epoch))
+        assert await cluster.data(paths.PRODUCER_IDS) == dumped()[3][paths.PRODUCER_IDS].decode()
+        response = await controller.allocate_producer_ids(AllocateProducerIdsRequest(1, epoch))
+        assert response.producer_id_start == 1000
+        await same_as_stored(cluster)
+
+
+async def test_a_large_change_is_cut_and_whole_at_the_end() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.join()
+        controller = await cluster.controller()
+        await controller.create_topics(topics("large", partitions=2_500))
+        await same_as_stored(cluster)
+        await controller.delete_topics(DeleteTopicsRequest(topic_names=["large"]))
+        assert await cluster.tool.children(paths.TOPICS) == []
+
+
+async def test_who_is_not_the_controller_any_more_stores_nothing() -> None:
+    async with zookeeper_cluster() as cluster:
+        member = await cluster.join()
+        controller = await cluster.controller()
+        other = await cluster.join(stand=False)
+        # Another controller is elected behind the first one's back.
+        _, stat = await cluster.tool.get(paths.CONTROLLER_EPOCH)
+        await cluster.tool.set(paths.CONTROLLER_EPOCH, b"9", stat.version)
+        before = await cluster.dump()
+        with pytest.raises(NotControllerError):
+            await controller.create_topics(topics("t"))
+        assert controller.image.topics == {}
+        assert {path for path in await cluster.dump() if "topics/t" in path} == set()
+        assert before[paths.CONTROLLER_EPOCH] == b"9"
+        await cluster.world.until(lambda: member.role.controller is None or member.role.controller is not controller)
+        assert member.events[:2] == ["elected 1", "resigned"]
+        assert other.role.controller_id == NOBODY
+
+
+async def test_a_change_is_finished_though_nobody_waits_for_it() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.join()
+        controller = await cluster.controller()
+        asking = asyncio.ensure_future(controller.create_topics(topics("t")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await cluster.until_image(lambda found: "t" in found.image.topics)
+        await controller.create_topics(topics("u"))
+        await same_as_stored(cluster)
+
+
+async def test_a_write_whose_answer_was_lost_is_not_made_twice() -> None:
+    async with zookeeper_cluster() as cluster:
+        zk = await cluster.world.connect()
+        await cluster.tool.create(paths.CONTROLLER_EPOCH, b"1")
+        await cluster.tool.create("/counted", b"")
+        lost: list[str] = []
+        writer = FencedWriter(zk, Office(1, 0, zk.session_id), lost.append)
+        writing = asyncio.ensure_future(writer.write([Set("/counted", b"x", 0), Create("/new", b"y")]))
+        for _ in range(3):  # it is at the server, and its answer on the way
+            await asyncio.sleep(0)
+        cluster.world.drop(zk)
+        await cluster.world.until(writing.done)
+        await writing
+        assert (await cluster.version("/counted"), await cluster.data("/new"), lost) == (1, "y", [])
+
+
+async def test_what_is_not_as_the_image_says_ends_the_term_and_is_read_anew() -> None:
+    async with zookeeper_cluster() as cluster:
+        member = await cluster.join()
+        controller = await cluster.controller()
+        await controller.create_topics(topics("t"))
+        state = await cluster.data(paths.state("t", 0))
+        await cluster.tool.set(paths.state("t", 0), state.replace('"leader_epoch":0', '"leader_epoch":7').encode())
+        with pytest.raises(NotControllerError, match="not what the image says"):
+            await controller.unregister_broker(_unregister(1))
+        await cluster.world.until(lambda: member.events == ["elected 1", "resigned", "elected 2"])
+        assert (await cluster.partition("t")).leader_epoch == 7
+        await same_as_stored(cluster)
+
+
+def _unregister(broker_id: int) -> object:
+    from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest
+
+    return UnregisterBrokerRequest(broker_id)

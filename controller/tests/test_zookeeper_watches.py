@@ -1,0 +1,421 @@
+"""What others change in ZooKeeper reaches the controller: brokers, topics of old tools, their wishes, notices."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from controller.tests.controller_kit import topics, uuid_of
+from controller.tests.test_zookeeper_store import manual, same_as_stored
+from controller.tests.zookeeper_cluster import ZooKeeperCluster, zookeeper_cluster
+
+from odradek_controller.image import ConfigResource, Endpoint, QuotaEntity
+from odradek_controller.zookeeper import bootstrap, paths, znodes
+from odradek_controller.zookeeper.client import NoNodeError
+from odradek_controller.zookeeper.looks import CHANGE_EXPIRES_MS
+from odradek_controller.zookeeper.znodes import Assignment, BrokerZnode, PartitionState, TopicZnode
+from odradek_wire.messages.alter_partition import AlterPartitionRequest
+
+# -- brokers ----------------------------------------------------------------------------------------------------------
+
+
+async def three(cluster: ZooKeeperCluster) -> None:
+    for _ in range(3):
+        await cluster.join()
+    await cluster.until_image(lambda found: len(found.image.brokers) == 3)
+
+
+async def test_brokers_that_register_are_there_with_their_czxid_as_epoch() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.join(rack="a")
+        controller = await cluster.controller()
+        second = await cluster.join(rack="b")
+        await cluster.until_image(lambda found: 2 in found.image.brokers)
+        broker = controller.image.brokers[2]
+        _, stat = await cluster.tool.get(paths.broker(2))
+        assert (broker.epoch, broker.rack, broker.fenced) == (stat.czxid, "b", False)
+        assert broker.listeners == (Endpoint("PLAINTEXT", "localhost", 9002),)
+        moved = BrokerZnode((Endpoint("PLAINTEXT", "localhost", 7777),), "b")
+        await second.zk.set(paths.broker(2), moved.encode())
+        await cluster.until_image(lambda found: found.image.brokers[2].listeners[0].port == 7777)
+        assert controller.image.brokers[2].epoch == stat.czxid
+        await same_as_stored(cluster)
+
+
+async def test_a_broker_that_goes_leads_no_more_and_leaves_the_isr_in_a_new_leader_epoch() -> None:
+    async with zookeeper_cluster() as cluster:
+        await three(cluster)
+        controller = await cluster.controller()
+        await controller.create_topics(manual("t", [2, 3], [3, 2], [2]))
+        await cluster.members[1].unregister()
+        await cluster.until_image(lambda found: 2 not in found.image.brokers)
+        found = [await cluster.partition("t", index) for index in range(3)]
+        assert [(p.leader, p.isr, p.leader_epoch, p.partition_epoch) for p in found] == [
+            (3, (3,), 1, 1),
+            (3, (3,), 1, 1),
+            (-1, (2,), 1, 1),
+        ]
+        await same_as_stored(cluster)
+        await cluster.members[1].register()
+        await cluster.until_image(lambda found: 2 in found.image.brokers)
+        assert (await cluster.partition("t", 2)).leader == 2
+        await same_as_stored(cluster)
+
+
+async def test_a_broker_that_was_gone_between_two_looks_has_a_new_epoch_and_has_led_nothing_meanwhile() -> None:
+    async with zookeeper_cluster() as cluster:
+        await three(cluster)
+        controller = await cluster.controller()
+        await controller.create_topics(manual("t", [2, 3]))
+        epoch = controller.image.brokers[2].epoch
+        await cluster.members[1].unregister()
+        await cluster.members[1].register()
+        await cluster.until_image(lambda found: 2 in found.image.brokers and found.image.brokers[2].epoch != epoch)
+        assert (await cluster.partition("t")).leader == 3
+        assert controller.image.is_active(2)
+        await same_as_stored(cluster)
+
+
+# -- topics of old tools ----------------------------------------------------------------------------------------------
+
+
+async def test_a_topic_that_a_tool_made_is_begun() -> None:
+    async with zookeeper_cluster() as cluster:
+        await three(cluster)
+        node = TopicZnode(uuid_of(7), {0: Assignment((1, 2)), 1: Assignment((2, 3))})
+        await cluster.tool.create("/config/topics/t", znodes.encode_config({"retention.ms": "5"}))
+        await cluster.tool.create(paths.topic("t"), node.encode())
+        await cluster.until_image(lambda found: "t" in found.image.topics)
+        image = await same_as_stored(cluster)
+        assert image.topics["t"].id == uuid_of(7)
+        assert [partition.isr for partition in image.topics["t"].partitions] == [(1, 2), (2, 3)]
+        assert image.topic_configs("t") == {"retention.ms": "5"}
+        assert await cluster.version(paths.topic("t")) == 0
+        assert await cluster.tool.children(paths.CONFIG_CHANGES) == []
+
+
+async def test_a_topic_of_before_topic_ids_gets_one() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.tool.create(paths.topic("old"), b'{"version":1,"partitions":{"0":[1]}}')
+        await cluster.join()
+        await cluster.until_image(lambda found: "old" in found.image.topics)
+        await cluster.tool.create(paths.topic("late"), b'{"version":2,"partitions":{"0":[1]}}')
+        await cluster.until_image(lambda found: "late" in found.image.topics)
+        image = await same_as_stored(cluster)
+        ids = [json.loads(await cluster.data(paths.topic(name)))["topic_id"] for name in ("old", "late")]
+        assert len({image.topics["old"].id, image.topics["late"].id}) == len(set(ids)) == 2
+
+
+async def test_a_topic_waits_for_a_broker_that_holds_it() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.join()
+        await cluster.controller()
+        await cluster.tool.create(paths.topic("t"), TopicZnode(uuid_of(7), {0: Assignment((2,))}).encode())
+        await cluster.until_image(lambda found: "t" in found.image.topics)
+        assert (await cluster.partition("t")).leader == -1
+        assert await cluster.tool.exists(paths.partitions("t")) is None
+        await same_as_stored(cluster)
+        await cluster.join()
+        await cluster.until_image(lambda found: 2 in found.image.brokers)
+        assert (await cluster.partition("t")).leader == 2
+        await same_as_stored(cluster)
+
+
+async def test_partitions_that_a_tool_added_are_begun() -> None:
+    async with zookeeper_cluster() as cluster:
+        await three(cluster)
+        controller = await cluster.controller()
+        await controller.create_topics(manual("t", [1]))
+        topic_id = controller.image.topics["t"].id
+        grown = TopicZnode(topic_id, {0: Assignment((1,)), 1: Assignment((2, 3)), 2: Assignment((3,))})
+        await cluster.tool.set(paths.topic("t"), grown.encode())
+        await cluster.until_image(lambda found: len(found.image.topics["t"].partitions) == 3)
+        assert (await cluster.partition("t", 1)).isr == (2, 3)
+        assert await cluster.version(paths.topic("t")) == 1
+        await same_as_stored(cluster)
+
+
+async def test_a_topic_whose_node_is_removed_is_gone() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.join()
+        controller = await cluster.controller()
+        await controller.create_topics(topics("t"))
+        for path in (paths.state("t", 0), paths.partition("t", 0), paths.partitions("t"), paths.topic("t")):
+            await cluster.tool.delete(path)
+        await cluster.until_image(lambda found: not found.image.topics)
+        await controller.create_topics(topics("u"))
+        assert sorted(controller.image.topics) == ["u"]
+
+
+async def test_a_damaged_topic_is_reported_and_hinders_nothing() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.tool.create(paths.topic("bad"), b"{")
+        member = await cluster.join()
+        controller = await cluster.controller()
+        await cluster.tool.create(paths.topic("worse"), b'{"partitions":{"1":[1]}}')
+        await cluster.world.until(lambda: any("worse" in said for said in member.reports.said))
+        await controller.create_topics(topics("good"))
+        assert list(controller.image.topics) == ["good"]
+        assert any("/brokers/topics/bad" in said for said in member.reports.said)
+
+
+# -- wishes -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_topic_that_is_to_be_deleted_is_deleted_and_the_wish_with_it() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.join()
+        controller = await cluster.controller()
+        before = await cluster.dump()
+        await controller.create_topics(topics("t", partitions=2))
+        await cluster.tool.create(paths.delete_topic("t"))
+        await cluster.tool.create(paths.delete_topic("never"))
+        await cluster.until_image(lambda found: not found.image.topics)
+        await cluster.world.until(lambda: _no_children(cluster, paths.DELETE_TOPICS))
+        assert await cluster.dump() == before
+
+
+async def _no_children(cluster: ZooKeeperCluster, path: str) -> bool:
+    return await cluster.tool.children(path) == []
+
+
+async def test_where_deletion_is_disabled_the_wish_is_removed() -> None:
+    async with zookeeper_cluster(delete_topic_enable="false") as cluster:
+        await cluster.join()
+        controller = await cluster.controller()
+        await controller.create_topics(topics("t"))
+        await cluster.tool.create(paths.delete_topic("t"))
+        await cluster.world.until(lambda: _no_children(cluster, paths.DELETE_TOPICS))
+        assert "t" in controller.image.topics
+
+
+async def _gone(cluster: ZooKeeperCluster, path: str) -> bool:
+    return await cluster.tool.exists(path) is None
+
+
+async def catch_up(cluster: ZooKeeperCluster, topic: str, *isr: int) -> None:
+    """The leader proposes this ISR."""
+    controller = await cluster.controller()
+    found = await cluster.partition(topic)
+    proposal = AlterPartitionRequest.PartitionData(0, found.leader_epoch, list(isr), [], 0, found.partition_epoch)
+    data = AlterPartitionRequest.TopicData(topic_id=controller.image.topics[topic].id, partitions=[proposal])
+    epoch = controller.image.brokers[found.leader].epoch
+    await controller.alter_partition(AlterPartitionRequest(found.leader, epoch, [data]))
+
+
+async def test_a_reassignment_of_an_old_tool_begins_and_its_list_goes_when_all_has_ended() -> None:
+    async with zookeeper_cluster() as cluster:
+        await three(cluster)
+        controller = await cluster.controller()
+        for name in ("t", "u"):
+            await controller.create_topics(manual(name, [1]))
+        moves = {("t", 0): (2,), ("u", 0): (1, 3), ("never", 0): (1,), ("u", 9): (1,)}
+        await cluster.tool.create(paths.REASSIGN_PARTITIONS, znodes.encode_reassignment(moves))
+        await cluster.until_image(lambda found: found.image.topics["u"].partitions[0].reassigning)
+        assert (await cluster.partition("t")).adding_replicas == (2,)
+        left = {("t", 0): (2,), ("u", 0): (1, 3)}
+        assert znodes.decode_reassignment("", (await cluster.data(paths.REASSIGN_PARTITIONS)).encode()) == left
+        await catch_up(cluster, "t", 1, 2)
+        await cluster.world.until(lambda: _lists(cluster, {("u", 0): (1, 3)}))
+        await catch_up(cluster, "u", 1, 3)
+        await cluster.world.until(lambda: _gone(cluster, paths.REASSIGN_PARTITIONS))
+        assert (await cluster.partition("t")).replicas == (2,)
+        assert (await cluster.partition("u")).replicas == (1, 3)
+        await same_as_stored(cluster)
+
+
+async def _lists(cluster: ZooKeeperCluster, expected: dict[znodes.TopicPartition, tuple[int, ...]]) -> bool:
+    try:
+        data, _ = await cluster.tool.get(paths.REASSIGN_PARTITIONS)
+    except NoNodeError:
+        return False
+    return znodes.decode_reassignment("", data) == expected
+
+
+async def test_a_reassignment_goes_on_under_the_next_controller() -> None:
+    async with zookeeper_cluster() as cluster:
+        await three(cluster)
+        controller = await cluster.controller()
+        await controller.create_topics(manual("t", [1]))
+        await cluster.tool.create(paths.REASSIGN_PARTITIONS, znodes.encode_reassignment({("t", 0): (2, 3)}))
+        await cluster.until_image(lambda found: found.image.topics["t"].partitions[0].reassigning)
+        before = await cluster.partition("t")
+        await cluster.tool.delete(paths.CONTROLLER)
+        await cluster.until_image(lambda found: found.image.epoch == 2)
+        assert await cluster.partition("t") == before
+        await catch_up(cluster, "t", 1, 2, 3)
+        await cluster.world.until(lambda: _gone(cluster, paths.REASSIGN_PARTITIONS))
+        assert (await cluster.partition("t")).replicas == (2, 3)
+
+
+async def test_a_list_that_asks_for_nothing_is_removed() -> None:
+    async with zookeeper_cluster() as cluster:
+        member = await cluster.join()
+        controller = await cluster.controller()
+        await controller.create_topics(manual("t", [1]))
+        for wish in (znodes.encode_reassignment({("t", 0): (1,)}), b"damaged"):
+            await cluster.tool.create(paths.REASSIGN_PARTITIONS, wish)
+            await cluster.world.until(lambda: _gone(cluster, paths.REASSIGN_PARTITIONS))
+        assert not (await cluster.partition("t")).reassigning
+        assert any("damaged" in said for said in member.reports.said)
+
+
+async def test_preferred_leaders_are_elected_as_the_old_tool_asks() -> None:
+    async with zookeeper_cluster() as cluster:
+        await three(cluster)
+        controller = await cluster.controller()
+        await controller.create_topics(manual("t", [2, 3]))
+        await cluster.members[1].unregister()
+        await cluster.until_image(lambda found: 2 not in found.image.brokers)
+        await cluster.members[1].register()
+        await cluster.until_image(lambda found: 2 in found.image.brokers)
+        await catch_up(cluster, "t", 3, 2)
+        await cluster.tool.create(paths.PREFERRED_ELECTION, znodes.encode_partitions([("t", 0), ("never", 1)]))
+        await cluster.world.until(lambda: _gone(cluster, paths.PREFERRED_ELECTION))
+        assert (await cluster.partition("t")).leader == 2
+        await same_as_stored(cluster)
+
+
+# -- notices ----------------------------------------------------------------------------------------------------------
+
+
+async def notify(cluster: ZooKeeperCluster, entity: str, **values: str) -> None:
+    """As Kafka's tools and brokers change a configuration."""
+    data = znodes.encode_config({name.replace("_", "."): value for name, value in values.items()})
+    try:
+        await cluster.tool.set(paths.config(entity), data)
+    except NoNodeError:
+        await bootstrap.create_all(cluster.tool, paths.config(entity), data)
+    await cluster.tool.create(paths.CONFIG_CHANGE, znodes.encode_config_change(entity), sequential=True)
+
+
+async def test_configurations_that_others_change_are_known_and_not_written_again() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.join()
+        controller = await cluster.controller()
+        await controller.create_topics(topics("t"))
+        await notify(cluster, "topics/t", segment_ms="600000")
+        await notify(cluster, "brokers/<default>", message_max_bytes="5")
+        await cluster.until_image(lambda found: ConfigResource(4, "") in found.image.configs)
+        assert controller.image.topic_configs("t") == {"segment.ms": "600000"}
+        assert await cluster.version("/config/topics/t") == 1
+        assert len(await cluster.tool.children(paths.CONFIG_CHANGES)) == 2
+        await notify(cluster, "topics/t")
+        await cluster.until_image(lambda found: not found.image.topic_configs("t"))
+        await same_as_stored(cluster)
+
+
+async def test_quotas_and_credentials_that_brokers_keep_are_known() -> None:
+    text = "salt=c2FsdA==,stored_key=a2V5,server_key=c2VydmVy,iterations=4096"
+    async with zookeeper_cluster() as cluster:
+        await notify(cluster, "users/CN%3Du", producer_byte_rate="7", **{"SCRAM-SHA-256": text})
+        await cluster.join()
+        controller = await cluster.controller()
+        user = QuotaEntity((("user", "CN=u"),))
+        assert controller.image.kept.client_quotas == {}  # notify() writes dots for underscores
+        await cluster.tool.set(
+            paths.config("users/CN%3Du"), znodes.encode_config({"producer_byte_rate": "7", "SCRAM-SHA-256": text})
+        )
+        await cluster.tool.create(paths.CONFIG_CHANGE, znodes.encode_config_change("users/CN%3Du"), sequential=True)
+        await cluster.until_image(lambda found: user in found.image.kept.client_quotas)
+        record = controller.image.kept.scram_credentials["CN=u", 1]
+        assert (record.salt, record.iterations) == (b"salt", 4096)
+        both = "users/CN%3Du/clients/<default>"
+        await bootstrap.create_all(
+            cluster.tool, paths.config(both), znodes.encode_config({"request_percentage": "12.5"})
+        )
+        await cluster.tool.create(paths.CONFIG_CHANGE, znodes.encode_config_change(both), sequential=True)
+        entity = QuotaEntity((("client-id", None), ("user", "CN=u")))
+        await cluster.until_image(lambda found: entity in found.image.kept.client_quotas)
+        assert controller.image.kept.client_quotas == {
+            user: {"producer_byte_rate": 7.0},
+            entity: {"request_percentage": 12.5},
+        }
+        await same_as_stored(cluster)
+
+
+async def test_old_change_notifications_are_removed_with_the_next() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.join()
+        controller = await cluster.controller()
+        await notify(cluster, "brokers/1", log_cleaner_threads="2")
+        await cluster.until_image(lambda found: ConfigResource(4, "1") in found.image.configs)
+        cluster.now_ms += CHANGE_EXPIRES_MS + 1
+        await notify(cluster, "brokers/1", log_cleaner_threads="3")
+        await cluster.until_image(lambda found: found.image.broker_configs(1)["log.cleaner.threads"] == "3")
+        assert await cluster.tool.children(paths.CONFIG_CHANGES) == ["config_change_0000000001"]
+        assert controller.image.epoch == 1
+
+
+async def test_an_isr_that_a_leader_set_itself_is_known() -> None:
+    async with zookeeper_cluster() as cluster:
+        await three(cluster)
+        controller = await cluster.controller()
+        await controller.create_topics(manual("t", [1, 2]))
+        await cluster.tool.set(paths.state("t", 0), PartitionState(1, 0, (1,), 1).encode())
+        await cluster.tool.create(paths.ISR_CHANGE, znodes.encode_partitions([("t", 0)]), sequential=True)
+        await cluster.until_image(lambda found: found.image.topics["t"].partitions[0].isr == (1,))
+        await cluster.world.until(lambda: _no_children(cluster, paths.ISR_CHANGES))
+        assert (await cluster.partition("t")).partition_epoch == 1
+        await same_as_stored(cluster)
+
+
+async def test_a_failed_log_directory_is_told_on_and_its_notice_removed() -> None:
+    async with zookeeper_cluster() as cluster:
+        member = await cluster.join()
+        await cluster.controller()
+        for broker in (3, 2, 3):
+            await cluster.tool.create(paths.LOG_DIR_EVENT, znodes.encode_log_dir_event(broker), sequential=True)
+        await cluster.world.until(lambda: _no_children(cluster, paths.LOG_DIR_EVENTS))
+        assert sorted({broker for brokers in member.failed_log_dirs for broker in brokers}) == [2, 3]
+
+
+async def test_what_changes_while_there_is_no_connection_is_seen_after_it() -> None:
+    async with zookeeper_cluster() as cluster:
+        member = await cluster.join()
+        controller = await cluster.controller()
+        await controller.create_topics(topics("t"))
+        for round_ in range(3):
+            cluster.world.drop(member.zk)
+            node = TopicZnode(uuid_of(round_), {0: Assignment((1,))})
+            await cluster.tool.create(paths.topic(f"new{round_}"), node.encode())
+            await notify(cluster, "topics/t", segment_ms=str(round_ + 14))
+            await cluster.until_image(lambda found, n=round_: f"new{n}" in found.image.topics)  # type: ignore[misc]
+            expected = {"segment.ms": str(round_ + 14)}
+            await cluster.until_image(lambda found, e=expected: found.image.topic_configs("t") == e)  # type: ignore[misc]
+        assert member.events == ["elected 1"]
+        await same_as_stored(cluster)
+
+
+# -- one controller after the other -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["close", "cut"])
+async def test_the_next_controller_goes_on_where_the_last_one_was(how: str) -> None:
+    async with zookeeper_cluster() as cluster:
+        await three(cluster)
+        first = next(member for member in cluster.members if member.role.controller)
+        await first.controller.create_topics(
+            manual("t", [first.id, *(m.id for m in cluster.members if m is not first)])
+        )
+        before = (await same_as_stored(cluster)).topics
+        if how == "close":
+            await first.role.close()
+            first.started = False
+        else:
+            cluster.world.cut(first.zk)
+        others = [member for member in cluster.members if member is not first]
+        await cluster.world.until(lambda: any(member.role.controller for member in others))
+        second = next(member for member in others if member.role.controller)
+        assert second.controller.image.epoch == 2
+        if how == "close":
+            assert second.controller.image.topics == before
+        else:
+            await cluster.world.until(lambda: first.id not in second.controller.image.brokers)
+            partition = second.controller.image.topics["t"].partitions[0]
+            assert (partition.leader, first.id in partition.isr, partition.leader_epoch) == (others[0].id, False, 1)
+            cluster.world.heal(first.zk)
+            await cluster.world.until(lambda: first.role.controller is None)
+            assert first.events == ["elected 1", "resigned"]
+        await second.controller.create_topics(topics("u"))
+        await same_as_stored(cluster)

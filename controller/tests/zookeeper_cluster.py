@@ -1,0 +1,142 @@
+"""A cluster in ZooKeeper without brokers: their registrations, and candidates for the controller."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from controller.tests.controller_kit import CLUSTER_ID, START_MS
+from controller.tests.zookeeper_kit import DoubleWorld, World
+
+from odradek_controller.controller import Controller
+from odradek_controller.image import Endpoint, PartitionRegistration
+from odradek_controller.zookeeper import bootstrap, paths
+from odradek_controller.zookeeper.client import NoNodeError, ZooKeeper
+from odradek_controller.zookeeper.controller_role import ControllerRole
+from odradek_controller.zookeeper.znodes import BrokerZnode
+from odradek_log.reporting import StandardReporter
+
+
+class Reports(StandardReporter):
+    """What was said to be wrong."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def warning(self, event: str, /, **fields: object) -> None:
+        self.said.append(f"{event} {fields}")
+
+    def error(self, event: str, /, **fields: object) -> None:
+        self.said.append(f"{event} {fields}")
+
+
+class Member:
+    """A broker's session with its registration and, when asked for, its candidacy."""
+
+    def __init__(self, cluster: ZooKeeperCluster, broker_id: int, zk: ZooKeeper) -> None:
+        self.cluster = cluster
+        self.id = broker_id
+        self.zk = zk
+        self.events: list[str] = []
+        self.failed_log_dirs: list[list[int]] = []
+        self.reports = Reports()
+        self.role = ControllerRole(
+            zk,
+            broker_id,
+            static=cluster.static,
+            rng=random.Random(broker_id),
+            wall_ms=lambda: START_MS,
+            now_ms=lambda: cluster.now_ms,
+            elected=lambda controller: self.events.append(f"elected {controller.image.epoch}"),
+            resigned=lambda: self.events.append("resigned"),
+            log_dir_failed=self.failed_log_dirs.append,
+            reporter=self.reports,
+        )
+        self.started = False
+
+    @property
+    def controller(self) -> Controller:
+        assert self.role.controller is not None
+        return self.role.controller
+
+    def stand(self) -> None:
+        self.started = True
+        self.role.start()
+
+    async def register(self, rack: str | None = None) -> None:
+        node = BrokerZnode((Endpoint("PLAINTEXT", "localhost", 9000 + self.id),), rack, timestamp_ms=START_MS)
+        await self.zk.create(paths.broker(self.id), node.encode(), ephemeral=True)
+
+    async def unregister(self) -> None:
+        await self.zk.delete(paths.broker(self.id))
+
+
+class ZooKeeperCluster:
+    """Members 1, 2, …; `tool` is a session of somebody else."""
+
+    def __init__(self, world: World, tool: ZooKeeper, static: dict[str, str]) -> None:
+        self.world = world
+        self.tool = tool
+        self.static = static
+        self.now_ms = 0
+        self.members: list[Member] = []
+
+    async def join(self, *, stand: bool = True, rack: str | None = None) -> Member:
+        member = Member(self, len(self.members) + 1, await self.world.connect())
+        self.members.append(member)
+        await member.register(rack)
+        if stand:
+            member.stand()
+        return member
+
+    async def controller(self) -> Controller:
+        """Whoever is it, as soon as somebody is."""
+        await self.world.until(lambda: any(member.role.controller for member in self.members))
+        return next(member.role.controller for member in self.members if member.role.controller)
+
+    async def until_image(self, holds: Callable[[Controller], bool]) -> None:
+        await self.world.until(lambda: any(m.role.controller and holds(m.role.controller) for m in self.members))
+
+    async def partition(self, topic: str, index: int = 0) -> PartitionRegistration:
+        found = (await self.controller()).image.partition(topic, index)
+        assert found is not None
+        return found
+
+    async def data(self, path: str) -> str:
+        return (await self.tool.get(path))[0].decode()
+
+    async def version(self, path: str) -> int:
+        return (await self.tool.get(path))[1].version
+
+    async def dump(self, under: str = "/") -> dict[str, bytes]:
+        """Path to data of every node."""
+        found: dict[str, bytes] = {}
+        waiting = [under]
+        while waiting:
+            path = waiting.pop()
+            try:
+                found[path] = (await self.tool.get(path))[0]
+                children = await self.tool.children(path)
+            except NoNodeError:
+                continue
+            waiting += [f"{'' if path == '/' else path}/{name}" for name in children]
+        return found
+
+
+@asynccontextmanager
+async def zookeeper_cluster(world: World | None = None, **static: str) -> AsyncIterator[ZooKeeperCluster]:
+    """A new cluster; names of settings with underscores for dots."""
+    world = world or DoubleWorld()
+    try:
+        tool = await world.connect()
+        await bootstrap.create_persistent_paths(tool)
+        assert await bootstrap.cluster_id(tool, CLUSTER_ID) == CLUSTER_ID
+        settings = {name.replace("_", "."): value for name, value in static.items()}
+        cluster = ZooKeeperCluster(world, tool, settings)
+        yield cluster
+        for member in cluster.members:
+            if member.started:
+                await member.role.close()
+    finally:
+        await world.close()
