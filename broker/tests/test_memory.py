@@ -364,6 +364,6 @@ async def test_a_consumer_of_old_is_answered_without_records_while_there_is_no_r
 
 
 def route(node: Node, version: int) -> Any:
-    found = node.server.routes.get(ProduceRequest.API_KEY << 16 | version)
+    found = node.server.routes[0].get(ProduceRequest.API_KEY << 16 | version)
     assert found is not None
     return found

@@ -421,7 +421,7 @@ async def test_a_handler_that_is_cancelled_closes_its_connection(client: Any, no
     async def handle(ctx: Any, request: Any) -> None:
         raise asyncio.CancelledError
 
-    route = node.server.routes.get(MetadataRequest.API_KEY << 16 | 9)
+    route = node.server.routes[0].get(MetadataRequest.API_KEY << 16 | 9)
     assert route is not None
     route.handle = handle
     client.send(METADATA, 9)

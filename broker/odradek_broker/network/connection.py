@@ -321,7 +321,9 @@ class Connection:
             self.done()
 
     def _cut_short(self, error: OSError) -> None:
-        self.log_of(None).error("answer was cut short; closing the connection", error=str(error))
+        # Nothing but an answer to Fetch is cut short: no other has slices of files.
+        log = self.log_of(None)
+        log.error("answer was cut short; closing the connection", api=ApiKey.FETCH.name, error=str(error))
 
     def _not_encoded(self, ctx: Context, error: Exception) -> None:
         self.log_of(ctx).error("response cannot be encoded; closing the connection", exc_info=error)
