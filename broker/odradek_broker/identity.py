@@ -36,3 +36,22 @@ def claim(
     for directory in claimed:
         if directory.meta is None or directory.meta.directory_id is None:
             directory.write_meta(MetaProperties(1, cluster_id, node_id, random_uuid(randbytes)))
+
+
+def claim_over_zookeeper(directories: Iterable[LogDirectory], cluster_id: str, broker_id: int) -> None:
+    """As `claim`, for a broker of ZooKeeper mode: its directories have version 0 of the file, and no ids."""
+    claimed = list(directories)
+    for directory in claimed:
+        meta = directory.meta
+        if meta is None:
+            continue
+        if meta.version != 0:
+            raise LogDirectoryError(f"{directory.path} is of a cluster without ZooKeeper")
+        if meta.node_id not in (None, broker_id):
+            raise LogDirectoryError(f"{directory.path} belongs to broker {meta.node_id}, this is broker {broker_id}")
+        if meta.cluster_id not in (None, cluster_id):
+            raise LogDirectoryError(f"{directory.path} belongs to cluster {meta.cluster_id}, not to {cluster_id}")
+    for directory in claimed:
+        meta = directory.meta
+        if meta is None or meta.node_id is None or meta.cluster_id is None:
+            directory.write_meta(MetaProperties(0, cluster_id, broker_id))

@@ -8,11 +8,18 @@ from odradek_broker.context import Context
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
+FIRST_VERSION_BY_TOPIC = 5
+
 
 async def handle(ctx: Context, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
     if not ctx.may_cluster(Operation.CLUSTER_ACTION):
         return LeaderAndIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return await ctx.broker.as_member.leader_and_isr(request)
+    response = await ctx.broker.as_member.leader_and_isr(request)
+    if ctx.api_version >= FIRST_VERSION_BY_TOPIC:
+        response.partition_errors = []
+    else:
+        response.topics = []
+    return response
 
 
 API = Api(LeaderAndIsrRequest, LeaderAndIsrResponse, handle)

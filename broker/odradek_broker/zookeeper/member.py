@@ -1,0 +1,240 @@
+"""A process of a cluster over ZooKeeper: one broker, and one candidate for the controller.
+
+The composition root of that mode, beside `embedded`: owns the order in which session, broker, registration and
+candidacy begin and end. The connection to ZooKeeper is brought along, and closed here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+
+from odradek_broker.identity import claim_over_zookeeper, cluster_of
+from odradek_broker.network.peer import Peer, PeerError
+from odradek_broker.node import Node
+from odradek_broker.partitions import Partitions
+from odradek_broker.surroundings import Surroundings
+from odradek_broker.timers import TimerHandle
+from odradek_broker.zookeeper.adapter import Adapter
+from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch
+from odradek_broker.zookeeper.inbox import Inbox
+from odradek_broker.zookeeper.propagation import Propagation
+from odradek_broker.zookeeper.registration import Registration
+from odradek_broker.zookeeper.remote_controller import ControllerChannel, RemoteController
+from odradek_controller.controller import Controller
+from odradek_controller.image import BrokerRegistration, ClusterImage, Endpoint
+from odradek_controller.store import NotControllerError
+from odradek_controller.zookeeper.bootstrap import cluster_id, create_persistent_paths
+from odradek_controller.zookeeper.client import ZooKeeper
+from odradek_controller.zookeeper.controller_role import ControllerRole
+from odradek_controller.zookeeper.load import zookeeper_levels
+from odradek_controller.zookeeper.znodes import BrokerZnode
+from odradek_wire.messages.broker_registration import BrokerRegistrationRequest
+from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest
+
+DEFAULTS: Mapping[str, str] = {
+    "zookeeper.session.timeout.ms": "18000",
+    "controlled.shutdown.max.retries": "3",
+    "controlled.shutdown.retry.backoff.ms": "5000",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
+"""Kafka 3.9's, where 4.3 has none or a process of a cluster of its own has others."""
+
+
+class Member:
+    """`start` one on a running loop; end it with `stop`, or with `kill` as a crash would."""
+
+    def __init__(self, node: Node, zk: ZooKeeper, surroundings: Surroundings) -> None:
+        self.node = node
+        self._zk = zk
+        self._surroundings = surroundings
+        self._config = config = node.config
+        self._log = surroundings.log.bind(broker=node.id)
+        self._propagation: Propagation | None = None
+        self._balance: TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.configs: ConfigWatch
+        self.controller: RemoteController
+        self.inbox: Inbox
+        self.adapter: Adapter
+        self.registration = Registration(
+            zk,
+            node.id,
+            timeout_s=config.integer("zookeeper.session.timeout.ms") / 1000 + 10,
+            wall_ms=surroundings.clock.wall_ms,
+            renewed=self._registered_again,
+            log=self._log,
+        )
+        self.role = ControllerRole(
+            zk,
+            node.id,
+            static=config.static,
+            rng=random.Random(surroundings.randbytes(32)),
+            wall_ms=surroundings.clock.wall_ms,
+            now_ms=surroundings.clock.monotonic_ms,
+            elected=self._elected,
+            resigned=self._resigned,
+            reporter=surroundings.log,
+        )
+
+    @classmethod
+    async def start(cls, static: Mapping[str, str], zk: ZooKeeper, surroundings: Surroundings) -> Member:
+        """A broker that answers when this returns; who is the controller may not be decided by then.
+
+        Raises ValueError for a configuration that cannot be served, or when another broker has the id;
+        LogDirectoryError for a data directory that is in use or not ours, OSError when a port or the disk refuses, and
+        what a `ZooKeeper` raises. Nothing stays open then, but the connection to ZooKeeper."""
+        node = await Node.open({**DEFAULTS, **static}, surroundings)
+        member = cls(node, zk, surroundings)
+        try:
+            await member._join()
+        except BaseException:
+            await member._abandon()
+            raise
+        return member
+
+    async def _join(self) -> None:
+        node, around, config = self.node, self._surroundings, self._config
+        await create_persistent_paths(self._zk)
+        known = cluster_of(node.directories, config.static.get("cluster.id"), around.randbytes)
+        cluster = await cluster_id(self._zk, known)
+        claim_over_zookeeper(node.directories, cluster, node.id)
+        self.adapter = Adapter(ClusterImage(cluster_id=cluster, offset=0, levels=zookeeper_levels({})), node.id)
+        channel = ControllerChannel(
+            self._controller_address, str(node.id), config.integer("controller.socket.timeout.ms") / 1000
+        )
+        self.controller = RemoteController(self.adapter, channel, self._register)
+        self.configs = ConfigWatch(self._zk, self._configured, self._log)
+        self.inbox = Inbox(self.adapter, self.configs, self.controller, self._partitions)
+        self.adapter.configured(await self.configs.start())
+        await node.join(self.controller, self.inbox)
+        self.role.start()
+
+    async def _configured(self, configs: Configs) -> None:
+        await self.inbox.configured(configs)
+
+    def _partitions(self) -> Partitions:
+        return self.node.broker.partitions
+
+    async def _register(self, request: BrokerRegistrationRequest) -> int:
+        listeners = tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners)
+        return await self.registration.register(BrokerZnode(listeners, request.rack))
+
+    def _registered_again(self, epoch: int) -> None:
+        own = self.adapter.image.brokers[self.node.id]
+        self.controller.tell(self.adapter.registered(own._replace(epoch=epoch)))
+
+    # -- where the controller is --------------------------------------------------------------------------------------
+
+    @property
+    def _control_listener(self) -> str:
+        return self._config.text("control.plane.listener.name").upper() or self._config.inter_broker_listener
+
+    def _controller_address(self) -> Endpoint | None:
+        broker = self.adapter.image.brokers.get(self.role.controller_id)
+        return None if broker is None else broker.endpoint(self._control_listener)
+
+    # -- as the controller --------------------------------------------------------------------------------------------
+
+    def _elected(self, controller: Controller) -> None:
+        self._log.info("this broker is the controller", epoch=controller.image.epoch)
+        self.controller.local = controller
+        self._propagation = Propagation(
+            self.node.id,
+            self._connect,
+            self.node.timers.sleep,
+            self._log,
+            timeout_s=self._config.integer("controller.socket.timeout.ms") / 1000,
+        )
+        controller.subscribe(self._propagation.apply)
+        self._balance_later(controller)
+
+    def _resigned(self) -> None:
+        self._log.info("this broker is the controller no more")
+        self.controller.local = None
+        propagation, self._propagation = self._propagation, None
+        if propagation is not None:
+            self._later(propagation.close())
+        if self._balance is not None:
+            self._balance.cancel()
+
+    async def _connect(self, registration: BrokerRegistration) -> Peer:
+        endpoint = registration.endpoint(self._control_listener)
+        if endpoint is None:
+            raise PeerError(f"broker {registration.id} has no listener {self._control_listener}")
+        timeout_s = self._config.integer("controller.socket.timeout.ms") / 1000
+        return await Peer.connect(endpoint.host, endpoint.port, str(self.node.id), timeout_s)
+
+    def _balance_later(self, controller: Controller) -> None:
+        """Every `leader.imbalance.check.interval.seconds`, if `auto.leader.rebalance.enable`."""
+        if not self._config.boolean("auto.leader.rebalance.enable"):
+            return
+
+        async def balance() -> None:
+            with suppress(NotControllerError):
+                await controller.balance_leaders()
+
+        def due() -> None:
+            self._balance_later(controller)
+            self._later(balance())
+
+        delay_ms = self._config.integer("leader.imbalance.check.interval.seconds") * 1000
+        self._balance = self.node.timers.call_later(delay_ms, due)
+
+    def _later(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def stop(self, grace_ms: int = 5000) -> None:
+        """Orderly: others lead first, requests in flight are answered, the node in ZooKeeper goes, the directories are
+        closed."""
+        if self._config.boolean("controlled.shutdown.enable"):
+            await self._shut_down_controlled()
+        await self.node.leave(grace_ms)
+        await self.role.close()
+        await self.registration.close()
+        await self.configs.close()
+        self.controller.close()
+        await self._finish()
+        await self.node.close()
+        await self._zk.close()
+
+    async def _shut_down_controlled(self) -> None:
+        """Ask the controller for other leaders, as often as `controlled.shutdown.max.retries`."""
+        retries = self._config.integer("controlled.shutdown.max.retries")
+        for attempt in range(retries + 1):
+            request = ControlledShutdownRequest(self.node.id, self.adapter.broker_epoch)
+            response = await self.controller.controlled_shutdown(request)
+            if not response.error_code and not response.remaining_partitions:
+                return
+            if attempt < retries:
+                await self.node.timers.sleep(self._config.integer("controlled.shutdown.retry.backoff.ms"))
+        self._log.warning("the controller could not make others lead; going all the same")
+
+    async def kill(self) -> None:
+        """As kill -9 would end it: connections break, nothing is written any more, here or in ZooKeeper. Its session is
+        whoever's that brought it."""
+        self.controller.local = None
+        if self._propagation is not None:
+            await self._propagation.close()
+        await self._abandon()
+        self._later(self.role.close())
+
+    async def _abandon(self) -> None:
+        self.registration.abandon()
+        if hasattr(self, "configs"):
+            await self.configs.close()
+            self.controller.close()
+        await self._finish()
+        await self.node.kill()
+
+    async def _finish(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks)

@@ -1,0 +1,296 @@
+"""Three processes of a cluster over ZooKeeper, here in one: whoever is the controller, what is acknowledged stays."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from odradek_broker.clock import ManualClock
+from odradek_broker.surroundings import Surroundings
+from odradek_broker.timers import Timers
+from odradek_broker.zookeeper.member import Member
+from odradek_controller.configs.table import Resource
+from odradek_controller.controller import Controller
+from odradek_controller.image import PartitionRegistration
+from odradek_controller.zookeeper.double import DoubleZooKeeper, ZooKeeperDouble
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.api_versions import ApiVersionsRequest
+from odradek_wire.messages.create_topics import CreateTopicsRequest
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.messages.fetch import FetchRequest
+from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from odradek_wire.messages.init_producer_id import InitProducerIdRequest
+from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
+from odradek_wire.messages.metadata import MetadataRequest
+
+TIMEOUT_S = 20
+SESSION_MS = 6_000
+Connect = Callable[..., Awaitable[Any]]
+
+
+class Trio:
+    """Members 1 to 3 on a ZooKeeper in memory, and a clock that goes on only while somebody waits for something."""
+
+    def __init__(self, path: Path, connect: Connect) -> None:
+        self.path = path
+        self.clock = ManualClock(int(time.time() * 1000))
+        self.log = structlog.get_logger("test")
+        self.timers = Timers(self.clock, asyncio.get_running_loop(), self.log)
+        self.zookeeper = ZooKeeperDouble(self.timers)
+        self.members: dict[int, Member] = {}
+        self.sessions: dict[int, DoubleZooKeeper] = {}
+        self.ports: dict[int, int] = {}
+        self._connect = connect
+
+    async def start(self, broker: int) -> Member:
+        static = {
+            "broker.id": str(broker),
+            "log.dirs": str(self.path / f"broker-{broker}"),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.ports.get(broker, 0)}",
+            "odradek.sync": "false",
+            "replica.lag.time.max.ms": "2000",
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            "offsets.topic.num.partitions": "3",
+        }
+        session = await self.zookeeper.connect(chroot="/kafka", session_timeout_ms=SESSION_MS)
+        surroundings = Surroundings.of(static, log=self.log, clock=self.clock)
+        member = await self.passing(Member.start(static, session, surroundings))
+        self.members[broker], self.sessions[broker] = member, session
+        self.ports[broker] = member.node.port
+        return member
+
+    async def kill(self, broker: int) -> None:
+        self.zookeeper.crash(self.sessions.pop(broker))
+        await self.members.pop(broker).kill()
+
+    async def stop(self, broker: int) -> None:
+        del self.sessions[broker]
+        await self.passing(self.members.pop(broker).stop(grace_ms=100))
+
+    async def end(self) -> None:
+        for broker in list(self.members):
+            await self.kill(broker)
+        self.timers.close()
+
+    async def client(self, broker: int) -> Any:
+        return await self._connect(self.members[broker].node)
+
+    @property
+    def controller(self) -> Controller | None:
+        return next((found for each in self.members.values() if (found := each.controller.local) is not None), None)
+
+    @property
+    def controller_id(self) -> int:
+        return next(each.node.id for each in self.members.values() if each.controller.local is not None)
+
+    def seen_by(self, broker: int) -> PartitionRegistration | None:
+        return self.members[broker].adapter.image.partition("t", 0)
+
+    async def passing(self, work: Any) -> Any:
+        """Time goes by while this is done."""
+        task = asyncio.ensure_future(work)
+        await self.until(task.done)
+        return task.result()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not condition():
+                await asyncio.sleep(0.0005)
+                self.clock.advance_timeouts(2)
+
+    async def until_led(self, leader: int | None = None, isr: set[int] | None = None) -> None:
+        def agreed() -> bool:
+            found = [self.seen_by(broker) for broker in self.members]
+            return (
+                all(
+                    each is not None
+                    and each.leader in self.members
+                    and (leader is None or each.leader == leader)
+                    and (isr is None or set(each.isr) == isr)
+                    for each in found
+                )
+                and self.members[found[0].leader].node.broker.partitions.get("t", 0) is not None
+            )  # type: ignore[union-attr]
+
+        await self.until(agreed)
+
+    async def create(self, replicas: list[int], **configs: str) -> None:
+        await self.until(lambda: self.controller is not None)
+        await self.until(lambda: len(self.members[self.controller_id].adapter.image.brokers) >= len(self.members))
+        client = await self.client(self.controller_id)
+        assignment = CreateTopicsRequest.CreatableReplicaAssignment(0, replicas)
+        entries = [
+            CreateTopicsRequest.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()
+        ]
+        topic = CreateTopicsRequest.CreatableTopic("t", -1, -1, [assignment], entries)
+        response = await self.passing(client.ask(CreateTopicsRequest([topic]), 7))
+        assert response.topics[0].error_code == 0, response.topics[0]
+        await self.until_led()
+
+    async def produce(self, leader: int, records: bytes) -> int:
+        client = await self.client(leader)
+        answer = await self.passing(client.produce("t", records))
+        return int(answer.error_code)
+
+    async def read(self, leader: int) -> bytes:
+        client = await self.client(leader)
+        wanted = FetchRequest.FetchPartition(0, -1, 0, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[FetchRequest.FetchTopic("t", partitions=[wanted])]
+        )
+        answer = await self.passing(client.ask(request, 12))
+        return bytes(answer.responses[0].partitions[0].records)
+
+
+@pytest.fixture
+async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[Trio]:
+    found = Trio(tmp_path, connect)
+    for broker in (1, 2, 3):
+        await found.start(broker)
+    yield found
+    await found.end()
+
+
+async def test_the_controllers_process_is_killed_and_what_was_acknowledged_is_there(
+    trio: Trio, make_batch: Callable[..., bytes]
+) -> None:
+    await trio.create([1, 2, 3], min_insync_replicas="2")
+    first = trio.controller_id
+    assert await trio.produce(1, make_batch(b"before")) == 0
+    await trio.kill(first)
+    await trio.until(lambda: trio.controller is not None)
+    await trio.until_led(isr={1, 2, 3} - {first})
+    leader = trio.seen_by(min(trio.members)).leader  # type: ignore[union-attr]
+    assert await trio.produce(leader, make_batch(b"after")) == 0
+    found = await trio.read(leader)
+    assert b"before" in found
+    assert b"after" in found
+
+
+async def test_a_killed_member_comes_back_and_is_in_sync_again(trio: Trio, make_batch: Callable[..., bytes]) -> None:
+    await trio.create([1, 2, 3])
+    victim = next(broker for broker in (3, 2) if broker != trio.controller_id)
+    await trio.kill(victim)
+    await trio.until_led(isr={1, 2, 3} - {victim})
+    assert await trio.produce(1, make_batch(b"meanwhile")) == 0
+    await trio.start(victim)
+    await trio.until_led(isr={1, 2, 3})
+    partition = trio.members[victim].node.broker.partitions.get("t", 0)
+    assert partition is not None
+    assert partition.log.log_end_offset == 1
+
+
+async def test_a_member_that_stops_hands_its_leaderships_over_first(
+    trio: Trio, make_batch: Callable[..., bytes]
+) -> None:
+    await trio.create([1, 2, 3])
+    await trio.stop(1)
+    await trio.until_led(2, isr={2, 3})
+    assert await trio.produce(2, make_batch(b"on")) == 0
+    await trio.start(1)
+    await trio.until_led(2, isr={1, 2, 3})
+
+
+async def test_a_session_that_expires_is_followed_by_a_new_registration(
+    trio: Trio, make_batch: Callable[..., bytes]
+) -> None:
+    await trio.create([1, 2, 3])
+    before = trio.members[2].adapter.broker_epoch
+    trio.zookeeper.expire(trio.sessions[2])
+    await trio.until(lambda: trio.members[2].adapter.broker_epoch > before)
+    await trio.until_led(isr={1, 2, 3})
+    leader = trio.seen_by(3).leader  # type: ignore[union-attr]
+    assert await trio.produce(leader, make_batch(b"on")) == 0
+
+
+async def test_clients_find_the_controller_in_the_metadata_and_others_send_them_away(trio: Trio) -> None:
+    await trio.create([1, 2, 3])
+    other = next(broker for broker in trio.members if broker != trio.controller_id)
+    client = await trio.client(other)
+    answer = await client.ask(MetadataRequest(topics=None), 9)
+    assert answer.controller_id == trio.controller_id
+    assert [each.node_id for each in answer.brokers] == [1, 2, 3]
+    topic = CreateTopicsRequest.CreatableTopic("u", 1, 1)
+    (result,) = (await client.ask(CreateTopicsRequest([topic]), 7)).topics
+    assert result.error_code == ErrorCode.NOT_CONTROLLER
+
+
+async def test_a_topic_is_created_for_who_asks_a_broker_that_is_not_the_controller(trio: Trio) -> None:
+    await trio.create([1, 2, 3])
+    other = next(broker for broker in trio.members if broker != trio.controller_id)
+    client = await trio.client(other)
+    wanted = MetadataRequest([MetadataRequest.MetadataRequestTopic(name="u")], allow_auto_topic_creation=True)
+    await trio.passing(client.ask(wanted, 9))
+    await trio.until(lambda: "u" in trio.members[other].adapter.image.topics)
+
+
+async def test_producer_ids_come_from_wherever_the_controller_is_and_never_twice(trio: Trio) -> None:
+    await trio.until(lambda: trio.controller is not None)
+    await trio.until(lambda: all(each.adapter.image.controller_id is not None for each in trio.members.values()))
+    found = set()
+    for broker in trio.members:
+        client = await trio.client(broker)
+        answer = await trio.passing(client.ask(InitProducerIdRequest(None, 60_000), 4))
+        assert answer.error_code == 0
+        found.add(answer.producer_id)
+    assert len(found) == 3
+
+
+async def test_a_changed_configuration_reaches_every_member(trio: Trio) -> None:
+    await trio.create([1, 2, 3], retention_ms="1000000")
+    for member in trio.members.values():
+        assert member.adapter.image.topic_configs("t") == {"retention.ms": "1000000"}
+    client = await trio.client(trio.controller_id)
+    entry = IncrementalAlterConfigsRequest.AlterableConfig("retention.ms", 0, "2000000")
+    request = IncrementalAlterConfigsRequest(
+        [IncrementalAlterConfigsRequest.AlterConfigsResource(Resource.TOPIC, "t", [entry])]
+    )
+    answer = await trio.passing(client.ask(request, 1))
+    assert answer.responses[0].error_code == 0
+    await trio.until(
+        lambda: all(
+            member.adapter.image.topic_configs("t") == {"retention.ms": "2000000"} for member in trio.members.values()
+        )
+    )
+
+
+async def test_a_deleted_topic_is_gone_everywhere_with_its_logs(trio: Trio, make_batch: Callable[..., bytes]) -> None:
+    await trio.create([1, 2, 3])
+    client = await trio.client(trio.controller_id)
+    topic = DeleteTopicsRequest.DeleteTopicState("t")
+    answer = await trio.passing(client.ask(DeleteTopicsRequest([topic]), 6))
+    assert answer.responses[0].error_code == 0
+    await trio.until(lambda: all(len(member.node.broker.partitions) == 0 for member in trio.members.values()))
+    assert not list(trio.path.glob("broker-*/t-0"))
+
+
+async def test_a_deposed_controller_can_change_nothing(trio: Trio) -> None:
+    await trio.create([1, 2, 3])
+    first = trio.controller_id
+    old = trio.controller
+    assert old is not None
+    trio.zookeeper.cut(trio.sessions[first])
+    await trio.until(
+        lambda: any(each.controller.local is not None for broker, each in trio.members.items() if broker != first)
+    )
+    topic = CreateTopicsRequest.CreatableTopic("u", 1, 1)
+    client = await trio.client(first)
+    answer = await trio.passing(client.ask(CreateTopicsRequest([topic]), 7))
+    assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+    trio.zookeeper.heal(trio.sessions[first])
+    await trio.until_led(isr={1, 2, 3})
+    assert all("u" not in member.adapter.image.topics for member in trio.members.values())
+
+
+async def test_what_brokers_ask_each_other_is_served_and_advertised(trio: Trio) -> None:
+    client = await trio.client(1)
+    versions = {each.api_key: each for each in (await client.ask(ApiVersionsRequest("a", "1"), 3)).api_keys}
+    assert {4, 5, 6, 7, 56, 67} <= set(versions)
+    answer = await client.ask(LeaderAndIsrRequest(controller_id=1, controller_epoch=0, broker_epoch=0), 7)
+    assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
