@@ -25,7 +25,6 @@ from odradek_controller.embedded import EmbeddedStore
 from odradek_controller.levels import Emulation
 from odradek_log.directory import LogDirectory
 from odradek_wire.messages.create_topics import CreateTopicsRequest
-from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.uuid import Uuid
 
 CONTROLLER_ID = 3000
@@ -216,12 +215,7 @@ class EmbeddedCluster:
             node.broker.forget_clients()
 
     async def _delete_all_topics(self) -> None:
-        """Looks for them when it runs: what is created until then goes, too."""
-        topics = [
-            DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic.id)
-            for topic in self.controller.image.topics.values()
-        ]
-        deleted = await self.controller.delete_topics(DeleteTopicsRequest(topics=topics))
+        deleted = await self.controller.delete_all_topics()
         for result in deleted.responses:
             if result.error_code:
                 topic = self.controller.image.topics_by_id.get(Uuid(result.topic_id))

@@ -131,6 +131,12 @@ class Controller:
 
         return await self._change(lambda image: delete_topics(image, request, self.settings))
 
+    async def delete_all_topics(self) -> DeleteTopicsResponse:
+        """Those that there are when its turn has come, whatever is created until then."""
+        from .commands.delete_topics import delete_topics, request_for_all
+
+        return await self._change(lambda image: delete_topics(image, request_for_all(image), self.settings))
+
     async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
         from .commands.create_partitions import create_partitions
 

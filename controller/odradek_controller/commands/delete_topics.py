@@ -21,6 +21,13 @@ _UNKNOWN_ID = Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host thi
 _DISABLED = Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
 
 
+def request_for_all(image: ClusterImage) -> DeleteTopicsRequest:
+    """Every topic of the image, by id."""
+    return DeleteTopicsRequest(
+        topics=[DeleteTopicsRequest.DeleteTopicState(None, topic.id) for topic in image.topics.values()]
+    )
+
+
 def delete_topics(
     image: ClusterImage, request: DeleteTopicsRequest, settings: Settings
 ) -> tuple[list[Message], DeleteTopicsResponse]:
