@@ -44,7 +44,7 @@ _FORMS: list[tuple[str, Callable[[str, bytes], bytes]]] = [
     ),
     (r"/config/changes/.+", lambda path, data: znodes.encode_config_change(znodes.decode_config_change(path, data))),
     (r"/latest_producer_id_block", _both_ways(ProducerIdBlock)),
-    (r"/feature", lambda path, data: znodes.encode_features(znodes.decode_features(path, data))),
+    (r"/feature", lambda path, data: znodes.encode_features(znodes.decode_features(path, data) or {})),
     (r"/cluster/id", lambda path, data: znodes.encode_cluster_id(znodes.decode_cluster_id(path, data))),
 ]
 
@@ -149,7 +149,7 @@ def test_the_first_change_notifications_and_features_are_read() -> None:
     assert znodes.decode_config_change("", b'{"version":1,"entity_type":"topics","entity_name":"t"}') == "topics/t"
     old = b'{"version":1,"status":1,"features":{"f":{"min_version_level":1,"max_version_level":3}}}'
     assert znodes.decode_features("", old) == {"f": 3}
-    assert znodes.decode_features("", b'{"version":2,"status":0,"features":{"f":{"max_version_level":3}}}') == {}
+    assert znodes.decode_features("", b'{"version":2,"status":0,"features":{"f":{"max_version_level":3}}}') is None
 
 
 def test_what_tools_ask_for_goes_both_ways() -> None:

@@ -1,4 +1,4 @@
-"""Apache Kafka itself: one KRaft node, broker and controller in one process, on loopback.
+"""Apache Kafka itself: one node on loopback, in KRaft broker and controller in one process, or a broker over ZooKeeper.
 
 Owns its configuration, formatting, start and end. Data stays in `directory`, so that a node can be stopped or killed
 and started again on what it wrote, or its directory given to somebody else.
@@ -40,7 +40,7 @@ class ApacheKafka:
     """A broker that can be started, stopped, killed and started again; as a context manager it is up inside.
 
     The port is a free one and stays the same. Without `directory` the data lives in a temporary
-    folder that goes away with `close`.
+    folder that goes away with `close`. With `zookeeper`, the connect string, it is a broker of the cluster there (3.9).
     """
 
     def __init__(
@@ -53,8 +53,10 @@ class ApacheKafka:
         cluster_id: str | None = None,
         heap: str = "512M",
         jvm_options: tuple[str, ...] = (),
+        zookeeper: str | None = None,
     ) -> None:
         self.version = version
+        self._zookeeper = zookeeper
         self.node_id = node_id
         self.config = dict(config or {})
         self._cluster_id = cluster_id or new_cluster_id()
@@ -92,7 +94,7 @@ class ApacheKafka:
         properties = self._write_properties()
         classpath = f"{libs(self.version)}/*"
         java = [*self._java, log_to_file(self.version, self.directory), "-cp", classpath]
-        if not (self.data_directory / "meta.properties").exists():
+        if self._zookeeper is None and not (self.data_directory / "meta.properties").exists():
             self._format([*java, "-XX:TieredStopAtLevel=1"], properties)
         with (self.directory / "stdout.log").open("ab") as output:
             self._process = subprocess.Popen(
@@ -166,7 +168,7 @@ class ApacheKafka:
 
     def _write_properties(self) -> Path:
         listeners = f"PLAINTEXT://{LOOPBACK}:{self.port},CONTROLLER://{LOOPBACK}:{self.controller_port}"
-        settings = {
+        kraft = {
             "process.roles": "broker,controller",
             "node.id": str(self.node_id),
             "listeners": listeners,
@@ -174,6 +176,14 @@ class ApacheKafka:
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "controller.quorum.voters": f"{self.node_id}@{LOOPBACK}:{self.controller_port}",
+        }
+        over_zookeeper = {
+            "broker.id": str(self.node_id),
+            "listeners": f"PLAINTEXT://{LOOPBACK}:{self.port}",
+            "zookeeper.connect": self._zookeeper or "",
+        }
+        settings = {
+            **(kraft if self._zookeeper is None else over_zookeeper),
             "log.dirs": str(self.data_directory),
             **_DEFAULTS,
             **self.config,

@@ -83,8 +83,7 @@ async def load(zk: ZooKeeper, epoch: int) -> Loaded:
     """All of it. Raises InvalidZnodeError if the cluster itself cannot be read, and what a `ZooKeeper` raises."""
     nodes = Nodes()
     damaged: list[InvalidZnodeError] = []
-    features = await _data(zk, paths.FEATURE)
-    levels = zookeeper_levels({} if not features else decode_features(paths.FEATURE, features))
+    features = await read_features(zk)
     brokers = {
         broker.id: broker
         for broker in await read_each(zk, damaged, await children(zk, paths.BROKER_IDS), _read_listed_broker)
@@ -99,7 +98,7 @@ async def load(zk: ZooKeeper, epoch: int) -> Loaded:
         cluster_id=decode_cluster_id(paths.CLUSTER_ID, await _data(zk, paths.CLUSTER_ID)),
         offset=0,
         epoch=epoch,
-        levels=levels,
+        levels=zookeeper_levels(features or {}),
         brokers=brokers,
         topics=topics,
         topics_by_id={topic.id: topic for topic in topics.values()},
@@ -109,6 +108,12 @@ async def load(zk: ZooKeeper, epoch: int) -> Loaded:
     )
     without_id = {topic.name: topic.node for topic in found if topic.node.topic_id is None}
     return Loaded(image, nodes, without_id, tuple(damaged))
+
+
+async def read_features(zk: ZooKeeper) -> dict[str, int] | None:
+    """The cluster's finalized levels; None if they are not kept, or not in force."""
+    data = await _data(zk, paths.FEATURE)
+    return decode_features(paths.FEATURE, data) if data else None
 
 
 def zookeeper_levels(features: Mapping[str, int]) -> Levels:

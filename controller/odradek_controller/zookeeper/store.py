@@ -22,12 +22,12 @@ from ..levels import Levels
 from ..replay import replay
 from ..store import Appended, QuorumState
 from . import paths
-from .client import ConnectionLossError, Op, SessionExpiredError, Set, ZooKeeper
+from .client import ConnectionLossError, Create, Op, SessionExpiredError, Set, ZooKeeper
 from .fenced import MAX_BYTES, FencedWriter, Office
-from .load import NO_STATE, FoundTopic, Loaded, Nodes, load, read_partitions
+from .load import NO_STATE, FoundTopic, Loaded, Nodes, load, read_features, read_partitions
 from .places import check_places
 from .plan import Plan, Seen
-from .znodes import TopicZnode
+from .znodes import TopicZnode, encode_features
 
 Found = TypeVar("Found")
 
@@ -72,12 +72,19 @@ class ZooKeeperStore:
         return self._image
 
     async def _open(self) -> ClusterImage:
+        if await read_features(self._zk) is None:
+            await self._enable_features()
         loaded = await load(self._zk, self._office.epoch)
         self.nodes = loaded.nodes
         image = await self._with_ids(loaded)
         for error in loaded.damaged:
             self._reporter.error("a znode cannot be read, and is left alone", path=error.path, exc_info=error)
         return image
+
+    async def _enable_features(self) -> None:
+        """As Kafka's first controller since 2.7: from here on there are features, though none to speak of."""
+        if not await self.tidy(Create(paths.FEATURE, encode_features({}))):
+            await self.tidy(Set(paths.FEATURE, encode_features({})))
 
     async def _with_ids(self, loaded: Loaded) -> ClusterImage:
         topics = dict(loaded.image.topics)

@@ -317,14 +317,14 @@ def encode_features(features: Mapping[str, int]) -> bytes:
     return encode({"features": levels, "version": 2, "status": 1})
 
 
-def decode_features(path: str, data: bytes) -> dict[str, int]:
-    """Finalized levels; none while the cluster's protocol is older than 2.7 (status 0). Versions 1 and 2."""
+def decode_features(path: str, data: bytes) -> dict[str, int] | None:
+    """Finalized levels; None while the cluster's protocol is older than 2.7 (status 0). Versions 1 and 2."""
     json = decode(path, data)
     version = json.integer("version")
     if version not in (1, 2):
         raise InvalidZnodeError(path, f"features of version {version}")
     if json.integer("status") == 0:
-        return {}
+        return None
     features = json.object("features")
     return {name: features.object(name).integer("max_version_level") for name in features.members}
 
