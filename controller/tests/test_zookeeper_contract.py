@@ -510,7 +510,8 @@ async def test_a_broken_connection_is_followed_by_another_with_the_same_session(
     assert stat.ephemeral_owner == session_id
 
 
-async def test_requests_without_a_connection_fail(world: World, zk: ZooKeeper) -> None:
+async def test_requests_without_a_connection_fail(world: World) -> None:
+    zk = await world.connect(session_timeout_ms=2_000)
     heard: list[object] = []
     zk.listen(heard.append)
 

@@ -66,7 +66,7 @@ class World(Protocol):
 
     base: str
 
-    async def connect(self, chroot: str | None = None, *, session_timeout_ms: int = 4_000) -> ZooKeeper:
+    async def connect(self, chroot: str | None = None, *, session_timeout_ms: int = 20_000) -> ZooKeeper:
         """A client, below `base` unless another chroot is given; closed at the end of the test."""
         ...
 
@@ -107,7 +107,7 @@ class DoubleWorld:
         self._clients: list[DoubleZooKeeper] = []
         self._moves = asyncio.create_task(self._move()) if latency_ms else None
 
-    async def connect(self, chroot: str | None = None, *, session_timeout_ms: int = 4_000) -> ZooKeeper:
+    async def connect(self, chroot: str | None = None, *, session_timeout_ms: int = 20_000) -> ZooKeeper:
         chroot = self.base if chroot is None else chroot
         client = await self.server.connect(chroot=chroot, session_timeout_ms=session_timeout_ms)
         self._clients.append(client)
@@ -258,7 +258,7 @@ class RealWorld:
         self.base = base
         self._clients: list[tuple[KazooZooKeeper, Network]] = []
 
-    async def connect(self, chroot: str | None = None, *, session_timeout_ms: int = 4_000) -> ZooKeeper:
+    async def connect(self, chroot: str | None = None, *, session_timeout_ms: int = 20_000) -> ZooKeeper:
         network = Network(self.server.port)
         chroot = self.base if chroot is None else chroot
         client = await KazooZooKeeper.connect(
