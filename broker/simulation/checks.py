@@ -107,14 +107,13 @@ class Checks:
 
     # -- groups -------------------------------------------------------------------------------------------------------
 
-    def joined(self, group: str, generation: int) -> None:
-        self._generations[group] = max(self._generations[group], generation)
-
     def generation_of(self, group: str) -> int:
-        """The newest that any member was told of."""
+        """The newest in which any member was told what it owns. (One that members have only joined may be forgotten,
+        and its number given again.)"""
         return self._generations[group]
 
     def owns(self, group: str, generation: int, member: str, places: Iterable[Place]) -> None:
+        self._generations[group] = max(self._generations[group], generation)
         owners = self._owners[group, generation]
         for place in places:
             other = owners.setdefault(place, member)

@@ -94,7 +94,6 @@ class Member:
     async def _join(self) -> None:
         joined = await self._joined()
         self._generation = joined.generation_id
-        self._checks.joined(GROUP, joined.generation_id)
         assignments = []
         if joined.leader == self._id:
             members = sorted(member.member_id for member in joined.members)

@@ -83,8 +83,8 @@ class Simulation:
     def run(self) -> None:
         try:
             self.loop.run_until_complete(self._run())
-        except NothingEverHappensError:
-            raise Failure(self.seed, "everybody waits for somebody else", self.trace) from None
+        except NothingEverHappensError as error:
+            raise Failure(self.seed, str(error), self.trace) from None
         except Violation as violation:
             raise Failure(self.seed, str(violation), self.trace) from None
         finally:

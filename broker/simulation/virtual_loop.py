@@ -15,10 +15,12 @@ from broker.simulation.memory_network import MemoryNetwork
 
 START_MS = 1_700_000_000_000
 _RESOLUTION_S = 1e-9
+_TURNS_MAX = 20_000
+"""How often the loop may turn at one and the same time."""
 
 
 class NothingEverHappensError(Exception):
-    """Everybody waits, and nobody for the time."""
+    """Everybody waits, and nobody for the time; or nobody ever waits."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -33,6 +35,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> None:
         super().__init__()
         self._now = 0.0
+        self._turns = 0
         self._selector = self
         self._clock_resolution = _RESOLUTION_S
         self._network = network
@@ -59,8 +62,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
-            raise NothingEverHappensError
-        self._now += timeout
+            raise NothingEverHappensError("everybody waits, and nobody for the time")
+        if timeout > 0:
+            self._turns = 0
+            self._now += timeout
+        else:
+            self._turns += 1
+            if self._turns > _TURNS_MAX:
+                raise NothingEverHappensError("time stands still, for there is always something to be done at once")
         return []
 
     def _process_events(self, events: list[Any]) -> None:
