@@ -30,7 +30,10 @@ class Follower:
         self._epoch = epoch
         registration = broker.image.brokers.get(follower)
         self._may_join = (
-            registration is not None and broker.image.is_active(follower) and epoch in (-1, registration.epoch)
+            registration is not None
+            and broker.image.is_active(follower)
+            # In ZooKeeper mode only the controller knows the epochs of all brokers, and checks them.
+            and (epoch == registration.epoch or -1 in (epoch, registration.epoch))
         )
 
     def error(self, partition: Partition, leader_epoch: int) -> ErrorCode:
