@@ -46,10 +46,11 @@ async def test_a_broker_that_goes_leads_no_more_and_leaves_the_isr_in_a_new_lead
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
-        await controller.create_topics(manual("t", [2, 3], [3, 2], [2]))
+        await controller.create_topics(manual("t", [2, 3], [3, 2]))
+        await controller.create_topics(manual("alone", [2]))
         await cluster.members[1].unregister()
         await cluster.until_image(lambda found: 2 not in found.image.brokers)
-        found = [await cluster.partition("t", index) for index in range(3)]
+        found = [await cluster.partition(*place) for place in (("t", 0), ("t", 1), ("alone", 0))]
         assert [(p.leader, p.isr, p.leader_epoch, p.partition_epoch) for p in found] == [
             (3, (3,), 1, 1),
             (3, (3,), 1, 1),
@@ -58,7 +59,7 @@ async def test_a_broker_that_goes_leads_no_more_and_leaves_the_isr_in_a_new_lead
         await same_as_stored(cluster)
         await cluster.members[1].register()
         await cluster.until_image(lambda found: 2 in found.image.brokers)
-        assert (await cluster.partition("t", 2)).leader == 2
+        assert (await cluster.partition("alone")).leader == 2
         await same_as_stored(cluster)
 
 
