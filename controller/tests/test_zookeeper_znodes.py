@@ -11,6 +11,15 @@ from controller.tests.zookeeper_facts import dumped
 
 from odradek_controller.image import RECOVERING, Endpoint, FeatureRange
 from odradek_controller.zookeeper import paths, znodes
+from odradek_controller.zookeeper.acl_znodes import (
+    LITERAL,
+    PREFIXED,
+    RESOURCE_TYPES,
+    ROOTS,
+    Pattern,
+    decode_acls,
+    encode_acls,
+)
 from odradek_controller.zookeeper.json_text import InvalidZnodeError, as_hashed
 from odradek_controller.zookeeper.znodes import (
     Assignment,
@@ -46,6 +55,20 @@ _FORMS: list[tuple[str, Callable[[str, bytes], bytes]]] = [
     (r"/latest_producer_id_block", _both_ways(ProducerIdBlock)),
     (r"/feature", lambda path, data: znodes.encode_features(znodes.decode_features(path, data) or {})),
     (r"/cluster/id", lambda path, data: znodes.encode_cluster_id(znodes.decode_cluster_id(path, data))),
+]
+
+
+def _acls(path: str, data: bytes) -> bytes:
+    pattern_type = PREFIXED if path.startswith(ROOTS[PREFIXED]) else LITERAL
+    kind, name = path.split("/")[-2:]
+    pattern = Pattern(next(number for number, known in RESOURCE_TYPES.items() if known == kind), name, pattern_type)
+    assert pattern.path == path
+    return encode_acls(decode_acls(pattern, data))
+
+
+_FORMS += [
+    (r"/kafka-acl/.+|/kafka-acl-extended/prefixed/.+", _acls),
+    (r"/kafka-acl(-extended)?-changes/.+", lambda path, data: Pattern.decode_change(path, data).encode_change()),
 ]
 
 
@@ -204,3 +227,20 @@ def test_members_stand_as_a_hash_table_has_them() -> None:
         "cleanup.policy",
         "segment.bytes",
     ]
+
+
+def test_access_control_lists_are_read_with_their_pattern_and_damaged_ones_named() -> None:
+    pattern = Pattern(5, "tx:1", LITERAL)
+    text = b'{"version":1,"acls":[{"host":"h","permissionType":"DENY","operation":"write","principal":"User:a"}]}'
+    (entry,) = decode_acls(pattern, text)
+    assert (entry.resource_type, entry.resource_name, entry.operation, entry.permission_type) == (5, "tx:1", 4, 2)
+    assert pattern.path == "/kafka-acl/TransactionalId/tx:1"
+    assert pattern.encode_change() == b"TRANSACTIONAL_ID:tx:1"
+    assert Pattern.decode_change("/kafka-acl-changes/acl_changes_0000000001", b"TRANSACTIONAL_ID:tx:1") == pattern
+    assert decode_acls(pattern, b"") == []
+    with pytest.raises(InvalidZnodeError, match="'Dream' is none of All, Read"):
+        decode_acls(pattern, text.replace(b"write", b"Dream"))
+    with pytest.raises(InvalidZnodeError, match="access control lists of version 2"):
+        decode_acls(pattern, text.replace(b'"version":1', b'"version":2'))
+    with pytest.raises(InvalidZnodeError, match="no type and name of a resource"):
+        Pattern.decode_change("/kafka-acl-changes/acl_changes_0000000001", b"what")

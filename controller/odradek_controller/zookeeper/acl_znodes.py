@@ -1,0 +1,125 @@
+"""Access control lists in ZooKeeper: where they stand, what is written there, and that something has changed.
+
+Brokers write these nodes themselves; the controller has no part in it. A list's entries are the metadata's records but
+for their ids, which ZooKeeper does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from odradek_wire.messages.access_control_entry_record import AccessControlEntryRecord
+
+from .json_text import InvalidZnodeError, Members, decode, encode
+
+LITERAL, PREFIXED = 3, 4
+"""Kafka's numbers of pattern types."""
+
+RESOURCE_TYPES = {
+    2: "Topic",
+    3: "Group",
+    4: "Cluster",
+    5: "TransactionalId",
+    6: "DelegationToken",
+    7: "User",
+}
+_UPPER_TYPES = {2: "TOPIC", 3: "GROUP", 4: "CLUSTER", 5: "TRANSACTIONAL_ID", 6: "DELEGATION_TOKEN", 7: "USER"}
+OPERATIONS = {
+    2: "All",
+    3: "Read",
+    4: "Write",
+    5: "Create",
+    6: "Delete",
+    7: "Alter",
+    8: "Describe",
+    9: "ClusterAction",
+    10: "DescribeConfigs",
+    11: "AlterConfigs",
+    12: "IdempotentWrite",
+    13: "CreateTokens",
+    14: "DescribeTokens",
+}
+PERMISSIONS = {2: "Deny", 3: "Allow"}
+
+ROOTS = {LITERAL: "/kafka-acl", PREFIXED: "/kafka-acl-extended/prefixed"}
+CHANGES = {LITERAL: "/kafka-acl-changes", PREFIXED: "/kafka-acl-extended-changes"}
+
+
+class Pattern(NamedTuple):
+    """What a list is about."""
+
+    resource_type: int
+    name: str
+    pattern_type: int
+
+    @property
+    def path(self) -> str:
+        return f"{ROOTS[self.pattern_type]}/{RESOURCE_TYPES[self.resource_type]}/{self.name}"
+
+    @property
+    def change_path(self) -> str:
+        """Of which the nodes are made that say that the list was changed, sequential ones."""
+        return f"{CHANGES[self.pattern_type]}/acl_changes_"
+
+    def encode_change(self) -> bytes:
+        kind = _UPPER_TYPES[self.resource_type]
+        if self.pattern_type == LITERAL:
+            return f"{kind}:{self.name}".encode()
+        return encode({"version": 1, "resourceType": kind, "name": self.name, "patternType": "PREFIXED"})
+
+    @staticmethod
+    def decode_change(path: str, data: bytes) -> Pattern:
+        if path.startswith(CHANGES[PREFIXED]):
+            json = decode(path, data)
+            if json.integer("version") > 1 or json.text("patternType") != "PREFIXED":
+                raise InvalidZnodeError(path, f"a change of another kind: {data!r}")
+            return Pattern(_number(path, _UPPER_TYPES, json.text("resourceType")), json.text("name"), PREFIXED)
+        kind, separator, name = data.decode(errors="replace").partition(":")
+        if not separator:
+            raise InvalidZnodeError(path, f"{data!r} is no type and name of a resource")
+        return Pattern(_number(path, _UPPER_TYPES, kind), name, LITERAL)
+
+
+def encode_acls(entries: Iterable[AccessControlEntryRecord]) -> bytes:
+    """The list of one pattern, version 1."""
+    acls = [
+        {
+            "principal": entry.principal,
+            "permissionType": PERMISSIONS[entry.permission_type],
+            "host": entry.host,
+            "operation": OPERATIONS[entry.operation],
+        }
+        for entry in entries
+    ]
+    return encode({"acls": acls, "version": 1})
+
+
+def decode_acls(pattern: Pattern, data: bytes) -> list[AccessControlEntryRecord]:
+    """The entries, without ids. Raises InvalidZnodeError."""
+    if not data:
+        return []
+    json = decode(pattern.path, data)
+    if json.integer("version") != 1:
+        raise InvalidZnodeError(pattern.path, f"access control lists of version {json.integer('version')}")
+    return [_entry(pattern, acl) for acl in json.objects("acls")]
+
+
+def _entry(pattern: Pattern, acl: Members) -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(
+        resource_type=pattern.resource_type,
+        resource_name=pattern.name,
+        pattern_type=pattern.pattern_type,
+        principal=acl.text("principal"),
+        host=acl.text("host"),
+        operation=_number(pattern.path, OPERATIONS, acl.text("operation")),
+        permission_type=_number(pattern.path, PERMISSIONS, acl.text("permissionType")),
+    )
+
+
+def _number(path: str, names: dict[int, str], name: str) -> int:
+    """Names are found whatever their case, as Kafka finds them."""
+    for number, known in names.items():
+        if known.upper() == name.upper():
+            return number
+    raise InvalidZnodeError(path, f"{name!r} is none of {', '.join(names.values())}")
