@@ -57,8 +57,9 @@ class Timers(Protocol):
 class ZooKeeperDouble:
     """The server, and the hand of fate.
 
-    A client's session ends when its timeout passes without a connection. As with a real server the client notices that
-    it is cut off when it has heard nothing for two thirds of that time, and connects again as soon as it can.
+    A client's session ends when its timeout passes while the server hears nothing of it. As with a real server the
+    client notices that it is cut off when it has heard nothing for two thirds of that time, and connects again as soon
+    as it can.
     """
 
     def __init__(self, timers: Timers, *, latency_ms: Callable[[], int] = lambda: 0) -> None:
@@ -69,7 +70,7 @@ class ZooKeeperDouble:
         self._sessions: dict[int, _ServerSession] = {}
         self._next_session_id = _FIRST_SESSION_ID
         self._clients: list[DoubleZooKeeper] = []
-        self._up = True
+        self.up = True
 
     async def connect(self, *, chroot: str = "", session_timeout_ms: int = 18_000) -> DoubleZooKeeper:
         """A client with a session, below a chroot that is there (made if need be)."""
@@ -110,25 +111,21 @@ class ZooKeeperDouble:
 
     def stop(self) -> None:
         """Every connection breaks and nobody can connect; no session expires meanwhile."""
-        self._up = False
+        self.up = False
         for session in self._sessions.values():
-            session.unwatch()
+            session.stop_timer()
         for client in tuple(self._clients):
             client.lost(client.connection)
 
     def start(self) -> None:
         """The server is back with all of its nodes, and gives each session its whole timeout again."""
-        self._up = True
+        self.up = True
         for session in tuple(self._sessions.values()):
             self.reckon(session)
         for client in tuple(self._clients):
             client.reconnect()
 
     # What follows is what clients ask of the server.
-
-    @property
-    def up(self) -> bool:
-        return self._up
 
     def forget(self, client: DoubleZooKeeper) -> None:
         if client in self._clients:
@@ -149,14 +146,14 @@ class ZooKeeperDouble:
             return
         connection.session = session
         session.connection = connection
-        session.unwatch()
+        session.stop_timer()
         self.reckon(session)
         connection.answer(lambda: client.learn_connected(connection, session_id))
 
     def reckon(self, session: _ServerSession) -> None:
         """A session's time runs exactly while its client's pings do not arrive."""
-        if not self._up or session.heard_of:
-            session.unwatch()
+        if not self.up or session.heard_of:
+            session.stop_timer()
         elif session.timer is None and session.id in self._sessions:
             session.timer = self._timers.call_later(session.timeout_ms, lambda: self._end(session))
 
@@ -188,7 +185,7 @@ class ZooKeeperDouble:
         return results
 
     def _end(self, session: _ServerSession) -> None:
-        session.unwatch()
+        session.stop_timer()
         del self._sessions[session.id]
         _, events = self._tree.commit([Delete(path) for path in self._tree.ephemerals(session.id)], session.id)
         self._notify(events)
@@ -222,7 +219,7 @@ class _ServerSession:
         client = connection.client
         return client.connected and client.connection is connection and not client.cut_to_server
 
-    def unwatch(self) -> None:
+    def stop_timer(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
