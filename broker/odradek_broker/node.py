@@ -123,10 +123,16 @@ class Node:
                 for each in self.directories
                 if each.meta is not None and each.meta.directory_id
             ],
+            previous_broker_epoch=self._previous_epoch(),
         )
         response = await controller.register_broker(request)
         if response.error_code:
             raise ValueError(f"this broker cannot join its own cluster: {ErrorCode(response.error_code).name}")
+
+    def _previous_epoch(self) -> int:
+        """Which incarnation closed the directories; -1 if one of them was not closed properly, or by another one."""
+        found = {each.previous_broker_epoch for each in self.directories}
+        return found.pop() if len(found) == 1 else -1
 
     async def _open_http(self) -> None:
         """The port of `/metrics` and `/ready`, if it is asked for."""

@@ -25,11 +25,14 @@ from odradek_wire.messages.create_topics import CreateTopicsRequest
 from odradek_wire.messages.delete_records import DeleteRecordsRequest
 from odradek_wire.messages.elect_leaders import ElectLeadersRequest
 from odradek_wire.messages.fetch import FetchRequest
+from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from odradek_wire.messages.list_offsets import ListOffsetsRequest
 from odradek_wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 TIMEOUT_S = 10
 LAG_TIME_MAX_MS = 2_000
+TOPIC = 2
+BROKER = 4
 Connect = Callable[..., Awaitable[Any]]
 
 
@@ -124,6 +127,14 @@ async def latest(client: Any) -> tuple[int, int]:
     answer = await client.ask(ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic("t", [wanted])]), 6)
     (found,) = answer.topics[0].partitions
     return found.error_code, found.offset
+
+
+async def configure(client: Any, kind: int, name: str, configs: dict[str, str]) -> None:
+    """Set dynamic configurations of a topic or a broker ("": of all brokers)."""
+    changes = [IncrementalAlterConfigsRequest.AlterableConfig(key, 0, value) for key, value in configs.items()]
+    request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, changes)])
+    (result,) = (await client.ask(request, 1)).responses
+    assert result.error_code == 0, result
 
 
 async def delete_records(client: Any, offset: int, timeout_ms: int = 5_000) -> tuple[int, int]:
@@ -451,3 +462,37 @@ async def test_deleting_records_ends_with_its_time_or_with_the_replica_it_waits_
     await trio.cluster.kill_broker(2)
     await trio.until(waiting.done)
     assert await waiting == (0, 2)
+
+
+async def test_an_unclean_leader_is_elected_when_that_becomes_allowed(trio: Trio, make_batch: Any) -> None:
+    await trio.create([1, 2])
+    client = await trio.client(1)
+    await client.produce("t", make_batch(b"a"))
+    await trio.cluster.kill_broker(2)
+    await client.produce("t", make_batch(b"only here"))
+    await trio.cluster.kill_broker(1)
+    await trio.cluster.start_broker(trio.static(2))
+    assert trio.partition.leader == -1
+    client = await trio.client(0)
+    await configure(client, TOPIC, "t", {"unclean.leader.election.enable": "true"})
+    assert (trio.partition.leader, trio.partition.isr) == (2, (2,))
+    assert await latest(await trio.client(2)) == (0, 1)
+    await trio.cluster.start_broker(trio.static(1))
+    await trio.until_in_sync(1, 2)
+    assert trio.log_of(1) == trio.log_of(2)
+
+
+async def test_a_broker_that_was_killed_is_no_eligible_leader_and_one_that_was_stopped_is(
+    trio: Trio, make_batch: Any
+) -> None:
+    await trio.create([1, 2], min_insync_replicas="2")
+    await (await trio.client(1)).produce("t", make_batch(b"a"))
+    trio.hold_back(1)
+    for end, eligible in ((trio.cluster.stop_broker, (2,)), (trio.cluster.kill_broker, ())):
+        await end(2)
+        assert (trio.partition.isr, trio.partition.eligible_leader_replicas) == ((1,), (2,))
+        await trio.cluster.start_broker(trio.static(2))
+        assert (trio.partition.isr, trio.partition.eligible_leader_replicas) == ((1,), eligible)
+        trio.let_go(1)
+        await trio.until_in_sync(1, 2)
+        trio.hold_back(1)

@@ -175,14 +175,22 @@ class Controller:
     async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
         from .commands.alter_configs import alter_configs
 
-        return await self._change(lambda image: alter_configs(image, request, self.settings))
+        answer = await self._change(lambda image: alter_configs(image, request, self.settings))
+        await self._elect_leaderless()
+        return answer
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
         from .commands.alter_configs import incremental_alter_configs
 
-        return await self._change(lambda image: incremental_alter_configs(image, request, self.settings))
+        answer = await self._change(lambda image: incremental_alter_configs(image, request, self.settings))
+        await self._elect_leaderless()
+        return answer
+
+    async def _elect_leaderless(self) -> None:
+        """`unclean.leader.election.enable` may be another now."""
+        await self._change(lambda image: (brokers.elect_leaderless(image, self.settings), None))
 
     async def forget_configs(self) -> None:
         """No dynamic configuration but those of topics, and what a new cluster has."""
@@ -208,7 +216,7 @@ class Controller:
 
     async def unfence_broker(self, broker_id: int) -> None:
         """The broker is ready: it may lead, and clients see it."""
-        await self._change(lambda image: (brokers.unfence_broker(image, broker_id), None))
+        await self._change(lambda image: (brokers.unfence_broker(image, broker_id, self.settings), None))
 
     async def fence_broker(self, broker_id: int) -> None:
         """The broker is gone: it leads no more."""

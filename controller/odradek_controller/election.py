@@ -1,8 +1,9 @@
 """Who leads a partition, and what changes when brokers come and go.
 
 Pure functions over a partition and the brokers that are active. A leader is the first assigned replica that is active
-and in the ISR; with eligible leaders (KIP-966) the first of those when the ISR has nobody; with unclean election the
-first active replica at all, marked as recovering. Source: PartitionChangeBuilder, KIP-966, KIP-704.
+and in the ISR; with eligible leaders (KIP-966) the first of those when the ISR has nobody, and who led last when they
+have nobody either; with unclean election the first active replica at all, marked as recovering. Source:
+PartitionChangeBuilder, KIP-966, KIP-704.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ class Election(Enum):
 def elect(partition: PartitionRegistration, active: Active, election: Election) -> tuple[int, bool]:
     """The leader (NO_LEADER if there can be none) and whether the choice may lose records."""
 
+    safe = partition.isr or partition.eligible_leader_replicas
+
     def can_lead(broker: int) -> bool:
-        return active(broker) and (broker in partition.isr or broker in partition.eligible_leader_replicas)
+        return broker in safe and active(broker)
 
     preferred = partition.replicas[0] if partition.replicas else NO_LEADER
     if election is Election.PREFERRED and preferred != NO_LEADER and can_lead(preferred):
@@ -42,11 +45,11 @@ def elect(partition: PartitionRegistration, active: Active, election: Election) 
     if partition.leader != NO_LEADER and can_lead(partition.leader):
         return partition.leader, False
     for broker in partition.replicas:
-        if broker in partition.isr and active(broker):
+        if can_lead(broker):
             return broker, False
-    for broker in partition.replicas:
-        if broker in partition.eligible_leader_replicas and active(broker):
-            return broker, False
+    if not safe and len(partition.last_known_elr) == 1 and active(partition.last_known_elr[0]):
+        # Nobody is known to have everything: who led last is the best guess (KIP-966's balanced recovery).
+        return partition.last_known_elr[0], True
     if election is Election.UNCLEAN:
         for broker in partition.replicas:
             if active(broker):
@@ -65,17 +68,19 @@ def change(
     eligible_leaders: bool = False,
     min_isr: int = 1,
     epoch_tells_all: bool = False,
+    unclean_shutdown: int | None = None,
 ) -> PartitionChangeRecord | None:
     """The record that brings a partition to what is `wanted` of it and to the leader that follows; None if nothing
     changes.
 
     `wanted` differs from `partition` in replicas, ISR, reassignment or recovery state; the rest follows: a reassignment
     that has come to its end is finished, and with `eligible_leaders` whoever leaves an ISR that falls below `min_isr`
-    stays eligible. With `epoch_tells_all` the leader epoch counts every change but a grown ISR.
+    stays eligible, except for the broker of an `unclean_shutdown`. With `epoch_tells_all` the leader epoch counts every
+    change but a grown ISR.
     """
     target = finished(wanted or partition)
     if eligible_leaders:
-        target = _with_eligible_leaders(partition, target, min_isr)
+        target = _with_eligible_leaders(partition, target, min_isr, unclean_shutdown)
     leader, unclean = elect(target, active, election)
     if unclean:
         target = target._replace(isr=(leader,), eligible_leader_replicas=(), leader_recovery_state=RECOVERING)
@@ -127,12 +132,13 @@ def _last_known(before: PartitionRegistration, target: PartitionRegistration, le
 
 
 def _with_eligible_leaders(
-    before: PartitionRegistration, target: PartitionRegistration, min_isr: int
+    before: PartitionRegistration, target: PartitionRegistration, min_isr: int, unclean_shutdown: int | None
 ) -> PartitionRegistration:
     if len(target.isr) >= min(min_isr, len(target.replicas)):
         return target._replace(eligible_leader_replicas=())
     candidates = (*before.eligible_leader_replicas, *before.isr)
-    eligible = tuple(replica for replica in target.replicas if replica in candidates and replica not in target.isr)
+    lost = (*target.isr, unclean_shutdown)
+    eligible = tuple(replica for replica in target.replicas if replica in candidates and replica not in lost)
     return target._replace(eligible_leader_replicas=eligible)
 
 
@@ -147,8 +153,12 @@ def without_broker(
     eligible_leaders: bool,
     min_isr: int,
     epoch_tells_all: bool = False,
+    lost_unflushed: bool = False,
 ) -> PartitionChangeRecord | None:
-    """The record when a broker stops being active: it leaves the ISR unless it is the last there, and leads no more."""
+    """The record when a broker stops being active: it leaves the ISR unless it is the last there, and leads no more.
+
+    `lost_unflushed`: it ended without closing its logs, and may not have what it had. Then it is no eligible leader.
+    """
     shrunk = tuple(replica for replica in partition.isr if replica != broker)
     if not shrunk and not eligible_leaders:
         shrunk = partition.isr
@@ -162,6 +172,7 @@ def without_broker(
         eligible_leaders=eligible_leaders,
         min_isr=min_isr,
         epoch_tells_all=epoch_tells_all,
+        unclean_shutdown=broker if lost_unflushed else None,
     )
 
 

@@ -13,11 +13,12 @@ from odradek_controller.commands.brokers import (
 from odradek_controller.commands.features import update_features
 from odradek_controller.commands.isr import alter_partition
 from odradek_controller.commands.producer_ids import allocate_producer_ids
-from odradek_controller.image import ClusterImage, PartitionRegistration
+from odradek_controller.image import RECOVERING, ClusterImage, PartitionRegistration
 from odradek_controller.levels import Emulation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from odradek_wire.messages.config_record import ConfigRecord
 from odradek_wire.messages.partition_record import PartitionRecord
 from odradek_wire.messages.topic_record import TopicRecord
 from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest
@@ -85,9 +86,61 @@ def test_a_broker_that_comes_back_leads_what_nobody_leads() -> None:
     alone = with_partition(cluster({1: None}), [1], [1])
     fenced = image_of(fence_broker(alone, 1, settings()), alone)
     assert (partition(fenced).leader, partition(fenced).eligible_leader_replicas) == (-1, (1,))
-    back = image_of(unfence_broker(fenced, 1), fenced)
+    back = image_of(unfence_broker(fenced, 1, settings()), fenced)
     assert (partition(back).leader, partition(back).isr, partition(back).leader_epoch) == (1, (1,), 5)
-    assert unfence_broker(back, 1) == []
+    assert unfence_broker(back, 1, settings()) == []
+
+
+def without_two() -> ClusterImage:
+    """Broker 2 is fenced, and an eligible leader, since fewer than min.insync.replicas=3 are in sync."""
+    configured = image_of([ConfigRecord(2, "t", "min.insync.replicas", "3")], THREE)
+    image = image_of(fence_broker(configured, 2, settings()), configured)
+    assert (partition(image).isr, partition(image).eligible_leader_replicas) == ((1, 3), (2,))
+    return image
+
+
+def test_a_broker_that_closed_its_logs_comes_back_as_what_it_was() -> None:
+    image = without_two()
+    back = registration(2, 99)
+    back.previous_broker_epoch = image.brokers[2].epoch
+    records, _ = register_broker(image, back, settings(), 70)
+    assert partition(image_of(records, image)).eligible_leader_replicas == (2,)
+
+
+@pytest.mark.parametrize("previous_epoch", [-1, 11])
+def test_a_broker_that_did_not_close_its_logs_is_no_eligible_leader_any_more(previous_epoch: int) -> None:
+    image = without_two()
+    back = registration(2, 99)
+    back.previous_broker_epoch = previous_epoch
+    records, _ = register_broker(image, back, settings(), 70)
+    after = partition(image_of(records, image))
+    assert (after.isr, after.eligible_leader_replicas, after.leader) == ((1, 3), (), 1)
+
+
+def test_when_all_have_lost_what_was_not_flushed_who_led_last_leads_again() -> None:
+    image = with_partition(cluster({1: None, 2: None, 3: None}), [1, 2, 3], [2, 1])
+    for broker in (1, 2):
+        image = image_of(fence_broker(image, broker, settings()), image)
+    for broker in (1, 2):
+        records, _ = register_broker(image, registration(broker, 90 + broker), settings(), 70 + broker)
+        image = image_of(records, image)
+    assert (partition(image).isr, partition(image).eligible_leader_replicas) == ((), ())
+    image = image_of(unfence_broker(image, 1, settings()), image)
+    assert partition(image).leader == -1
+    image = image_of(unfence_broker(image, 2, settings()), image)
+    assert (partition(image).leader, partition(image).isr) == (2, (2,))
+    assert partition(image).leader_recovery_state == RECOVERING
+
+
+def test_who_comes_back_out_of_sync_leads_only_where_that_is_allowed() -> None:
+    image = with_partition(cluster({1: None, 2: None, 3: None}), [1, 2], [1])
+    for broker in (2, 1):
+        image = image_of(fence_broker(image, broker, settings()), image)
+    refused = image_of(unfence_broker(image, 2, settings()), image)
+    assert partition(refused).leader == -1
+    allowed = image_of([ConfigRecord(2, "t", "unclean.leader.election.enable", "true")], image)
+    allowed = image_of(unfence_broker(allowed, 2, settings()), allowed)
+    assert (partition(allowed).leader, partition(allowed).isr) == (2, (2,))
 
 
 def test_a_broker_that_shuts_down_hands_over_what_others_can_lead() -> None:

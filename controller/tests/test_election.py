@@ -36,6 +36,11 @@ def test_a_leader_is_the_first_assigned_replica_that_may(
     assert elect(partition((1, 2, 3), isr, leader), lambda broker: broker in active, election) == expected
 
 
+def test_an_eligible_leader_leads_only_when_nobody_is_in_sync() -> None:
+    assert elect(partition((1, 2), (2,), 2, elr=(1,)), lambda broker: True, Election.PREFERRED) == (2, False)
+    assert elect(partition((1, 2), (), NO_LEADER, elr=(2,)), lambda broker: True, Election.ONLINE) == (2, False)
+
+
 def after_loss(
     before: PartitionRegistration,
     broker: int,

@@ -86,7 +86,7 @@ def decide(image: ClusterImage, operation: tuple[str, str, int, int], seed: int)
         case "fence":
             return fence_broker(image, first, chance)
         case "unfence":
-            return unfence_broker(image, first)
+            return unfence_broker(image, first, settings())
         case _:
             return controlled_shutdown(image, first, chance)
 

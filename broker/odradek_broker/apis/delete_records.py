@@ -33,7 +33,7 @@ def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse
         response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(topic.name, answers))
 
     def attempt() -> DeleteRecordsResponse | None:
-        return response if all([each.is_over(ctx) for each in waiting]) else None
+        return response if all(each.is_over(ctx) for each in waiting) else None
 
     def expire() -> DeleteRecordsResponse:
         for each in waiting:

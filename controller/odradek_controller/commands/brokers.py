@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from odradek_wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
-from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 from odradek_wire.messages.register_broker_record import RegisterBrokerRecord
 from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from odradek_wire.messages.unregister_broker_record import UnregisterBrokerRecord
 from odradek_wire.uuid import Uuid
 
-from ..election import Election, change, without_broker
+from ..election import Active, Election, change, without_broker
 from ..image import LOST_DIRECTORY, MIGRATING_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY, ClusterImage
 from ..image import PartitionRegistration as Partition
 from .policy import ElectionPolicy, election_policy
@@ -29,7 +28,9 @@ def register_broker(
     """A new incarnation begins fenced; its epoch is the offset of its registration, which is the first record.
 
     Kafka makes it wait for its predecessor's session to end. Here brokers register from the controller's own process:
-    the predecessor is known to be gone, and its leaderships end with it.
+    the predecessor is known to be gone, and its leaderships end with it. Without the epoch of its predecessor, which it
+    finds in its directories if they were closed properly, it may have lost records, and is in no ISR and no eligible
+    leader until it has caught up (KIP-966).
     """
     error = _registration_error(image, request)
     if error is not ErrorCode.NONE:
@@ -52,7 +53,10 @@ def register_broker(
         sorted(request.log_dirs),
     )
     records: list[Message] = [record]
-    if known is not None and not known.fenced and not same:
+    clean = known is not None and request.previous_broker_epoch == known.epoch
+    if not same and image.levels.eligible_leaders and not clean:
+        records += _leave(image, request.broker_id, settings, lost_unflushed=True)
+    elif known is not None and not known.fenced and not same:
         records += _leave(image, request.broker_id, settings)
     return records, BrokerRegistrationResponse(broker_epoch=next_offset)
 
@@ -74,7 +78,7 @@ def _registration_error(image: ClusterImage, request: BrokerRegistrationRequest)
     return ErrorCode.NONE
 
 
-def unfence_broker(image: ClusterImage, broker_id: int) -> list[Message]:
+def unfence_broker(image: ClusterImage, broker_id: int, settings: Settings) -> list[Message]:
     """The broker may lead: partitions without a leader that it can lead get it."""
     broker = image.brokers.get(broker_id)
     if broker is None or not broker.fenced:
@@ -84,10 +88,37 @@ def unfence_broker(image: ClusterImage, broker_id: int) -> list[Message]:
     def active(replica: int) -> bool:
         return replica == broker_id or image.is_active(replica)
 
-    for topic_id, index, partition in _held_by(image, broker_id):
+    return [*records, *_elect_leaderless(image, _held_by(image, broker_id), active, settings)]
+
+
+def elect_leaderless(image: ClusterImage, settings: Settings) -> list[Message]:
+    """Partitions without a leader get one if the configuration, which has changed, allows it now."""
+    partitions = (
+        (topic.id, index, partition)
+        for topic in image.topics.values()
+        for index, partition in enumerate(topic.partitions)
+    )
+    return list(_elect_leaderless(image, partitions, image.is_active, settings))
+
+
+def _elect_leaderless(
+    image: ClusterImage, partitions: Iterable[tuple[Uuid, int, Partition]], active: Active, settings: Settings
+) -> Iterator[Message]:
+    policies = _Policies(image, settings)
+    for topic_id, index, partition in partitions:
         if partition.leader == NO_LEADER:
-            _append(records, change(topic_id, index, partition, active=active, election=Election.ONLINE))
-    return records
+            policy = policies.of(topic_id)
+            record = change(
+                topic_id,
+                index,
+                partition,
+                active=active,
+                election=Election.UNCLEAN if policy.unclean else Election.ONLINE,
+                eligible_leaders=image.levels.eligible_leaders,
+                min_isr=policy.min_isr,
+            )
+            if record is not None:
+                yield record
 
 
 def fence_broker(image: ClusterImage, broker_id: int, settings: Settings) -> list[Message]:
@@ -106,6 +137,7 @@ def controlled_shutdown(image: ClusterImage, broker_id: int, settings: Settings)
     if broker is None or broker.fenced or broker.in_controlled_shutdown:
         return []
     records: list[Message] = [BrokerRegistrationChangeRecord(broker_id, broker.epoch, 0, 1)]
+    policies = _Policies(image, settings)
     for topic_id, index, partition in _held_by(image, broker_id):
         others = tuple(replica for replica in partition.isr if replica != broker_id)
         if others:
@@ -115,9 +147,12 @@ def controlled_shutdown(image: ClusterImage, broker_id: int, settings: Settings)
                 partition,
                 partition._replace(isr=others),
                 active=_but(image, broker_id),
+                eligible_leaders=image.levels.eligible_leaders,
+                min_isr=policies.of(topic_id).min_isr,
                 epoch_tells_all=image.levels.leader_epoch_tells_all,
             )
-            _append(records, record)
+            if record is not None:
+                records.append(record)
     return records
 
 
@@ -138,14 +173,29 @@ def _but(image: ClusterImage, broker_id: int) -> Callable[[int], bool]:
     return lambda replica: replica != broker_id and image.is_active(replica)
 
 
-def _leave(image: ClusterImage, broker_id: int, settings: Settings) -> Iterator[Message]:
-    """What partitions become when this broker is not there any more."""
-    layers = settings.layers(image)
-    policies: dict[Uuid, ElectionPolicy] = {}
-    for topic_id, index, partition in _held_by(image, broker_id):
-        policy = policies.get(topic_id)
+class _Policies:
+    """Each topic's election policy, looked up once."""
+
+    def __init__(self, image: ClusterImage, settings: Settings) -> None:
+        self._image = image
+        self._layers = settings.layers(image)
+        self._known: dict[Uuid, ElectionPolicy] = {}
+
+    def of(self, topic_id: Uuid) -> ElectionPolicy:
+        policy = self._known.get(topic_id)
         if policy is None:
-            policy = policies[topic_id] = election_policy(image, image.topics_by_id[topic_id].name, layers)
+            topic = self._image.topics_by_id[topic_id]
+            policy = self._known[topic_id] = election_policy(self._image, topic.name, self._layers)
+        return policy
+
+
+def _leave(
+    image: ClusterImage, broker_id: int, settings: Settings, *, lost_unflushed: bool = False
+) -> Iterator[Message]:
+    """What partitions become when this broker is not there any more."""
+    policies = _Policies(image, settings)
+    for topic_id, index, partition in _held_by(image, broker_id):
+        policy = policies.of(topic_id)
         record = without_broker(
             topic_id,
             index,
@@ -156,6 +206,7 @@ def _leave(image: ClusterImage, broker_id: int, settings: Settings) -> Iterator[
             eligible_leaders=image.levels.eligible_leaders,
             min_isr=policy.min_isr,
             epoch_tells_all=image.levels.leader_epoch_tells_all,
+            lost_unflushed=lost_unflushed,
         )
         if record is not None:
             yield record
@@ -166,8 +217,3 @@ def _held_by(image: ClusterImage, broker_id: int) -> Iterator[tuple[Uuid, int, P
         for index, partition in enumerate(topic.partitions):
             if broker_id in partition.replicas:
                 yield topic.id, index, partition
-
-
-def _append(records: list[Message], record: PartitionChangeRecord | None) -> None:
-    if record is not None:
-        records.append(record)
