@@ -48,9 +48,9 @@ class Failure(AssertionError):
         self.why = why
 
 
-def simulate(seed: int, *, duration_s: float = 40.0) -> Simulation:
-    """Run one seed. Raises Failure."""
-    simulation = Simulation(seed, duration_s)
+def simulate(seed: int, *, duration_s: float = 30.0, settled_within_s: float = SETTLED_WITHIN_S) -> Simulation:
+    """Run one seed: faults for `duration_s` virtual seconds, then time to get well. Raises Failure."""
+    simulation = Simulation(seed, duration_s, settled_within_s)
     simulation.run()
     return simulation
 
@@ -58,9 +58,10 @@ def simulate(seed: int, *, duration_s: float = 40.0) -> Simulation:
 class Simulation:
     """See the module. `trace.digest` tells runs apart."""
 
-    def __init__(self, seed: int, duration_s: float) -> None:
+    def __init__(self, seed: int, duration_s: float, settled_within_s: float = SETTLED_WITHIN_S) -> None:
         self.seed = seed
-        self.duration_s = duration_s
+        self._duration_s = duration_s
+        self._settled_within_s = settled_within_s
         self.trace = Trace()
         self._chances = random.Random(seed)
         self.network = MemoryNetwork(self._chance(), self.trace)
@@ -136,9 +137,9 @@ class Simulation:
         watcher = Watcher(self._client("watcher"), self.checks, TOPIC, PARTITIONS)
         faults = Faults(self._chance(), self.members, self.network, self.disk, self.clock, self.trace, admin)
         group = Group(self._client, self.checks, TOPIC, PARTITIONS, self._chance())
-        producing = [self._task(producer.run(self.chance.uniform(0.05, 0.4))) for producer in self.producers]
+        producing = [self._task(producer.run(self.chance.uniform(0.1, 0.8))) for producer in self.producers]
         forever = [self._task(work) for work in (reader.run(), watcher.run(), self._look(), group.run())]
-        await faults.run(self.duration_s)
+        await faults.run(self._duration_s)
         self.trace.add("all", "is well again")
         for producer in self.producers:
             producer.stop()
@@ -193,17 +194,17 @@ class Simulation:
 
     async def _within(self, what: str, work: Any) -> None:
         try:
-            async with asyncio.timeout(SETTLED_WITHIN_S):
+            async with asyncio.timeout(self._settled_within_s):
                 await work
         except TimeoutError:
-            self.checks.fail(f"not within {SETTLED_WITHIN_S:g} s after all was well: {what}")
+            self.checks.fail(f"not within {self._settled_within_s:g} s after all was well: {what}")
 
     async def _until(self, what: str, missing: Callable[[], str]) -> None:
         """Wait until nothing is `missing`."""
-        end = self.loop.time() + SETTLED_WITHIN_S
+        end = self.loop.time() + self._settled_within_s
         while why := missing():
             if self.loop.time() > end:
-                self.checks.fail(f"not within {SETTLED_WITHIN_S:g} s after all was well: {what}: {why}")
+                self.checks.fail(f"not within {self._settled_within_s:g} s after all was well: {what}: {why}")
             await asyncio.sleep(0.1)
 
     def _logs(self) -> dict[tuple[str, int], dict[int, tuple[int, Log]]]:

@@ -1,0 +1,48 @@
+"""Whole clusters under faults: every seed ends well. More of them: `make simulate SEEDS=1000`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from broker.simulation.simulation import Failure, simulate
+
+SEEDS = 200
+AT_ONCE = 10
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+def test_nothing_is_lost_repeated_reordered_or_taken_back(first: int) -> None:
+    for seed in range(first, first + AT_ONCE):
+        simulate(seed)
+
+
+def test_the_same_seed_is_the_same_run_in_another_process_with_other_hashes() -> None:
+    run = "from broker.simulation.simulation import simulate; print(simulate(7).trace.digest)"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", run],
+            env=os.environ | {"PYTHONHASHSEED": hashes},
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for hashes in ("0", "1", "4711")
+    }
+    assert len(digests) == 1
+    assert simulate(7).trace.digest == int(digests.pop())
+    assert simulate(8).trace.digest != simulate(7).trace.digest
+
+
+def test_a_failure_says_how_to_repeat_it_and_what_happened_last() -> None:
+    with pytest.raises(Failure) as failed:
+        simulate(3, settled_within_s=0.0)
+    text = str(failed.value)
+    assert "--seed 3" in text
+    assert "is well again" in text
+    assert len(text.splitlines()) > 50
