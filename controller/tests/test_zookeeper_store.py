@@ -6,27 +6,42 @@ import asyncio
 import json
 
 import pytest
-from controller.tests.controller_kit import topics
+from controller.tests.controller_kit import topics, uuid_of
 from controller.tests.zookeeper_cluster import ZooKeeperCluster, zookeeper_cluster
 from controller.tests.zookeeper_facts import dumped
 
 from odradek_controller.image import ClusterImage, ConfigResource
+from odradek_controller.levels import Levels
 from odradek_controller.replay import RECORD_TYPES
 from odradek_controller.store import NotControllerError
 from odradek_controller.zookeeper import paths
 from odradek_controller.zookeeper.client import Create, Set
 from odradek_controller.zookeeper.election import NOBODY
+from odradek_controller.zookeeper.entities import credentials
 from odradek_controller.zookeeper.fenced import FencedWriter, Office
-from odradek_controller.zookeeper.load import load
-from odradek_controller.zookeeper.places import PLACES
+from odradek_controller.zookeeper.load import NO_STATE, load
+from odradek_controller.zookeeper.places import PLACES, RefusedRecordError
+from odradek_controller.zookeeper.store import ZooKeeperStore
+from odradek_controller.zookeeper.znodes import Assignment, PartitionState, TopicZnode
+from odradek_log.reporting import StandardReporter
 from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+from odradek_wire.messages.access_control_entry_record import AccessControlEntryRecord
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek_wire.messages.alter_partition import AlterPartitionRequest
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from odradek_wire.messages.client_quota_record import ClientQuotaRecord
+from odradek_wire.messages.config_record import ConfigRecord
 from odradek_wire.messages.create_partitions import CreatePartitionsRequest
 from odradek_wire.messages.create_topics import CreateTopicsRequest
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.messages.feature_level_record import FeatureLevelRecord
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from odradek_wire.messages.partition_change_record import PartitionChangeRecord
+from odradek_wire.messages.partition_record import PartitionRecord
+from odradek_wire.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
+from odradek_wire.messages.topic_record import TopicRecord
+from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest
 
 
 async def same_as_stored(cluster: ZooKeeperCluster) -> ClusterImage:
@@ -282,13 +297,144 @@ async def test_what_is_not_as_the_image_says_ends_the_term_and_is_read_anew() ->
         state = await cluster.data(paths.state("t", 0))
         await cluster.tool.set(paths.state("t", 0), state.replace('"leader_epoch":0', '"leader_epoch":7').encode())
         with pytest.raises(NotControllerError, match="not what the image says"):
-            await controller.unregister_broker(_unregister(1))
+            await controller.unregister_broker(UnregisterBrokerRequest(1))
         await cluster.world.until(lambda: member.events == ["elected 1", "resigned", "elected 2"])
         assert (await cluster.partition("t")).leader_epoch == 7
         await same_as_stored(cluster)
 
 
-def _unregister(broker_id: int) -> object:
-    from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest
+async def test_what_an_earlier_controller_had_begun_is_finished() -> None:
+    async with zookeeper_cluster() as cluster:
+        node = TopicZnode(uuid_of(3), {0: Assignment((1,)), 1: Assignment((1,)), 2: Assignment((9,))})
+        await cluster.tool.create(paths.topic("t"), node.encode())
+        await cluster.tool.create(paths.partitions("t"))
+        await cluster.tool.create(paths.partition("t", 0))
+        await cluster.tool.create(paths.state("t", 0), PartitionState(1, 4, (1,), 8).encode())
+        await cluster.tool.create(paths.partition("t", 1))
+        await cluster.tool.create(paths.partition("t", 2))
+        await cluster.join()
+        controller = await cluster.controller()
+        image = await same_as_stored(cluster)
+        assert [(p.leader, p.leader_epoch, p.partition_epoch) for p in image.topics["t"].partitions] == [
+            (1, 4, 0),
+            (1, 0, 0),
+            (-1, -1, NO_STATE),
+        ]
+        await controller.delete_topics(DeleteTopicsRequest(topic_names=["t"]))
+        assert await cluster.tool.children(paths.TOPICS) == []
 
-    return UnregisterBrokerRequest(broker_id)
+
+async def test_partitions_whose_brokers_went_while_nobody_was_the_controller_get_other_leaders() -> None:
+    async with zookeeper_cluster() as cluster:
+        node = TopicZnode(uuid_of(3), {index: Assignment((1, 2)) for index in range(3)})
+        await cluster.tool.create(paths.topic("t"), node.encode())
+        await cluster.tool.create(paths.partitions("t"))
+        for index, isr in enumerate([(1, 2), (2, 1), (2,)]):
+            await cluster.tool.create(paths.partition("t", index))
+            await cluster.tool.create(paths.state("t", index), PartitionState(2, 4, isr, 1).encode())
+        await cluster.join()
+        await cluster.controller()
+        image = await same_as_stored(cluster)
+        assert [(p.leader, p.isr, p.leader_epoch, p.partition_epoch) for p in image.topics["t"].partitions] == [
+            (1, (1,), 5, 1),
+            (1, (1,), 5, 1),
+            (-1, (2,), 5, 1),
+        ]
+
+
+async def test_an_unclean_leader_is_elected_where_that_is_allowed_and_marked() -> None:
+    async with zookeeper_cluster(unclean_leader_election_enable="true") as cluster:
+        for _ in range(2):
+            await cluster.join()
+        controller = await cluster.controller()
+        await cluster.until_image(lambda found: len(found.image.brokers) == 2)
+        await controller.create_topics(manual("t", [2, 1]))
+        topic = controller.image.topics["t"]
+        proposal = AlterPartitionRequest.PartitionData(0, 0, [2], [], 0, 0)
+        data = AlterPartitionRequest.TopicData(topic_id=topic.id, partitions=[proposal])
+        await controller.alter_partition(AlterPartitionRequest(2, controller.image.brokers[2].epoch, [data]))
+        await cluster.members[1].unregister()
+        await cluster.until_image(lambda found: 2 not in found.image.brokers)
+        assert await cluster.data(paths.state("t", 0)) == (
+            '{"controller_epoch":1,"leader":1,"version":1,"leader_recovery_state":1,"leader_epoch":1,"isr":[1]}'
+        )
+        await same_as_stored(cluster)
+
+
+async def _store(cluster: ZooKeeperCluster) -> ZooKeeperStore:
+    """A store in a term of its own, without a controller."""
+    zk = await cluster.world.connect()
+    await cluster.tool.create(paths.CONTROLLER_EPOCH, b"1")
+    store = ZooKeeperStore(
+        zk,
+        Office(1, 0, zk.session_id),
+        node_id=1,
+        lost=lambda why: None,
+        wall_ms=lambda: 0,
+        randbytes=bytes,
+        reporter=StandardReporter(),
+    )
+    await store.open()
+    return store
+
+
+async def test_quotas_and_credentials_have_the_nodes_of_kafka() -> None:
+    async with zookeeper_cluster() as cluster:
+        store = await _store(cluster)
+        facts = dumped()[3]
+        u1 = facts["/config/users/u1"]
+        scram = json.loads(u1)["config"]["SCRAM-SHA-256"]
+        (credential,) = credentials("users/u1", {"SCRAM-SHA-256": scram})
+        user, client = ClientQuotaRecord.EntityData("user", "u1"), ClientQuotaRecord.EntityData("client-id", "c1")
+        levels = Levels()
+        await store.append([ClientQuotaRecord([client], "producer_byte_rate", 1048576.0)], levels)
+        await store.append([credential, ClientQuotaRecord([user, client], "consumer_byte_rate", 2048.0)], levels)
+        tree = await cluster.dump("/config")
+        for path in ("/config/clients/c1", "/config/users/u1", "/config/users/u1/clients/c1"):
+            assert tree[path] == facts[path]
+        names = [f"{paths.CONFIG_CHANGES}/config_change_000000000{number}" for number in (3, 4, 5)]
+        changes = [tree[path] for path in sorted(tree) if path.startswith(paths.CONFIG_CHANGE)]
+        assert sorted(changes) == sorted(facts[name] for name in names)
+        await store.append([ClientQuotaRecord([user], "request_percentage", 12.5)], levels)
+        await store.append([RemoveUserScramCredentialRecord("u1", 1)], levels)
+        assert await cluster.data("/config/users/u1") == '{"version":1,"config":{"request_percentage":"12.5"}}'
+        kept = (await load(cluster.tool, 1)).image.kept
+        assert kept.scram_credentials == {}
+        assert len(kept.client_quotas) == 3
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        FeatureLevelRecord("metadata.version", 21),
+        AccessControlEntryRecord(),
+        ConfigRecord(16, "subscription", "interval.ms", "1000"),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+async def test_what_has_no_place_is_refused_and_nothing_of_its_change_is_stored(record: Message) -> None:
+    async with zookeeper_cluster() as cluster:
+        store = await _store(cluster)
+        before = await cluster.dump()
+        with pytest.raises(RefusedRecordError):
+            await store.append([ConfigRecord(4, "1", "log.cleaner.threads", "2"), record], Levels())
+        assert await cluster.dump() == before
+        await store.append([ConfigRecord(4, "1", "log.cleaner.threads", "2")], Levels())
+
+
+async def test_a_change_of_two_steps_counts_twice() -> None:
+    async with zookeeper_cluster() as cluster:
+        store = await _store(cluster)
+        await store.append(
+            [
+                TopicRecord("t", uuid_of(1)),
+                PartitionRecord(0, uuid_of(1), [1, 2], [1, 2], [], [], 1, 0, 0, 0, []),
+            ],
+            Levels(),
+        )
+        steps = [PartitionChangeRecord(0, uuid_of(1), isr=[1]), PartitionChangeRecord(0, uuid_of(1), leader=-1)]
+        await store.append(steps, Levels())
+        assert await cluster.version(paths.state("t", 0)) == 2
+        assert await cluster.data(paths.state("t", 0)) == (
+            '{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":1,"isr":[1]}'
+        )

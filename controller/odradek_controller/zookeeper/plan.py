@@ -186,7 +186,7 @@ class Plan:
                 self._put_config(entity, dict(delta.image.configs.get(resource, {})))
 
     def _put_config(self, entity: str, values: dict[str, str], tell: bool = True) -> None:
-        known = self.nodes.configs.get(entity) if self.configs.get(entity, {}) is not None else None
+        known = self.configs[entity] if entity in self.configs else self.nodes.configs.get(entity)
         if known == values:
             return
         path = paths.config(entity)
@@ -211,7 +211,7 @@ class Plan:
                 found = after.scram_credentials.get(key)
                 text = {} if found is None else {MECHANISMS[mechanism]: credential_text(found)}
                 _replace(self._entity(wanted, user_path(user)), {MECHANISMS[mechanism]: ""}, text)
-        for entity, values in wanted.items():
+        for entity, values in sorted(wanted.items()):  # a user before its clients
             self._make_parents(entity)
             self._put_config(entity, values)
 
