@@ -1,4 +1,4 @@
-"""`odradek up`: a broker, or several, in the foreground until SIGINT or SIGTERM."""
+"""`odradek up`: a broker, or several, or one of a cluster over ZooKeeper, in the foreground until SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ _DEFAULT_PORT = 9092
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), help="Default: 9092; 0 takes any free one.")
 @click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="On ports one after another.")
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT[/CHROOT]",
+    help="Be one broker of the cluster that is kept there, with Apache Kafka's brokers up to 3.9 if there are any.",
+)
+@click.option("--broker-id", type=click.IntRange(min=0), help="Which one; with --zookeeper.")
 @click.option("--host", default="localhost", show_default=True, help="Where to listen; clients are told the same.")
 @click.option("--data", type=click.Path(path_type=Path), help="Keep state in this folder. Default: nowhere.")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="A server.properties of Kafka's kind.")
@@ -41,6 +47,8 @@ _DEFAULT_PORT = 9092
 def command(
     port: int | None,
     brokers: int,
+    zookeeper: str | None,
+    broker_id: int | None,
     host: str,
     data: Path | None,
     file: Path | None,
@@ -55,6 +63,10 @@ def command(
     overrides: dict[str, object] = dict(parse_settings(options))
     if emulate is not None:
         overrides["odradek.emulate"] = emulate
+    if (zookeeper is None) != (broker_id is None):
+        raise click.UsageError("--zookeeper and --broker-id need each other")
+    if zookeeper is not None and (brokers > 1 or topics):
+        raise click.UsageError("--zookeeper starts one broker, and creates no topics")
     if port is not None and "listeners" in overrides:
         raise click.UsageError("--port and -o listeners=… exclude each other")
     wanted = dict(_topic(topic) for topic in topics)
@@ -79,7 +91,13 @@ def command(
             raise click.ClickException(str(error)) from error
         loop = new_event_loop()
         try:
-            loop.run_until_complete(_serve(statics, wanted, logger))
+            if zookeeper is None:
+                loop.run_until_complete(_serve(statics, wanted, logger))
+            else:
+                static = {**statics[0], "broker.id": str(broker_id), "node.id": str(broker_id)}
+                loop.run_until_complete(_serve_member(static, zookeeper, logger))
+        except ImportError as error:
+            raise click.ClickException(f"{error}: pip install odradek[zookeeper]") from error
         except OSError as error:
             raise click.ClickException(f"{error.strerror or error}{_where(error, statics[0])}") from error
         except (LogDirectoryError, ValueError) as error:
@@ -106,10 +124,37 @@ def _of_each(
     return cluster_settings(values, data, host, ports, [None] * brokers)
 
 
-async def _serve(statics: list[dict[str, str]], topics: dict[str, int], logger: Logger) -> None:
+def _stopped() -> asyncio.Event:
+    """Set by SIGINT and SIGTERM."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    return stopped
+
+
+async def _serve_member(static: dict[str, str], zookeeper: str, logger: Logger) -> None:
+    # Only who has a cluster over ZooKeeper pays for loading what it needs.
+    from odradek_broker.surroundings import Surroundings
+    from odradek_broker.zookeeper.member import DEFAULTS, Member
+    from odradek_controller.zookeeper.kazoo_client import KazooZooKeeper
+
+    stopped = _stopped()
+    timeout_ms = int({**DEFAULTS, **static}["zookeeper.session.timeout.ms"])
+    zk = await KazooZooKeeper.connect(zookeeper, session_timeout_ms=timeout_ms)
+    try:
+        member = await Member.start(static, zk, Surroundings.of(static, log=logger))
+        try:
+            listener = member.node.listeners[0]
+            click.echo(format_address(listener.advertised_host, listener.advertised_port))
+            await stopped.wait()
+        finally:
+            await member.stop()
+    finally:
+        await zk.close()
+
+
+async def _serve(statics: list[dict[str, str]], topics: dict[str, int], logger: Logger) -> None:
+    stopped = _stopped()
     cluster = await EmbeddedCluster.start(statics, log=logger)
     try:
         # Those that `--data` brought along stay as they are.
