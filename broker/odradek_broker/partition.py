@@ -127,11 +127,10 @@ class Partition:
         return self.leader is not None and self.high_watermark < self.leader.leader_epoch_start_offset
 
     def check_epoch(self, asked: int) -> ErrorCode:
-        """May a client that believes in leader epoch `asked` (-1: it does not say) use this partition now?"""
-        if self.error:
+        """May a client that believes in leader epoch `asked` (-1: it does not say) use this partition now? Who believes
+        in another one is told so first, also by a follower."""
+        if asked in (-1, self.leader_epoch) or self.error == ErrorCode.KAFKA_STORAGE_ERROR:
             return self.error
-        if asked in (-1, self.leader_epoch):
-            return ErrorCode.NONE
         return ErrorCode.FENCED_LEADER_EPOCH if asked < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def set_min_insync_replicas(self, count: int) -> None:

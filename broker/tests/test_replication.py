@@ -28,6 +28,8 @@ from odradek_wire.messages.fetch import FetchRequest
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from odradek_wire.messages.list_offsets import ListOffsetsRequest
 from odradek_wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from odradek_wire.messages.metadata import MetadataRequest
+from odradek_wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
 TIMEOUT_S = 10
 LAG_TIME_MAX_MS = 2_000
@@ -496,3 +498,59 @@ async def test_a_broker_that_was_killed_is_no_eligible_leader_and_one_that_was_s
         trio.let_go(1)
         await trio.until_in_sync(1, 2)
         trio.hold_back(1)
+
+
+async def test_who_believes_in_another_leader_epoch_is_told_so_by_leader_and_follower(
+    trio: Trio, make_batch: Any
+) -> None:
+    await trio.create([1, 2, 0])
+    await (await trio.client(1)).produce("t", make_batch(b"a"))
+    await trio.cluster.kill_broker(1)
+    epoch = trio.partition.leader_epoch
+    answer = await (await trio.client(0)).ask(MetadataRequest([MetadataRequest.MetadataRequestTopic(name="t")]), 9)
+    assert (answer.topics[0].partitions[0].leader_id, answer.topics[0].partitions[0].leader_epoch) == (2, epoch)
+
+    async def errors(broker: int, asked: int) -> set[int]:
+        client = await trio.client(broker)
+        fetched = FetchRequest.FetchPartition(0, asked, 0, partition_max_bytes=1000)
+        fetch = FetchRequest(replica_id=-1, topics=[FetchRequest.FetchTopic("t", partitions=[fetched])])
+        listed = ListOffsetsRequest.ListOffsetsPartition(0, asked, -2)
+        ended = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(0, asked, 0)
+        return {
+            (await client.ask(fetch, 10)).responses[0].partitions[0].error_code,
+            (await client.ask(ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic("t", [listed])]), 6))
+            .topics[0]
+            .partitions[0]
+            .error_code,
+            (
+                await client.ask(
+                    OffsetForLeaderEpochRequest(-1, [OffsetForLeaderEpochRequest.OffsetForLeaderTopic("t", [ended])]), 3
+                )
+            )
+            .topics[0]
+            .partitions[0]
+            .error_code,
+        }
+
+    for broker in (2, 0):
+        assert await errors(broker, epoch - 1) == {ErrorCode.FENCED_LEADER_EPOCH}
+        assert await errors(broker, epoch + 1) == {ErrorCode.UNKNOWN_LEADER_EPOCH}
+    assert await errors(2, epoch) == {ErrorCode.NONE}
+    assert await errors(0, epoch) == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+
+async def test_a_fetch_of_a_brokers_former_incarnation_counts_for_nothing(trio: Trio, make_batch: Any) -> None:
+    await trio.create([1, 2])
+    client = await trio.client(1)
+    await client.produce("t", make_batch(b"a"))
+    present = trio.cluster.controller.image.brokers[2].epoch
+    topic_id = trio.cluster.controller.image.topics["t"].id
+
+    async def fetch_as(epoch: int) -> int:
+        wanted = FetchRequest.FetchPartition(0, -1, 1, partition_max_bytes=1000)
+        request = FetchRequest(topics=[FetchRequest.FetchTopic(topic_id=topic_id, partitions=[wanted])], max_wait_ms=0)
+        request.replica_state = FetchRequest.ReplicaState(2, epoch)
+        return int((await client.ask(request, 15)).responses[0].partitions[0].error_code)
+
+    assert await fetch_as(present) == ErrorCode.NONE
+    assert await fetch_as(present - 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER

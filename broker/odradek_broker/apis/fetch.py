@@ -255,12 +255,12 @@ class Fetch:
             return self._error(wanted, self._why_not_here(wanted))
         if not broker.authorizer.allows_everything and not self._ctx.may_topic(Operation.READ, partition.topic):
             return self._error(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if partition.error and not (partition.follows and self._may_read_followers):
-            return self._error(wanted, partition.error)
         epoch = wanted.leader_epoch
-        if epoch not in (-1, partition.leader_epoch):
-            older = epoch < partition.leader_epoch
-            return self._error(wanted, ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if partition.error or epoch not in (-1, partition.leader_epoch):
+            refused = partition.check_epoch(epoch)
+            serves = refused == ErrorCode.NOT_LEADER_OR_FOLLOWER and partition.follows and self._may_read_followers
+            if not serves:
+                return self._error(wanted, refused)
         if self._version < FIRST_VERSION_WITH_ZSTD and partition.log.config.compression_type == "zstd":
             return self._error(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         follower = self._follower
