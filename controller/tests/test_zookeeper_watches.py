@@ -9,7 +9,7 @@ from controller.tests.controller_kit import topics, uuid_of
 from controller.tests.test_zookeeper_store import manual, same_as_stored
 from controller.tests.zookeeper_cluster import ZooKeeperCluster, zookeeper_cluster
 
-from odradek_controller.image import ConfigResource, Endpoint, QuotaEntity
+from odradek_controller.image import RECOVERED, ConfigResource, Endpoint, QuotaEntity
 from odradek_controller.zookeeper import bootstrap, paths, znodes
 from odradek_controller.zookeeper.client import NoNodeError
 from odradek_controller.zookeeper.looks import CHANGE_EXPIRES_MS
@@ -107,8 +107,9 @@ async def test_a_topic_of_before_topic_ids_gets_one() -> None:
         assert len({image.topics["old"].id, image.topics["late"].id}) == len(set(ids)) == 2
 
 
-async def test_a_topic_waits_for_a_broker_that_holds_it() -> None:
-    async with zookeeper_cluster() as cluster:
+@pytest.mark.parametrize("unclean", ["false", "true"])
+async def test_a_topic_waits_for_a_broker_that_holds_it(unclean: str) -> None:
+    async with zookeeper_cluster(unclean_leader_election_enable=unclean) as cluster:
         await cluster.join()
         await cluster.controller()
         await cluster.tool.create(paths.topic("t"), TopicZnode(uuid_of(7), {0: Assignment((2,))}).encode())
@@ -118,7 +119,8 @@ async def test_a_topic_waits_for_a_broker_that_holds_it() -> None:
         await same_as_stored(cluster)
         await cluster.join()
         await cluster.until_image(lambda found: 2 in found.image.brokers)
-        assert (await cluster.partition("t")).leader == 2
+        found = await cluster.partition("t")
+        assert (found.leader, found.leader_epoch, found.leader_recovery_state) == (2, 0, RECOVERED)
         await same_as_stored(cluster)
 
 
@@ -303,6 +305,20 @@ async def test_configurations_that_others_change_are_known_and_not_written_again
         assert len(await cluster.tool.children(paths.CONFIG_CHANGES)) == 2
         await notify(cluster, "topics/t")
         await cluster.until_image(lambda found: not found.image.topic_configs("t"))
+        await same_as_stored(cluster)
+
+
+async def test_a_topic_that_may_lose_records_now_gets_a_leader() -> None:
+    async with zookeeper_cluster() as cluster:
+        await three(cluster)
+        controller = await cluster.controller()
+        await controller.create_topics(manual("t", [2, 3]))
+        await catch_up(cluster, "t", 2)
+        await cluster.members[1].unregister()
+        await cluster.until_image(lambda found: 2 not in found.image.brokers)
+        assert (await cluster.partition("t")).leader == -1
+        await notify(cluster, "topics/t", unclean_leader_election_enable="true")
+        await cluster.until_image(lambda found: found.image.topics["t"].partitions[0].leader == 3)
         await same_as_stored(cluster)
 
 

@@ -106,7 +106,8 @@ def _elect_leaderless(
 ) -> Iterator[Message]:
     policies = _Policies(image, settings)
     for topic_id, index, partition in partitions:
-        if partition.leader == NO_LEADER:
+        # One that has not begun yet (over ZooKeeper) has lost nothing: it gets its first state instead.
+        if partition.leader == NO_LEADER and partition.partition_epoch >= 0:
             policy = policies.of(topic_id)
             record = change(
                 topic_id,

@@ -21,6 +21,7 @@ from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 from odradek_wire.messages.remove_topic_record import RemoveTopicRecord
 from odradek_wire.uuid import random_uuid
 
+from ..commands.brokers import elect_leaderless
 from ..commands.delete_topics import delete_topics
 from ..commands.elect_leaders import PREFERRED, elect_leaders
 from ..commands.reassign import alter_reassignments
@@ -45,7 +46,7 @@ from .load import (
     state_of,
 )
 from .plan import Seen
-from .reconciling import brokers_changed, config_changed, partitions_appeared, state_changed, topic_appeared
+from .reconciling import Draft, brokers_changed, config_changed, partitions_appeared, state_changed, topic_appeared
 from .store import ZooKeeperStore
 from .znodes import (
     Assignment,
@@ -293,11 +294,13 @@ class Looks:
                     await self._zk.delete(path)
                 continue
             listed[path] = now_ms if seen_ms is None else seen_ms
-        records: list[Message] = []
+        draft = Draft(image)
         for entity in entities:
-            records += await self._config(image, entity)
+            draft.add(await self._config(image, entity))
         self._config_changes_seen = listed
-        return records
+        if draft.records:
+            draft.add(elect_leaderless(draft.image, self._settings))
+        return draft.records
 
     async def _config(self, image: ClusterImage, entity: str) -> Sequence[Message]:
         """The records that follow from an entity's configuration as it stands."""
