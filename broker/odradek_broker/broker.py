@@ -24,6 +24,7 @@ from odradek_broker.purgatory import Purgatory
 from odradek_broker.quotas import Quotas, Unlimited
 from odradek_broker.replication.following import Following
 from odradek_broker.replication.isr_changes import IsrChanges
+from odradek_broker.replication.throttles import Throttles
 from odradek_broker.report import Logger
 from odradek_broker.timers import Timers
 from odradek_controller.configs.table import Resource
@@ -73,6 +74,7 @@ class Broker:
         self.purgatory = Purgatory(timers)
         self.partitions = Partitions()
         self.isr_changes = IsrChanges(self)
+        self.throttles = Throttles(config)
         self.following = Following(self)
         self.hosting = Hosting(
             self.node_id,
@@ -131,6 +133,8 @@ class Broker:
         self.image = delta.image
         if not self._own_resources().isdisjoint(delta.configs):
             self.config = self.config.with_dynamic(delta.image)
+        if delta.configs:
+            self.throttles.apply(delta)
         changes = self.hosting.apply(delta, self.config)
         for partition in changes.left:
             self.following.leave(partition)

@@ -47,6 +47,23 @@ class Follower:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if stale else ErrorCode.NONE
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch < 0 else ErrorCode.UNKNOWN_LEADER_EPOCH
 
+    def is_held_up(self, partition: Partition) -> bool:
+        """Whether it gets nothing of the partition now, because it is not in sync and what this broker may send is used
+        up (KIP-73)."""
+        throttle, leader = self._broker.throttles.leader, partition.leader
+        return (
+            throttle.is_throttled(partition.topic, partition.index)
+            and leader is not None
+            and self.id not in leader.isr
+            and throttle.is_exceeded(self._broker.timers.now_ms())
+        )
+
+    def gets(self, partition: Partition, count: int) -> None:
+        """So many bytes are sent to it."""
+        throttle = self._broker.throttles.leader
+        if throttle.is_throttled(partition.topic, partition.index):
+            throttle.record(count, self._broker.timers.now_ms())
+
     def holds(self, partition: Partition, wanted: FetchedPartition) -> None:
         """It fetches at this offset."""
         partition.follower_fetched(

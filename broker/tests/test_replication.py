@@ -554,3 +554,25 @@ async def test_a_fetch_of_a_brokers_former_incarnation_counts_for_nothing(trio: 
 
     assert await fetch_as(present) == ErrorCode.NONE
     assert await fetch_as(present - 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(("side", "slow_broker"), [("leader", 1), ("follower", 2)])
+async def test_a_throttled_replica_catches_up_no_faster_than_it_may(
+    trio: Trio, make_batch: Any, side: str, slow_broker: int
+) -> None:
+    await trio.create([1, 2], max_message_bytes="100000")
+    client = await trio.client(1)
+    await trio.cluster.stop_broker(2)
+    for _ in range(20):
+        await client.produce("t", make_batch(b"v" * 10_000))
+    await configure(client, TOPIC, "t", {f"{side}.replication.throttled.replicas": f"0:{slow_broker}"})
+    await configure(client, BROKER, str(slow_broker), {f"{side}.replication.throttled.rate": "20000"})
+    # One batch at a time, so that there is something to hold up.
+    static = {**trio.static(2), "replica.fetch.max.bytes": "1024", "replica.fetch.response.max.bytes": "1024"}
+    started_ms = trio.clock.monotonic_ms()
+    await trio.cluster.start_broker(static)
+    await trio.until_in_sync(1, 2)
+    took_ms = trio.clock.monotonic_ms() - started_ms
+    assert 8_000 <= took_ms < 14_000, "200 kB at 20 kB/s"
+    await configure(client, BROKER, str(slow_broker), {f"{side}.replication.throttled.rate": "1"})
+    assert (await client.produce("t", make_batch(b"in sync: not held up"))).error_code == 0

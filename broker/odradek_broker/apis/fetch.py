@@ -289,6 +289,8 @@ class Fetch:
         high_watermark = partition.high_watermark
         max_bytes = wanted.max_bytes if wanted.max_bytes < room else room
         records: object = b""
+        if follower is not None and follower.is_held_up(partition):
+            max_bytes, min_one = 0, False
         try:
             found = partition.log.read(wanted.fetch_offset, max_bytes, limit=limit, min_one=min_one)
             if found is not None:
@@ -418,6 +420,8 @@ class Fetch:
                 partition = self._partition(wanted)
                 if partition is not None:
                     partition.bytes_out += len(data.records)
+                    if self._follower is not None:
+                        self._follower.gets(partition, len(data.records))
         if self._version >= 16:
             self._add_endpoints(response, told)
         return response

@@ -45,6 +45,8 @@ class Fetcher:
         """Partitions whose position is to be looked at anew before the next round."""
         self._waiting: dict[Key, int] = {}
         """Partitions that had an error, and when they may be asked for again (ms on the clock of timeouts)."""
+        self._caught_up: set[Key] = set()
+        """Those of the throttled ones that have everything: they are in sync, and never held up."""
         self._truncated: dict[Partition, None] = {}
         """Those of which a checkpoint on disk says that more is there than is."""
         self._session = FollowerSession()
@@ -67,6 +69,7 @@ class Fetcher:
         key = (partition.topic_id, partition.index)
         self._partitions.pop(key, None)
         self._waiting.pop(key, None)
+        self._caught_up.discard(key)
         self._touched[key] = None
 
     def touch(self, partition: Partition) -> None:
@@ -151,6 +154,8 @@ class Fetcher:
                 self._touched[key] = None
         for key in self._touched:
             partition = self._partitions.get(key)
+            if partition is not None and key not in self._waiting and self._is_held_up(key, partition):
+                self._wait(key)
             log = None if partition is None or key in self._waiting else partition.served_log
             if partition is None or log is None or log.failure is not None:
                 self._session.leave(key)
@@ -219,6 +224,7 @@ class Fetcher:
             elif log.log_end_offset == asked.fetch_offset:
                 records = cast("memoryview", data.records or b"")
                 partition.append_as_follower(records, data.high_watermark, data.log_start_offset)
+                self._count(partition, len(records), data.high_watermark)
         except CorruptRecordError as error:
             self._log.warning("records from the leader are damaged; asking again", partition=log.name, error=str(error))
             self._put_off(partition, ErrorCode.CORRUPT_MESSAGE)
@@ -283,11 +289,34 @@ class Fetcher:
     def _put_off(self, partition: Partition, error: int) -> None:
         """Ask again after a while: the error goes away with the next metadata, or with time."""
         key = (partition.topic_id, partition.index)
-        self._waiting[key] = self._broker.timers.now_ms() + self._broker.config.integer("replica.fetch.backoff.ms")
+        self._wait(key)
         self._touched[key] = None
         self._log.debug(
             "partition cannot be fetched now", partition=f"{partition.topic}-{partition.index}", error=error
         )
+
+    def _wait(self, key: Key) -> None:
+        self._waiting[key] = self._broker.timers.now_ms() + self._broker.config.integer("replica.fetch.backoff.ms")
+
+    # -- throttling (KIP-73) ------------------------------------------------------------------------------------------
+
+    def _is_held_up(self, key: Key, partition: Partition) -> bool:
+        throttle = self._broker.throttles.follower
+        return (
+            throttle.is_throttled(partition.topic, partition.index)
+            and key not in self._caught_up
+            and throttle.is_exceeded(self._broker.timers.now_ms())
+        )
+
+    def _count(self, partition: Partition, size: int, leader_high_watermark: int) -> None:
+        throttle = self._broker.throttles.follower
+        if throttle.is_throttled(partition.topic, partition.index):
+            throttle.record(size, self._broker.timers.now_ms())
+            key = (partition.topic_id, partition.index)
+            if partition.log.log_end_offset >= leader_high_watermark:
+                self._caught_up.add(key)
+            else:
+                self._caught_up.discard(key)
 
     # -- the connection -----------------------------------------------------------------------------------------------
 

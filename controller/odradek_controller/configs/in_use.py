@@ -24,6 +24,13 @@ _NAMES = """
     offset.metadata.max.bytes offsets.commit.timeout.ms offsets.retention.check.interval.ms
     offsets.retention.minutes offsets.topic.num.partitions offsets.topic.replication.factor
     offsets.topic.segment.bytes
+    alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
+    auto.leader.rebalance.enable inter.broker.listener.name leader.imbalance.check.interval.seconds
+    leader.imbalance.per.broker.percentage num.replica.fetchers replica.fetch.backoff.ms replica.fetch.max.bytes
+    replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
+    replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms replica.selector.class
+    replica.socket.timeout.ms replication.quota.window.num replication.quota.window.size.seconds
+    security.inter.broker.protocol
 """
 IN_USE = frozenset(_NAMES.split())
 

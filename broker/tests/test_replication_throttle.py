@@ -1,0 +1,36 @@
+"""The rate of replication over Kafka's windows, and which replicas it holds for."""
+
+from __future__ import annotations
+
+from odradek_broker.core.replication_throttle import UNLIMITED, Rate, Throttle
+
+
+def test_the_rate_is_over_the_time_since_the_oldest_window_and_over_one_at_least() -> None:
+    rate = Rate(11, 1000)
+    rate.record(1000, 0)
+    assert rate.per_second(1) == 1000
+    assert rate.per_second(4000) == 250
+    rate.record(1000, 4000)
+    assert rate.per_second(4000) == 500
+    assert rate.per_second(11_000) == 1000 / 7
+    assert rate.per_second(20_000) == 0
+
+
+def test_a_throttle_holds_for_the_replicas_that_are_named() -> None:
+    throttle = Throttle(11, 1000)
+    assert throttle.bytes_per_second == UNLIMITED
+    throttle.configure("t", "0:1,1:2, 2:1", broker=1)
+    assert [throttle.is_throttled("t", index) for index in range(3)] == [True, False, True]
+    throttle.configure("t", "*", broker=1)
+    assert throttle.is_throttled("t", 7)
+    assert not throttle.is_throttled("u", 7)
+    throttle.configure("t", "", broker=1)
+    assert not throttle.is_throttled("t", 7)
+
+
+def test_a_throttle_is_exceeded_until_enough_time_has_gone_by() -> None:
+    throttle = Throttle(11, 1000)
+    throttle.bytes_per_second = 500
+    throttle.record(1500, 0)
+    assert throttle.is_exceeded(2_999)
+    assert not throttle.is_exceeded(3_000)
