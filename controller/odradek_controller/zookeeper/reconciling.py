@@ -56,9 +56,10 @@ def _led_by_who_is_there(image: ClusterImage, settings: Settings) -> Iterator[Me
     for topic in image.topics.values():
         policy = election_policy(image, topic.name, layers)
         for index, partition in enumerate(topic.partitions):
-            if partition.partition_epoch == NO_STATE:
-                continue
             alive = tuple(replica for replica in partition.isr if image.is_active(replica))
+            well = partition.leader in alive and len(alive) == len(partition.isr) and not partition.reassigning
+            if well or partition.partition_epoch == NO_STATE:
+                continue
             record = change(
                 topic.id,
                 index,
