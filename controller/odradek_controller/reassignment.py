@@ -1,8 +1,8 @@
 """A partition on its way from some replicas to others.
 
 Pure functions over a partition. While it is under way, a partition has the replicas it shall have, followed by those
-it shall lose; `adding_replicas` and `removing_replicas` say which are which. It ends when all of the former are in
-sync. Sources: KIP-455, and the answers of a running 4.3.
+it shall lose; `adding_replicas` and `removing_replicas` say which are which. It ends when all that are added are in
+sync, or, where none is added, all that stay. Sources: KIP-455, and the answers of a running 4.3.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ DirectoryOf = Callable[[int], Uuid]
 def begun(partition: PartitionRegistration, target: Sequence[int], directory_of: DirectoryOf) -> PartitionRegistration:
     """The partition that is to have the replicas of `target`, the preferred leader first.
 
-    As in Kafka 4.3, what an earlier reassignment was still adding counts as a replica like any other.
+    As in Kafka 4.3, what an earlier reassignment was still adding counts as a replica like any other, and is still
+    named as added where this one adds nothing. There Kafka also keeps naming what is now to be removed, and where
+    nothing is to be removed, what is now to stay: then a move never ends, or takes away what was asked for. We do not.
     """
     removing = tuple(sorted(replica for replica in partition.replicas if replica not in target))
     adding = tuple(sorted(replica for replica in target if replica not in partition.replicas))
     return with_replicas(partition, (*target, *removing), directory_of)._replace(
-        adding_replicas=adding, removing_replicas=removing
+        adding_replicas=adding or tuple(replica for replica in partition.adding_replicas if replica in target),
+        removing_replicas=removing,
     )
 
 
 def finished(partition: PartitionRegistration) -> PartitionRegistration:
-    """The partition without what it was to lose, if all that it shall have is in sync; else as it is."""
+    """The partition without what it was to lose, if all that it waits for is in sync; else as it is."""
     if not partition.reassigning:
         return partition
     kept = tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
     isr = tuple(replica for replica in partition.isr if replica not in partition.removing_replicas)
-    if not isr or not set(kept) <= set(isr):
+    if not isr or not set(partition.adding_replicas or kept) <= set(isr):
         return partition
     return with_replicas(partition, kept)._replace(isr=isr, adding_replicas=(), removing_replicas=())
 

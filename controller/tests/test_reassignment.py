@@ -112,7 +112,13 @@ def test_fewer_replicas_need_no_waiting() -> None:
     assert (partition(image).leader, partition(image).leader_epoch) == (1, 4)
 
 
-def test_a_move_waits_for_replicas_that_stay_as_well() -> None:
+def test_a_move_that_adds_replicas_waits_for_no_others() -> None:
+    image = reassigned(with_partition([1, 2], [1]), [3, 2])
+    image, _ = isr_changed(image, [1, 3])
+    assert (partition(image).replicas, partition(image).isr, partition(image).reassigning) == ((3, 2), (3,), False)
+
+
+def test_a_move_that_only_removes_replicas_waits_for_those_that_stay() -> None:
     image = reassigned(with_partition([1, 2, 3], [1, 2]), [3, 1])
     assert (partition(image).replicas, partition(image).removing_replicas) == ((3, 1, 2), (2,))
     image, _ = isr_changed(image, [1, 2, 3])
@@ -129,6 +135,28 @@ def test_a_move_can_be_replaced_by_another() -> None:
     image = reassigned(image, [3, 5])
     now = partition(image)
     assert (now.replicas, now.adding_replicas, now.removing_replicas) == ((3, 5, 1, 2, 4), (5,), (1, 2, 4))
+
+
+def test_what_a_move_was_adding_is_still_added_by_one_that_replaces_it() -> None:
+    image = reassigned(with_partition([1, 2], [1, 2]), [3, 1])
+    image = reassigned(image, [3, 2])
+    now = partition(image)
+    assert (now.replicas, now.adding_replicas, now.removing_replicas) == ((3, 2, 1), (3,), (1,))
+
+
+def test_a_move_that_is_replaced_by_the_old_replicas_is_over() -> None:
+    # Kafka 4.3 would list 3 as added and removed at once, for ever.
+    image = reassigned(with_partition([1, 2], [1, 2]), [1, 2, 3])
+    image = reassigned(image, [1, 2])
+    assert (partition(image).replicas, partition(image).reassigning) == ((1, 2), False)
+
+
+def test_what_was_to_be_removed_stays_when_it_is_asked_for_again() -> None:
+    # Kafka 4.3 would still take 1 away in the end.
+    image = reassigned(with_partition([1, 2], [1, 2]), [3, 2])
+    image = reassigned(image, [1, 2, 3])
+    now = partition(image)
+    assert (now.replicas, now.adding_replicas, now.removing_replicas) == ((1, 2, 3), (3,), ())
 
 
 def test_a_cancelled_move_leaves_the_old_replicas() -> None:

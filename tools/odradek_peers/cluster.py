@@ -1,4 +1,4 @@
-"""Apache Kafka as a cluster: several KRaft nodes, each broker and controller in one process, on loopback.
+"""Apache Kafka as a cluster: several KRaft nodes on loopback, brokers that are controllers too, or only the first.
 
 Owns what makes them one cluster; a node by itself is `server`'s.
 """
@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from odradek_peers.jars import KAFKA_4_3
+from odradek_peers.processes import LOOPBACK
 from odradek_peers.server import ApacheKafka, new_cluster_id
 
 _REPLICATED_AT_MOST = 3
@@ -26,8 +27,9 @@ _INTERNAL_TOPICS = (
 class KafkaCluster:
     """Nodes with the ids 0, 1, 2 …; each can be stopped, killed and started again. As a context manager they are up.
 
-    The ports are free ones and stay the same. Without `directory` the data lives in a temporary folder that goes away
-    with `close`; else each node has a folder in it.
+    With `controllers=1` node 0 alone is the quorum: all others may be down at once, but not that one. The ports are
+    free ones and stay the same. Without `directory` the data lives in a temporary folder that goes away with `close`;
+    else each node has a folder in it.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class KafkaCluster:
         version: str = KAFKA_4_3,
         *,
         brokers: int = 3,
+        controllers: int | None = None,
         racks: Sequence[str] | None = None,
         directory: Path | None = None,
         config: Mapping[str, str] | None = None,
@@ -55,10 +58,12 @@ class KafkaCluster:
             )
             for node in range(brokers)
         ]
-        voters = ",".join(f"{node.node_id}@127.0.0.1:{node.controller_port}" for node in self.nodes)
+        quorum = self.nodes[:controllers]
+        voters = ",".join(f"{node.node_id}@{LOOPBACK}:{node.controller_port}" for node in quorum)
         for node in self.nodes:
             node.config = {
                 "controller.quorum.voters": voters,
+                **({} if node in quorum else _broker_alone(node)),
                 **dict.fromkeys(_INTERNAL_TOPICS, str(min(brokers, _REPLICATED_AT_MOST))),
                 **({"broker.rack": racks[node.node_id]} if racks else {}),
                 **(config or {}),
@@ -115,3 +120,8 @@ class KafkaCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _broker_alone(node: ApacheKafka) -> dict[str, str]:
+    listeners = f"PLAINTEXT://{node.bootstrap_servers}"
+    return {"process.roles": "broker", "listeners": listeners, "advertised.listeners": listeners}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
@@ -18,6 +18,11 @@ from .settings import Refusal, Settings
 
 PREFERRED = 0
 UNCLEAN = 1
+_NOT_NEEDED = Refusal(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+_IMPOSSIBLE = {
+    PREFERRED: Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
+    UNCLEAN: Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."),
+}
 
 TopicResult = ElectLeadersResponse.ReplicaElectionResult
 Result = ElectLeadersResponse.PartitionResult
@@ -28,34 +33,42 @@ def elect_leaders(
 ) -> tuple[list[Message], ElectLeadersResponse]:
     """Null asks for all partitions, and then only those are in the answer for which something had to be done."""
     if request.election_type not in (PREFERRED, UNCLEAN):
-        return [], ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
+        return [], _unknown_type(request)
     layers = settings.layers(image)
     records: list[Message] = []
-    by_topic: dict[str, list[Result]] = {}
-    for name, index in _asked(image, request):
-        done = _elect(image, name, index, request.election_type, layers)
-        if isinstance(done, PartitionChangeRecord):
-            records.append(done)
-            result = Result(index, ErrorCode.NONE, None)
-        elif done.error is ErrorCode.ELECTION_NOT_NEEDED and request.topic_partitions is None:
-            continue
-        else:
-            result = Result(index, done.error, done.message)
-        by_topic.setdefault(name, []).append(result)
-    return records, ElectLeadersResponse(
-        replica_election_results=[TopicResult(name, results) for name, results in by_topic.items()]
+    response = ElectLeadersResponse()
+    for name, indexes in _asked(image, request):
+        topic_result = TopicResult(name)
+        for index in indexes:
+            done = _elect(image, name, index, request.election_type, layers)
+            if isinstance(done, PartitionChangeRecord):
+                records.append(done)
+                topic_result.partition_result.append(Result(index, ErrorCode.NONE, None))
+            elif done is not _NOT_NEEDED or request.topic_partitions is not None:
+                topic_result.partition_result.append(Result(index, done.error, done.message))
+        response.replica_election_results.append(topic_result)
+    return records, response
+
+
+def _unknown_type(request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Every partition that was asked for has the error too."""
+    error, message = ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
+    return ElectLeadersResponse(
+        error_code=error,
+        replica_election_results=[
+            TopicResult(asked.topic, [Result(index, error, message) for index in asked.partitions])
+            for asked in request.topic_partitions or ()
+        ],
     )
 
 
-def _asked(image: ClusterImage, request: ElectLeadersRequest) -> Iterator[tuple[str, int]]:
+def _asked(image: ClusterImage, request: ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
     if request.topic_partitions is None:
         for name, topic in image.topics.items():
-            for index in range(len(topic.partitions)):
-                yield name, index
+            yield name, range(len(topic.partitions))
     else:
         for asked in request.topic_partitions:
-            for index in asked.partitions:
-                yield asked.topic, index
+            yield asked.topic, asked.partitions
 
 
 def _elect(
@@ -67,15 +80,12 @@ def _elect(
     partition = image.partition(name, index)
     if partition is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
-    if election_type == PREFERRED:
-        needed, impossible = _leads_elsewhere(partition), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    else:
-        needed, impossible = partition.leader == NO_LEADER, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    needed = _leads_elsewhere(partition) if election_type == PREFERRED else partition.leader == NO_LEADER
     if not needed:
-        return Refusal(ErrorCode.ELECTION_NOT_NEEDED)
+        return _NOT_NEEDED
     election = Election.PREFERRED if election_type == PREFERRED else Election.UNCLEAN
     record = _record(image, topic, index, partition, election, layers)
-    return record or Refusal(impossible)
+    return record or _IMPOSSIBLE[election_type]
 
 
 def balance(image: ClusterImage, settings: Settings) -> list[Message]:

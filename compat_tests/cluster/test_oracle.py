@@ -1,0 +1,378 @@
+"""Reassignments, elections and assigned replicas: three brokers of Kafka 4.3 and three of ours answer alike."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+
+from compat_tests.cluster.clusters import BrokerCluster, running
+from compat_tests.oracle.pair import Pair
+from compat_tests.oracle.peer import Peer
+from compat_tests.oracle.schema import Body
+
+pytestmark = pytest.mark.peers
+
+_numbers = count()
+_ALTER, _LIST, _ELECT = "AlterPartitionReassignments", "ListPartitionReassignments", "ElectLeaders"
+PREFERRED, UNCLEAN = 0, 1
+_SECONDS, _HEARD_S, _PAUSE_S = 30.0, 5.0, 0.02
+
+
+class Clusters:
+    """Both clusters, and a connection to broker 0 of each."""
+
+    def __init__(self, kafka: BrokerCluster, ours: BrokerCluster) -> None:
+        self._clusters = (kafka, ours)
+        self._peers = [
+            Peer(name, cluster.bootstrap_servers.split(",")[0])
+            for name, cluster in zip(("kafka", "ours"), self._clusters, strict=True)
+        ]
+        self.pair = Pair(*self._peers)
+
+    def close(self) -> None:
+        for peer in self._peers:
+            peer.close()
+
+    def start(self, broker: int) -> None:
+        for cluster in self._clusters:
+            cluster.start(broker)
+        self.until(lambda peer: broker in _brokers(peer))
+
+    def stop(self, broker: int) -> None:
+        """Returns when it leads nothing and is in sync with nothing, as far as others can be."""
+        for cluster in self._clusters:
+            cluster.stop(broker)
+        self.until(lambda peer: broker not in _brokers(peer))
+
+    def until(self, holds: Callable[[Peer], bool]) -> None:
+        deadline = time.monotonic() + _SECONDS
+        for peer in self._peers:
+            while not holds(peer):
+                assert time.monotonic() < deadline, f"{peer.name} does not come to that"
+                time.sleep(_PAUSE_S)
+
+    def create(self, *replicas: Sequence[int], configs: dict[str, str] | None = None) -> str:
+        """A topic with these replicas, in sync; returns its name."""
+        name = f"t{next(_numbers)}"
+        assigned = [{"partition_index": index, "broker_ids": [*each]} for index, each in enumerate(replicas)]
+        settings = [{"name": key, "value": value} for key, value in (configs or {}).items()]
+        topic = {
+            "name": name,
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "assignments": assigned,
+            "configs": settings,
+        }
+        for peer in self._peers:
+            answer = peer.ask("CreateTopics", 7, {"topics": [topic], "timeout_ms": 30_000})
+            assert answer["topics"][0]["error_code"] == 0, answer
+        self.until(lambda peer: _in_sync(peer, name, len(replicas)))
+        return name
+
+    def same_places(self, *names: str) -> Body:
+        """Leaders, replicas and ISR of topics are the same, as soon as each broker has heard of its controller's last
+        decision."""
+        asked: Body = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
+        deadline = time.monotonic() + _HEARD_S
+        while True:
+            try:
+                return self.pair.ask("Metadata", 8, asked, _places)
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_PAUSE_S)
+
+    def until_settled(self) -> None:
+        """Nothing is on its way any more."""
+        everything: Body = {"topics": None, "timeout_ms": 30_000}
+        self.until(lambda peer: not peer.ask(_LIST, 0, everything)["topics"])
+
+
+def _brokers(peer: Peer) -> set[int]:
+    return {broker["node_id"] for broker in peer.ask("Metadata", 8, {"topics": []})["brokers"]}
+
+
+def _in_sync(peer: Peer, name: str, partitions: int) -> bool:
+    answer = peer.ask("Metadata", 8, {"topics": [{"name": name}], "allow_auto_topic_creation": False})
+    found = answer["topics"][0]["partitions"]
+    return len(found) == partitions and all(
+        sorted(each["isr_nodes"]) == sorted(each["replica_nodes"]) and each["leader_id"] >= 0 for each in found
+    )
+
+
+def _all_in_sync(peer: Peer) -> bool:
+    return all(
+        sorted(partition["isr_nodes"]) == sorted(partition["replica_nodes"])
+        for topic in peer.ask("Metadata", 8, {"topics": None})["topics"]
+        for partition in topic["partitions"]
+    )
+
+
+def _has_left(peer: Peer, name: str, index: int, broker: int) -> bool:
+    answer = peer.ask("Metadata", 8, {"topics": [{"name": name}], "allow_auto_topic_creation": False})
+    (partition,) = (each for each in answer["topics"][0]["partitions"] if each["partition_index"] == index)
+    return broker not in partition["replica_nodes"]
+
+
+def _places(answer: Body) -> object:
+    for topic in answer["topics"]:
+        for partition in topic["partitions"]:
+            partition["isr_nodes"].sort()
+            # How often a leader was elected is the controller's own affair; each election counts by itself elsewhere.
+            del partition["leader_epoch"]
+    return answer["topics"]
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[Clusters]:
+    with running("kafka") as kafka, running("odradek") as ours:
+        both = Clusters(kafka, ours)
+        yield both
+        both.close()
+
+
+def _reassigned(clusters: Clusters, version: int, *wanted: tuple[str, int, list[int] | None], **more: Any) -> Body:
+    by_topic: dict[str, list[Body]] = {}
+    for topic, index, replicas in wanted:
+        by_topic.setdefault(topic, []).append({"partition_index": index, "replicas": replicas})
+    topics = [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
+    return clusters.pair.ask(_ALTER, version, {"topics": topics, "timeout_ms": 30_000, **more})
+
+
+def _listed(clusters: Clusters, *wanted: tuple[str, list[int]]) -> Body:
+    topics = [{"name": name, "partition_indexes": indexes} for name, indexes in wanted] if wanted else None
+    return clusters.pair.ask(_LIST, 0, {"topics": topics, "timeout_ms": 30_000})
+
+
+def _by_partition(answer: Body) -> Body:
+    for topic in answer["replica_election_results"]:
+        topic["partition_result"].sort(key=lambda each: each["partition_id"])
+    return answer
+
+
+def _elected(clusters: Clusters, version: int, kind: int, *wanted: tuple[str, list[int]]) -> Body:
+    topics = [{"topic": name, "partitions": indexes} for name, indexes in wanted] if wanted else None
+    body: Body = {"topic_partitions": topics, "timeout_ms": 30_000}
+    if version >= 1:
+        body["election_type"] = kind
+    return clusters.pair.ask(_ELECT, version, body, _by_partition)
+
+
+def test_topics_with_assigned_replicas(clusters: Clusters) -> None:
+    def ask(name: str, *replicas: list[int], **more: Any) -> None:
+        assigned = [{"partition_index": index, "broker_ids": each} for index, each in enumerate(replicas)]
+        topic = {"name": name, "num_partitions": -1, "replication_factor": -1, "assignments": assigned, **more}
+        clusters.pair.ask("CreateTopics", 7, {"topics": [topic], "timeout_ms": 30_000}, _without_ids)
+
+    ask("assigned-good", [0, 1, 2], [1, 2, 0], [2, 0, 1])
+    ask("assigned-unlike", [0, 1], [2])
+    ask("assigned-none", [])
+    ask("assigned-unknown", [0, 7])
+    ask("assigned-negative", [0, -1])
+    ask("assigned-twice", [1, 1])
+    ask("assigned-and-counted", [0], num_partitions=1)
+    ask("assigned-and-replicated", [0], replication_factor=1)
+    ask("assigned-gap", assignments=[{"partition_index": 1, "broker_ids": [0]}])
+    ask("assigned-same-index", assignments=[{"partition_index": 0, "broker_ids": [0]}] * 2)
+    ask("too-many-replicas", num_partitions=1, replication_factor=4)
+    ask("no-replicas", num_partitions=1, replication_factor=0)
+    clusters.until(lambda peer: _in_sync(peer, "assigned-good", 3))
+    clusters.same_places("assigned-good")
+
+
+def _without_ids(answer: Body) -> Body:
+    for topic in answer["topics"]:
+        topic["topic_id"], topic["configs"] = "<chosen>", "<many>"
+    return answer
+
+
+def test_partitions_with_assigned_replicas(clusters: Clusters) -> None:
+    name = clusters.create([0, 1], [1, 2])
+
+    def ask(total: int, *replicas: list[int], only: bool = False) -> None:
+        topic = {"name": name, "count": total, "assignments": [{"broker_ids": each} for each in replicas]}
+        clusters.pair.ask("CreatePartitions", 3, {"topics": [topic], "timeout_ms": 30_000, "validate_only": only})
+
+    ask(3, [2, 0], only=True)
+    ask(3, [2, 0])
+    ask(4, [0])
+    ask(4, [0, 1, 2])
+    ask(4, [0, 7])
+    ask(4, [0, 0])
+    ask(4, [0, -1])
+    ask(4, [])
+    ask(4, [0, 1], [1, 2])
+    ask(6, [0, 1])
+    ask(5, [0, 1], [1])
+    ask(5, [1, 0], [0, 2])
+    clusters.until(lambda peer: _in_sync(peer, name, 5))
+    clusters.same_places(name)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_replicas_move(clusters: Clusters, version: int) -> None:
+    name, other = clusters.create([0, 1], [1, 2], [2, 0]), clusters.create([0])
+
+    for wanted in ([2, 1], [1, 2, 0], [0], [2], [2], [0, 1, 2], [2, 1, 0]):
+        _reassigned(clusters, version, (name, 0, wanted))
+        clusters.until_settled()
+        clusters.same_places(name)
+    _reassigned(clusters, version, (name, 1, [0]), (name, 2, [1, 2]), (other, 0, [1, 2]))
+    clusters.until_settled()
+    clusters.same_places(name, other)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_moves_that_cannot_be(clusters: Clusters, version: int) -> None:
+    name = clusters.create([0, 1], [1, 2])
+
+    for wanted in ([], [0, 0], [7], [0, 7], [-1], [0, -1], None):
+        _reassigned(clusters, version, (name, 0, wanted))
+    _reassigned(clusters, version, ("no-such-topic", 0, [1]))
+    _reassigned(clusters, version, ("", 0, [1]))
+    _reassigned(clusters, version, (name, 2, [1]))
+    _reassigned(clusters, version, (name, -1, [1]))
+    _reassigned(clusters, version, (name, 5, None))
+    _reassigned(clusters, version, (name, 0, [7]), (name, 9, [0]), (name, 1, [2, 1]))
+    _reassigned(clusters, version)
+    clusters.until_settled()
+    if version >= 1:
+        for wanted in ([0], [0, 1, 2], [1, 2], []):
+            _reassigned(clusters, version, (name, 0, wanted), allow_replication_factor_change=False)
+            clusters.until_settled()
+    clusters.same_places(name)
+    clusters.pair.ask(_LIST, 0, {"topics": [], "timeout_ms": 30_000})
+    _listed(clusters, ("no-such-topic", [0]))
+    _listed(clusters, (name, [0, 1, 7, -1]))
+    _listed(clusters, (name, []))
+
+
+def test_moves_that_wait_for_a_broker(clusters: Clusters) -> None:
+    name, other = clusters.create([0, 1], [1, 0], [0, 1]), clusters.create([0, 2], [2, 0])
+    third = clusters.create([0, 1, 2], [2, 1, 0])
+    clusters.stop(2)
+    try:
+        clusters.same_places(name, other)
+        _reassigned(clusters, 1, (name, 0, [2, 1]), (name, 1, [1, 0, 2]), (name, 2, [0]), (other, 0, [0]))
+        _listed(clusters)
+        _listed(clusters, (name, [0]), (other, [0, 1]))
+        _listed(clusters, (name, [1, 0, 2]))
+        clusters.same_places(name, other)
+
+        # Another wish while one is on its way.
+        _reassigned(clusters, 1, (name, 0, [2, 0]))
+        _listed(clusters)
+        _reassigned(clusters, 1, (name, 1, [2, 0, 1]))
+        _listed(clusters)
+        _reassigned(clusters, 1, (name, 0, [2]), allow_replication_factor_change=False)
+        _listed(clusters)
+        _reassigned(clusters, 1, (name, 0, [1, 2]), allow_replication_factor_change=False)
+        _listed(clusters)
+
+        _reassigned(clusters, 1, (name, 0, None), (name, 1, None), (name, 7, None))
+        _listed(clusters)
+        _reassigned(clusters, 1, (name, 0, None))
+        clusters.same_places(name, other)
+
+        for wanted in ([2, 1], [2, 0], [0, 2], [1, 2], [2], [2, 1], None):
+            _reassigned(clusters, 1, (name, 0, wanted))
+            _listed(clusters)
+            clusters.same_places(name)
+
+        _reassigned(clusters, 1, (third, 0, [2, 0]), (third, 1, [0, 2]))
+        _listed(clusters)
+        clusters.same_places(third)
+
+        # What is left of the other topic is on a broker that does not run.
+        _reassigned(clusters, 1, (other, 1, [2]))
+        _listed(clusters)
+        clusters.same_places(other)
+        _reassigned(clusters, 1, (name, 1, [2]))
+        _listed(clusters)
+    finally:
+        clusters.start(2)
+    clusters.until_settled()
+    clusters.same_places(name, other)
+
+
+def test_moves_whose_new_replicas_are_there_although_another_is_down(clusters: Clusters) -> None:
+    name = clusters.create([0, 2], [0, 2], [0, 2], [2, 0], [2, 1])
+    clusters.stop(2)
+    try:
+        _reassigned(clusters, 1, (name, 0, [1, 2]), (name, 1, [0, 1, 2]), (name, 2, [2, 1]), (name, 3, [1, 0]))
+        clusters.until(lambda peer: _has_left(peer, name, 3, 2))
+        _listed(clusters)
+        clusters.same_places(name)
+    finally:
+        clusters.start(2)
+    clusters.until_settled()
+
+
+def test_a_topic_grows_and_is_deleted_while_its_replicas_move(clusters: Clusters) -> None:
+    name = clusters.create([0], [1])
+    clusters.stop(2)
+    try:
+        _reassigned(clusters, 1, (name, 0, [2]))
+        grown = {"name": name, "count": 3, "assignments": [{"broker_ids": [1]}]}
+        clusters.pair.ask("CreatePartitions", 3, {"topics": [grown], "timeout_ms": 30_000, "validate_only": False})
+        _listed(clusters)
+        clusters.pair.ask("DeleteTopics", 5, {"topic_names": [name], "timeout_ms": 30_000})
+        _listed(clusters)
+    finally:
+        clusters.start(2)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_preferred_leaders(clusters: Clusters, version: int) -> None:
+    name = clusters.create([1, 0], [0, 1], [1, 2], [2, 1])
+
+    _elected(clusters, version, PREFERRED, (name, [0, 1]))
+    _elected(clusters, version, PREFERRED, (name, [9]), ("no-such-topic", [0]), (name, [-1]))
+    _elected(clusters, version, PREFERRED, (name, []))
+    clusters.stop(1)
+    try:
+        clusters.same_places(name)
+        _elected(clusters, version, PREFERRED, (name, [0, 1, 2, 3]))
+    finally:
+        clusters.start(1)
+    clusters.until(lambda peer: _in_sync(peer, name, 4))
+    clusters.same_places(name)
+    _elected(clusters, version, PREFERRED, (name, [0]))
+    clusters.same_places(name)
+    # All that are not led as they should be, in this topic and in others.
+    clusters.until(_all_in_sync)
+    for peer in (clusters.pair.kafka, clusters.pair.ours):
+        peer.ask(_ELECT, 2, {"topic_partitions": None, "timeout_ms": 30_000, "election_type": PREFERRED})
+    clusters.same_places(name)
+    _elected(clusters, version, PREFERRED)
+    if version >= 1:
+        _elected(clusters, version, 5, (name, [0, 9]), ("no-such-topic", [0]))
+        _elected(clusters, version, 5)
+        _elected(clusters, version, UNCLEAN, (name, [0, 9]), ("no-such-topic", [0]))
+
+
+def test_unclean_leaders(clusters: Clusters) -> None:
+    # No broker is eligible but those in sync: with two, the last one to leave would be kept as such (KIP-966).
+    name = clusters.create([1, 2], [2, 1], configs={"min.insync.replicas": "1"})
+    clusters.stop(2)
+    clusters.stop(1)
+    try:
+        clusters.same_places(name)
+        _elected(clusters, 2, PREFERRED, (name, [0, 1]))
+        _elected(clusters, 2, UNCLEAN, (name, [0, 1]))
+        _reassigned(clusters, 1, (name, 0, [0, 1]), (name, 1, [0]))
+        _listed(clusters)
+        clusters.same_places(name)
+        clusters.start(2)
+        clusters.same_places(name)
+        _elected(clusters, 2, UNCLEAN, (name, [0, 1]))
+        clusters.same_places(name)
+    finally:
+        clusters.start(1)
+        if 2 not in _brokers(clusters.pair.kafka):
+            clusters.start(2)
+    clusters.until_settled()
+    clusters.until(lambda peer: _in_sync(peer, name, 2))
+    clusters.same_places(name)
