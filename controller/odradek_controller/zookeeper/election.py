@@ -153,10 +153,10 @@ class Candidate:
 
     async def _look(self) -> tuple[int, Stat | None]:
         """Who holds the office; a watch tells when that changes."""
-        watch = None if self._watching else self._changed
         while True:
+            # Said before the answer is here: the watch may have seen something by then, or be lost with its connection.
+            watch, self._watching = None if self._watching else self._changed, True
             stat = await self._zk.exists(paths.CONTROLLER, watch)
-            self._watching, watch = True, None
             if stat is None:
                 return NOBODY, None
             with suppress(NoNodeError):
