@@ -105,6 +105,12 @@ class Checks:
             self.fail(f"the high watermark of {place} in epoch {epoch} retreats from {before} to {high_watermark}")
         self._high_watermarks[place, epoch] = high_watermark
 
+    def held(self, place: Place, high_watermark: int, ends: Mapping[int, int]) -> None:
+        """Where the logs of the brokers end that the controller takes to be in sync."""
+        for broker, end in ends.items():
+            if end < high_watermark:
+                self.fail(f"{place} is committed up to {high_watermark}, broker {broker} in sync, ends at {end}")
+
     # -- groups -------------------------------------------------------------------------------------------------------
 
     def generation_of(self, group: str) -> int:

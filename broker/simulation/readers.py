@@ -18,6 +18,7 @@ LIST_OFFSETS_VERSION = 6
 LATEST = -1
 MAX_WAIT_MS = 500
 PARTITION_BYTES = 2_000
+TRIES = 20
 MOVED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -93,11 +94,17 @@ class Watcher:
         self._places = [(topic, partition) for partition in range(partitions)]
 
     async def run(self) -> None:
+        chance = self._client.chance
         while True:
-            await asyncio.sleep(self._client.chance.uniform(0.05, 0.5))
-            await self._ask(self._client.chance.choice(self._places))
+            await asyncio.sleep(chance.uniform(0.05, 0.5))
+            place = chance.choice(self._places)
+            # Who has just been elected is asked at once, for it may know less than its predecessor told.
+            for _ in range(TRIES):
+                if await self._ask(place):
+                    break
+                await asyncio.sleep(chance.uniform(0.001, 0.01))
 
-    async def _ask(self, place: tuple[str, int]) -> None:
+    async def _ask(self, place: tuple[str, int]) -> bool:
         client = self._client
         wanted = ListOffsetsRequest.ListOffsetsPartition(place[1], -1, LATEST)
         request = ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic(place[0], [wanted])])
@@ -107,9 +114,10 @@ class Watcher:
             response = await wire.ask(request, LIST_OFFSETS_VERSION, ListOffsetsResponse)
         except UnreachableError:
             client.forget_leader(*place)
-            return
+            return False
         answer = response.topics[0].partitions[0]
         if answer.error_code:
             client.forget_leader(*place)
-        else:
-            self._checks.latest_told(place, floor, answer.offset)
+            return False
+        self._checks.latest_told(place, floor, answer.offset)
+        return True

@@ -24,8 +24,10 @@ from broker.simulation.trace import Trace, TraceLog
 from broker.simulation.virtual_loop import NothingEverHappensError, VirtualLoop
 
 from odradek_broker.clock import Clock
+from odradek_broker.config import EMULATE
 from odradek_broker.surroundings import Surroundings
 from odradek_log.log import Log
+from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from odradek_wire.records.batch import iterate
 from odradek_wire.records.records import read_records
@@ -114,7 +116,8 @@ class Simulation:
     async def _run(self) -> None:
         self._over = asyncio.Event()
         around = Surroundings(self.log, self.clock, self.disk, self._chance().randbytes)
-        self.members = EmbeddedMembers(BROKERS, {}, around, self.disk, self.network, self.trace)
+        settings = {EMULATE: self.chance.choice(("union", "3.9", "4.0"))}
+        self.members = EmbeddedMembers(BROKERS, settings, around, self.disk, self.network, self.trace)
         work = asyncio.ensure_future(self._scenario())
         over = asyncio.ensure_future(self._over.wait())
         await asyncio.wait([work, over], return_when=asyncio.FIRST_COMPLETED)
@@ -189,6 +192,17 @@ class Simulation:
                 if partition.leader is not None and not partition.error:
                     place = (partition.topic, partition.index)
                     self.checks.leads(place, partition.leader_epoch, broker, partition.high_watermark)
+                    self.checks.held(place, partition.high_watermark, self._ends_in_sync(place))
+
+    def _ends_in_sync(self, place: tuple[str, int]) -> dict[int, int]:
+        registration = self.members.image.partition(*place)
+        ends = {}
+        for broker in registration.isr if registration is not None else ():
+            node = self.members.running.get(broker)
+            partition = node.broker.partitions.get(*place) if node is not None else None
+            if partition is not None and partition.error != ErrorCode.KAFKA_STORAGE_ERROR:
+                ends[broker] = partition.log_end_offset
+        return ends
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

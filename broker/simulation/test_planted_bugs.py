@@ -1,0 +1,222 @@
+"""Each rule is broken on purpose, in the broker's own code, and the simulation finds it within a few seeds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from broker.simulation.checks import Checks
+from broker.simulation.simulation import Failure, simulate
+
+from odradek_broker.coordinators.group_partition import GroupPartition
+from odradek_broker.core import group_session, offsets
+from odradek_broker.core.partition_leader import HighWatermarkAdvanced, PartitionLeader
+from odradek_broker.hosting import Hosting
+from odradek_broker.partition import Partition
+from odradek_broker.replication import fetcher
+from odradek_controller import replay
+from odradek_log import following
+from odradek_log.flushing import Flushing
+from odradek_log.log import Log
+from odradek_wire.errors import ErrorCode
+
+SEEDS = range(40)
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def high_watermark_that_waits_for_nobody(patch: pytest.MonkeyPatch) -> None:
+    def advance(self: PartitionLeader) -> list[Any]:
+        if self.log_end_offset <= self.high_watermark:
+            return []
+        self.high_watermark = self.log_end_offset
+        return [HighWatermarkAdvanced(self.high_watermark)]
+
+    patch.setattr(PartitionLeader, "_advance_high_watermark", advance)
+
+
+def high_watermark_that_waits_for_the_fastest_follower_only(patch: pytest.MonkeyPatch) -> None:
+    def advance(self: PartitionLeader) -> list[Any]:
+        reached = max((each.log_end_offset for each in self.followers.values()), default=0)
+        if min(reached, self.log_end_offset) <= self.high_watermark:
+            return []
+        self.high_watermark = min(reached, self.log_end_offset)
+        return [HighWatermarkAdvanced(self.high_watermark)]
+
+    patch.setattr(PartitionLeader, "_advance_high_watermark", advance)
+
+
+def high_watermark_that_follows_the_slowest_even_back(patch: pytest.MonkeyPatch) -> None:
+    def advance(self: PartitionLeader) -> list[Any]:
+        ends = [each.log_end_offset for each in self.followers.values()]
+        reached = max(min([self.log_end_offset, *ends]), 0)
+        if reached == self.high_watermark:
+            return []
+        self.high_watermark = reached
+        return [HighWatermarkAdvanced(reached)]
+
+    patch.setattr(PartitionLeader, "_advance_high_watermark", advance)
+
+
+def follower_that_truncates_to_its_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    follow = Partition.follow
+
+    def truncating(self: Partition, leader_epoch: int) -> None:
+        follow(self, leader_epoch)
+        if self.follows:
+            self.log.truncate_to(self.high_watermark)
+
+    patch.setattr(Partition, "follow", truncating)
+
+
+def follower_that_never_truncates(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fetcher, "truncation_point", lambda leader, own, log_end_offset, high_watermark: log_end_offset)
+
+
+def isr_that_takes_followers_that_lag(patch: pytest.MonkeyPatch) -> None:
+    fetched = PartitionLeader.follower_fetched
+
+    def taking(self: PartitionLeader, follower: int, *args: Any, **options: Any) -> list[Any]:
+        effects = fetched(self, follower, *args, **options)
+        if follower in self.followers and follower not in self.isr and self.proposed_isr is None:
+            effects.append(self._propose(self.isr | {follower}))
+        return effects
+
+    patch.setattr(PartitionLeader, "follower_fetched", taking)
+    # Such a proposal holds the high watermark back as long as it lasts; a bug would not be half.
+    advance = PartitionLeader._advance_high_watermark
+
+    def advancing(self: PartitionLeader) -> list[Any]:
+        proposed, self.proposed_isr = self.proposed_isr, None
+        try:
+            return advance(self)
+        finally:
+            self.proposed_isr = proposed
+
+    patch.setattr(PartitionLeader, "_advance_high_watermark", advancing)
+
+
+def leader_that_does_not_hear_that_it_was_replaced(patch: pytest.MonkeyPatch) -> None:
+    apply_one = Hosting._apply_one
+
+    def apply(self: Any, delta: Any, topic: Any, index: int, *rest: Any) -> None:
+        partition = self._partitions.get_by_id(topic.id, index)
+        registration = topic.partitions[index]
+        if partition is not None and partition.leader is not None and registration.leader != self._node_id:
+            return
+        apply_one(self, delta, topic, index, *rest)
+
+    patch.setattr(Hosting, "_apply_one", apply)
+
+
+def election_without_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
+    changed = replay.changed_partition
+
+    def same_epoch(partition: Any, record: Any) -> Any:
+        return changed(partition, record)._replace(leader_epoch=partition.leader_epoch)
+
+    patch.setattr(replay, "changed_partition", same_epoch)
+
+
+def follower_that_learns_nothing_of_producers(patch: pytest.MonkeyPatch) -> None:
+    write = following._write
+
+    def untold(self: Log, header: Any, batch: Any) -> None:
+        """Told only of what is appended as leader."""
+
+    tell = Log.tell_producers
+
+    def append(log: Log, view: memoryview, run: Any) -> None:
+        Log.tell_producers = untold  # type: ignore[method-assign]
+        try:
+            write(log, view, run)
+        finally:
+            Log.tell_producers = tell  # type: ignore[method-assign]
+
+    patch.setattr(following, "_write", append)
+
+
+def consumers_that_are_given_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
+    read = Log.read
+
+    def unlimited(self: Log, offset: int, max_bytes: int, *, limit: int | None = None, min_one: bool = True) -> Any:
+        return read(self, offset, max_bytes, limit=None, min_one=min_one)
+
+    patch.setattr(Log, "read", unlimited)
+
+
+def new_leader_that_says_at_once_what_it_believes_to_be_committed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "lags_behind_its_epoch", property(lambda self: False))
+
+
+def commit_that_is_answered_before_it_is_replicated(patch: pytest.MonkeyPatch) -> None:
+    write = GroupPartition.write
+
+    def hasty(self: GroupPartition, records: Any, done: Any) -> None:
+        write(self, records, lambda error: None)
+        if self.partition.error == ErrorCode.NONE:
+            done(ErrorCode.NONE)
+
+    patch.setattr(GroupPartition, "write", hasty)
+
+
+def commits_of_any_generation(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(offsets, "commit_error", lambda *args: ErrorCode.NONE)
+
+
+def members_that_all_get_the_leaders_share(patch: pytest.MonkeyPatch) -> None:
+    sync = group_session.sync
+
+    def same(step: Any, group: Any, request: Any, token: Any) -> None:
+        for entry in request.assignments:
+            entry.assignment = request.assignments[0].assignment
+        sync(step, group, request, token)
+
+    patch.setattr(group_session, "sync", same)
+
+
+def recovery_point_beyond_what_was_forced_to_the_disk(patch: pytest.MonkeyPatch) -> None:
+    def believe(self: Flushing, end_of: Any) -> None:
+        self.recovery_point = max(self.recovery_point, end_of())
+
+    patch.setattr(Flushing, "flush_to", believe)
+
+
+LOST = "was acknowledged|was read|goes back|was answered with"
+ALL_IN_SYNC = "is committed up to"
+PLANTED: list[tuple[Plant, str]] = [
+    (high_watermark_that_waits_for_nobody, LOST),
+    (high_watermark_that_waits_for_the_fastest_follower_only, ALL_IN_SYNC),
+    (high_watermark_that_follows_the_slowest_even_back, "retreats|goes back"),
+    (follower_that_truncates_to_its_high_watermark, LOST),
+    (follower_that_never_truncates, "differ|not within"),
+    (isr_that_takes_followers_that_lag, LOST),
+    (leader_that_does_not_hear_that_it_was_replaced, "."),
+    (election_without_a_new_epoch, "both lead"),
+    (follower_that_learns_nothing_of_producers, "repeated|reordered|was answered with"),
+    (consumers_that_are_given_what_is_not_committed, "the high watermark is"),
+    (new_leader_that_says_at_once_what_it_believes_to_be_committed, "the latest offset .* goes back"),
+    (commit_that_is_answered_before_it_is_replicated, "the committed offset .* goes back"),
+    (commits_of_any_generation, "a commit of generation"),
+    (members_that_all_get_the_leaders_share, "both own"),
+    (recovery_point_beyond_what_was_forced_to_the_disk, "."),
+]
+
+
+@pytest.mark.parametrize(("plant", "rule"), PLANTED, ids=[plant.__name__ for plant, _ in PLANTED])
+def test_the_simulation_finds(plant: Plant, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    if rule != ALL_IN_SYNC:
+        # It looks into the brokers, and would be faster than any client.
+        monkeypatch.setattr(Checks, "held", lambda *facts: None)
+    found = next(filter(None, map(_why, SEEDS)), "nothing")
+    assert re.search(rule, found), found
+
+
+def _why(seed: int) -> str | None:
+    try:
+        simulate(seed)
+    except Failure as failure:
+        return failure.why
+    return None
