@@ -21,6 +21,8 @@ from odradek.logs import LEVELS, stream_logger
 from odradek.settings import SettingsError, gather
 from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.report import Logger
+from odradek_controller.configs.removed import why_removed
+from odradek_controller.configs.table import Release, Resource, definitions
 from odradek_log.errors import LogDirectoryError
 
 _DEFAULT_PORT = 9092
@@ -69,6 +71,9 @@ def command(
         raise click.UsageError("--zookeeper starts one broker, and creates no topics")
     if port is not None and "listeners" in overrides:
         raise click.UsageError("--port and -o listeners=… exclude each other")
+    # 4.3 has no names any more for what 3.9's ZooKeeper mode can be told.
+    of_39 = definitions(Resource.BROKER, Release.KAFKA_3_9) if zookeeper is not None else {}
+    of_zookeeper = {name: str(overrides.pop(name)) for name in list(overrides) if name in of_39 and why_removed(name)}
     wanted = dict(_topic(topic) for topic in topics)
     logger = stream_logger(sys.stderr, as_json=log_json, level=log_level)
     try:
@@ -94,7 +99,7 @@ def command(
             if zookeeper is None:
                 loop.run_until_complete(_serve(statics, wanted, logger))
             else:
-                static = {**statics[0], "broker.id": str(broker_id), "node.id": str(broker_id)}
+                static = {**statics[0], **of_zookeeper, "broker.id": str(broker_id), "node.id": str(broker_id)}
                 loop.run_until_complete(_serve_member(static, zookeeper, logger))
         except ImportError as error:
             raise click.ClickException(f"{error}: pip install odradek[zookeeper]") from error
