@@ -63,16 +63,16 @@ class _Late:
         return _Late(self._make, self._level, {**self._facts, **facts})
 
     def debug(self, event: str, /, **facts: Any) -> object:
-        return self._make().debug(event, **self._facts, **facts) if self._level <= LEVELS["debug"] else None
+        return self._make().debug(event, **{**self._facts, **facts}) if self._level <= LEVELS["debug"] else None
 
     def info(self, event: str, /, **facts: Any) -> object:
-        return self._make().info(event, **self._facts, **facts) if self._level <= LEVELS["info"] else None
+        return self._make().info(event, **{**self._facts, **facts}) if self._level <= LEVELS["info"] else None
 
     def warning(self, event: str, /, **facts: Any) -> object:
-        return self._make().warning(event, **self._facts, **facts) if self._level <= LEVELS["warning"] else None
+        return self._make().warning(event, **{**self._facts, **facts}) if self._level <= LEVELS["warning"] else None
 
     def error(self, event: str, /, **facts: Any) -> object:
-        return self._make().error(event, **self._facts, **facts)
+        return self._make().error(event, **{**self._facts, **facts})
 
 
 def _logger(sink: object, renderer: Callable[[Any, str, Event], Any]) -> Logger:

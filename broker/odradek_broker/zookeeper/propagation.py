@@ -114,7 +114,7 @@ class Propagation:
         if error:
             self._log.warning(
                 "a broker refuses what the controller says",
-                broker=broker_id,
+                to=broker_id,
                 request=type(request).__name__,
                 error=error.name,
             )
@@ -122,10 +122,10 @@ class Propagation:
             self._offline(broker_id, response)
 
     def failed(self, broker_id: int, error: Exception) -> None:
-        self._log.error("telling a broker failed", broker=broker_id, exc_info=error)
+        self._log.error("telling a broker failed", to=broker_id, exc_info=error)
 
     def unreachable(self, broker_id: int, error: Exception) -> None:
-        self._log.warning("broker cannot be told; trying again", broker=broker_id, error=str(error))
+        self._log.warning("broker cannot be told; trying again", to=broker_id, error=str(error))
 
 
 class _Queue:
