@@ -37,6 +37,7 @@ class Checks:
         """Producers (the beginning of their values) that must neither reorder nor repeat."""
         self._read: dict[Place, dict[int, bytes]] = defaultdict(dict)
         self._latest: dict[Place, int] = defaultdict(int)
+        self._deleted: dict[Place, int] = defaultdict(int)
         self._high_watermarks: dict[tuple[Place, int], int] = {}
         self._leaders: dict[tuple[Place, int], int] = {}
         self._owners: dict[tuple[str, int], dict[Place, str]] = defaultdict(dict)
@@ -77,6 +78,16 @@ class Checks:
             self._read[place][offset] = value
             position = offset + 1
         return position
+
+    def deleting(self, place: Place, before: int) -> None:
+        """DeleteRecords is asked for, and may take effect."""
+        self._deleted[place] = max(self._deleted[place], before)
+
+    def out_of_range(self, place: Place, position: int) -> int:
+        """A consumer is told so; returns where it goes on."""
+        if position >= self._deleted[place]:
+            self.fail(f"a consumer of {place} at {position} is out of range; deleted is up to {self._deleted[place]}")
+        return self._deleted[place]
 
     def _same_as_read(self, place: Place, offset: int, value: bytes, how: str) -> None:
         before = self._read[place].get(offset)
@@ -159,15 +170,15 @@ class Checks:
                 self.fail(
                     f"{place}: brokers {first} and {broker} differ at byte {at} ({len(whole)} and {len(data)} bytes)"
                 )
-        known = self.acknowledged[place]
+        known, start = self.acknowledged[place], self._deleted[place]
         for offset, value in known.at.items():
-            if log.get(offset) != value:
+            if offset >= start and log.get(offset) != value:
                 self.fail(f"{place} offset {offset}: {value!r} was acknowledged, {log.get(offset)!r} is there")
         missing = known.somewhere - set(log.values())
-        if missing:
+        if missing and not start:
             self.fail(f"{place}: acknowledged and lost: {sorted(missing)[:3]}")
         for offset, value in self._read[place].items():
-            if log.get(offset) != value:
+            if offset >= start and log.get(offset) != value:
                 self.fail(f"{place} offset {offset}: {value!r} was read, {log.get(offset)!r} is there")
         self._in_order(place, log)
 

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from broker.simulation.client import Client
+from broker.simulation.administrator import Administrator
 from broker.simulation.embedded_members import EmbeddedMembers
 from broker.simulation.memory_disk import MemoryDisk
 from broker.simulation.memory_network import MemoryNetwork, Way
@@ -29,7 +29,7 @@ class Faults:
         disk: MemoryDisk,
         clock: Clock,
         trace: Trace,
-        admin: Client,
+        administrator: Administrator,
     ) -> None:
         self._chance = chance
         self._members = members
@@ -37,7 +37,7 @@ class Faults:
         self._disk = disk
         self._clock = clock
         self._trace = trace
-        self._admin = admin
+        self._administrator = administrator
         self._kinds: tuple[tuple[int, Callable[[], Awaitable[None]]], ...] = (
             (6, self._kill),
             (5, self._lose_power),
@@ -49,6 +49,11 @@ class Faults:
             (3, self._slow_disk),
             (2, self._move_wall_clock),
             (1, self._restart_all),
+            (4, self._administrator.reassign),
+            (3, self._administrator.elect_preferred_leaders),
+            (3, self._administrator.configure),
+            (2, self._administrator.come_and_go),
+            (2, self._administrator.delete_records),
         )
 
     async def run(self, duration_s: float) -> None:

@@ -36,7 +36,8 @@ NEVER_APPENDED = frozenset(
 @dataclass
 class Batch:
     values: list[bytes]
-    base_sequence: int
+    base_sequence: int = -1
+    epoch: int = -1
     tries: int = 0
 
 
@@ -50,7 +51,7 @@ class Producer:
         self._checks = checks
         self._topic = topic
         self._acks = acks
-        self._id = (-1, -1)
+        self._id = -1
         self._idempotent = idempotent
         self._lanes = [_Lane(self, partition) for partition in range(partitions)]
         self._stopping = False
@@ -82,7 +83,7 @@ class Producer:
                 await asyncio.sleep(0.3)
                 continue
             if not response.error_code:
-                self._id = (response.producer_id, response.producer_epoch)
+                self._id = response.producer_id
                 return
             await asyncio.sleep(0.3)
 
@@ -115,25 +116,23 @@ class Producer:
         return error
 
     def _encoded(self, batch: Batch) -> bytes:
-        producer_id, epoch = self._id
-        sequence = batch.base_sequence if self._idempotent else -1
-        builder = BatchBuilder(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+        builder = BatchBuilder()
+        if self._idempotent:
+            builder = BatchBuilder(producer_id=self._id, producer_epoch=batch.epoch, base_sequence=batch.base_sequence)
         now_ms = START_MS + int(asyncio.get_running_loop().time() * 1000)
         for value in batch.values:
             builder.append(now_ms, None, value)
         return bytes(builder.build())
 
-    def judge(self, partition: int, batch: Batch, error: ErrorCode | None, last_acknowledged: int) -> ErrorCode | None:
-        """What an answer to a batch means all of whose predecessors are acknowledged."""
-        if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.base_sequence < last_acknowledged:
-            # It is in the log, for one after it was taken; but the leader remembers a producer's last batches only, and
-            # after a restart the very last.
-            self._checks.acknowledged_at((self._topic, partition), -1, batch.values)
-            return ErrorCode.NONE
+    def judge(self, partition: int, batch: Batch, error: ErrorCode | None) -> None:
+        """An answer to a batch all of whose predecessors are acknowledged, and none of whose successors was sent."""
         if error in NEVER_APPENDED:
             value = batch.values[0].decode()
             self._checks.fail(f"{value} to {self._topic}-{partition}, the next in order, was answered with {error}")
-        return error
+
+    def surely_taken(self, partition: int, batch: Batch) -> None:
+        """One that came after it was acknowledged."""
+        self._checks.acknowledged_at((self._topic, partition), -1, batch.values)
 
     def value(self, partition: int, number: int) -> bytes:
         return b"%s/%d:%d" % (self._client.host.encode(), partition, number)
@@ -161,13 +160,15 @@ class _Lane:
         self._closed = False
         self._known = False
         """Whether the leader knows this producer: until then a batch must not overtake the first."""
+        self._sequence = 0
+        self._epoch = 0
         self._last_acknowledged = -1
         self.waiting: deque[Batch] = deque()
         producer.promise_order(partition)
 
     def add(self, count: int) -> None:
         values = [self._producer.value(self._partition, self._number + at) for at in range(count)]
-        self.waiting.append(Batch(values, self._number))
+        self.waiting.append(Batch(values))
         self._number += count
         self._changed.set()
 
@@ -190,16 +191,40 @@ class _Lane:
         batches = [first]
         if self._producer.pipelined and self._known and not first.tries:
             batches = [batch for batch in list(self.waiting)[:IN_FLIGHT] if not batch.tries]
+        for batch in batches:
+            if not batch.tries:
+                batch.epoch, batch.base_sequence = self._epoch, self._sequence
+                self._sequence += len(batch.values)
         send = self._producer.send
         errors = await asyncio.gather(*(send(self._partition, batch) for batch in batches))
         in_order = True
         for batch, error in zip(batches, errors, strict=True):
-            if in_order:
-                error = self._producer.judge(self._partition, batch, error, self._last_acknowledged)
-            if error is ErrorCode.NONE:
+            if in_order and error in NEVER_APPENDED:
+                error = self._refused(batch, error)
+            if batch.epoch != self._epoch:
+                in_order = False  # given up
+            elif error is ErrorCode.NONE:
                 self.waiting.remove(batch)
                 self._known = True
                 self._last_acknowledged = max(self._last_acknowledged, batch.base_sequence)
             else:
                 in_order = False
         return in_order
+
+    def _refused(self, batch: Batch, error: ErrorCode) -> ErrorCode:
+        """The leader remembers a producer's last batches only, and after a restart the very last: it may refuse one
+        that it has. As Kafka's producer, go on in a new epoch when that cannot be told."""
+        if error is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            self._producer.judge(self._partition, batch, error)
+        elif batch.base_sequence < self._last_acknowledged:
+            self._producer.surely_taken(self._partition, batch)
+            return ErrorCode.NONE
+        elif batch.tries > 1 and any(other.tries for other in self.waiting if other is not batch):
+            self.waiting = deque(other for other in self.waiting if not other.tries)
+            self._epoch += 1
+            self._sequence = 0
+            self._last_acknowledged = -1
+            self._known = False
+        else:
+            self._producer.judge(self._partition, batch, error)
+        return error

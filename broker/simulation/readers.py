@@ -46,7 +46,7 @@ async def fetch(client: Client, checks: Checks, topic: str, partition: int, posi
     data = response.responses[0].partitions[0]
     error = ErrorCode(data.error_code)
     if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-        checks.fail(f"a consumer of {place} at {position} is out of range: {data.log_start_offset}..")
+        return checks.out_of_range(place, position)
     if error is not ErrorCode.NONE:
         if error in MOVED:
             client.forget_leader(*place)

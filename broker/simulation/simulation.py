@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
+from broker.simulation.administrator import Administrator
 from broker.simulation.checks import Checks, Violation
 from broker.simulation.client import Client
 from broker.simulation.embedded_members import EmbeddedMembers
@@ -34,7 +35,7 @@ from odradek_wire.records.records import read_records
 
 TOPIC = "events"
 PARTITIONS = 3
-BROKERS = 3
+REPLICAS = 3
 LOOK_S = 0.05
 SETTLED_WITHIN_S = 90.0
 
@@ -117,7 +118,9 @@ class Simulation:
         self._over = asyncio.Event()
         around = Surroundings(self.log, self.clock, self.disk, self._chance().randbytes)
         settings = {EMULATE: self.chance.choice(("union", "3.9", "4.0"))}
-        self.members = EmbeddedMembers(BROKERS, settings, around, self.disk, self.network, self.trace)
+        self.members = EmbeddedMembers(
+            self.chance.choice((3, 3, 4)), settings, around, self.disk, self.network, self.trace
+        )
         work = asyncio.ensure_future(self._scenario())
         over = asyncio.ensure_future(self._over.wait())
         await asyncio.wait([work, over], return_when=asyncio.FIRST_COMPLETED)
@@ -138,7 +141,8 @@ class Simulation:
         ]
         reader = Reader(self._client("reader"), self.checks, TOPIC, PARTITIONS)
         watcher = Watcher(self._client("watcher"), self.checks, TOPIC, PARTITIONS)
-        faults = Faults(self._chance(), self.members, self.network, self.disk, self.clock, self.trace, admin)
+        administrator = Administrator(admin, self.checks, self.members.ids, TOPIC, PARTITIONS)
+        faults = Faults(self._chance(), self.members, self.network, self.disk, self.clock, self.trace, administrator)
         group = Group(self._client, self.checks, TOPIC, PARTITIONS, self._chance())
         producing = [self._task(producer.run(self.chance.uniform(0.1, 0.8))) for producer in self.producers]
         forever = [self._task(work) for work in (reader.run(), watcher.run(), self._look(), group.run())]
@@ -174,7 +178,7 @@ class Simulation:
 
     async def _create_topic(self, admin: Client) -> None:
         entries = [CreateTopicsRequest.CreatableTopicConfig("segment.ms", str(self.chance.choice((3_000, 1 << 40))))]
-        topic = CreateTopicsRequest.CreatableTopic(TOPIC, PARTITIONS, BROKERS, [], entries)
+        topic = CreateTopicsRequest.CreatableTopic(TOPIC, PARTITIONS, REPLICAS, [], entries)
         response = await admin.ask_any(CreateTopicsRequest([topic], 5000), 7, CreateTopicsResponse)
         assert response.topics[0].error_code == 0, response
 
@@ -251,7 +255,8 @@ class Simulation:
 
     def _compare(self) -> None:
         for place, logs in sorted(self._logs().items()):
-            data = {broker: _bytes_below(log, high_watermark) for broker, (high_watermark, log) in logs.items()}
+            start = max(log.log_start_offset for _, log in logs.values())
+            data = {broker: _bytes_between(log, start, end) for broker, (end, log) in logs.items()}
             whole = next(iter(data.values()))
             values = {
                 record.offset: record.value or b""
@@ -266,8 +271,9 @@ def _different(reached: list[int], ends: list[int]) -> str:
     return "" if reached == ends else f"{reached} of {ends}"
 
 
-def _bytes_below(log: Log, high_watermark: int) -> bytes:
-    offset, parts = log.log_start_offset, []
+def _bytes_between(log: Log, start: int, high_watermark: int) -> bytes:
+    """All batches with records from `start` on."""
+    offset, parts = start, []
     while offset < high_watermark and (piece := log.read(offset, 1 << 20, limit=high_watermark)) is not None:
         data = piece.tobytes()
         parts.append(data)

@@ -1,0 +1,103 @@
+"""What an administrator does under load: replicas move, leaders are elected, settings change, topics come and go.
+
+What is answered is not looked at: it may fail at any time. What it must not do is in `checks`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.simulation.checks import Checks
+from broker.simulation.client import Client, UnreachableError, answer_to
+
+from odradek_controller.configs.table import Resource
+from odradek_wire.message import Message
+from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from odradek_wire.messages.create_partitions import CreatePartitionsRequest
+from odradek_wire.messages.create_topics import CreateTopicsRequest
+from odradek_wire.messages.delete_records import DeleteRecordsRequest
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.messages.elect_leaders import ElectLeadersRequest
+from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+PASSING = "passing"
+"""A topic that comes and goes, always by the same name."""
+SET, DELETE = 0, 1
+
+
+class Administrator:
+    def __init__(self, client: Client, checks: Checks, brokers: tuple[int, ...], topic: str, partitions: int) -> None:
+        self._client = client
+        self._chance = client.chance
+        self._checks = checks
+        self._brokers = brokers
+        self._topic = topic
+        self._partitions = partitions
+
+    async def reassign(self) -> None:
+        """To other brokers, or in another order, or to two or three of them; or what is under way is given up."""
+        partition = self._chance.randrange(self._partitions)
+        replicas: list[int] | None = self._chance.sample(self._brokers, self._chance.choice((2, 3, 3)))
+        if self._chance.random() < 0.15:
+            replicas = None
+        wanted = AlterPartitionReassignmentsRequest.ReassignablePartition(partition, replicas)
+        topic = AlterPartitionReassignmentsRequest.ReassignableTopic(self._topic, [wanted])
+        self._client.note(f"replicas of {self._topic}-{partition} shall be {replicas}")
+        await self._ask(AlterPartitionReassignmentsRequest(topics=[topic]), 1)
+
+    async def elect_preferred_leaders(self) -> None:
+        self._client.note("preferred leaders shall lead")
+        await self._ask(ElectLeadersRequest(0, None), 2)
+
+    async def configure(self) -> None:
+        kind, name, setting, value = self._chance.choice(
+            (
+                (Resource.TOPIC, self._topic, "segment.ms", "2000"),
+                (Resource.TOPIC, self._topic, "segment.ms", None),
+                (Resource.TOPIC, self._topic, "flush.messages", "1"),
+                (Resource.TOPIC, self._topic, "flush.messages", None),
+                (Resource.TOPIC, self._topic, "flush.ms", "100"),
+                (Resource.TOPIC, self._topic, "message.timestamp.type", "LogAppendTime"),
+                (Resource.TOPIC, self._topic, "message.timestamp.type", None),
+                (Resource.TOPIC, self._topic, "compression.type", "gzip"),
+                (Resource.TOPIC, self._topic, "compression.type", None),
+                (Resource.BROKER, "", "num.replica.fetchers", "2"),
+                (Resource.BROKER, "", "num.replica.fetchers", None),
+            )
+        )
+        self._client.note(f"{setting} of {name or 'all brokers'} shall be {value}")
+        config = IncrementalAlterConfigsRequest.AlterableConfig(setting, SET if value is not None else DELETE, value)
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(int(kind), name, [config])
+        await self._ask(IncrementalAlterConfigsRequest([resource]), 1)
+
+    async def come_and_go(self) -> None:
+        """A topic is created, grows, and is deleted."""
+        self._client.note(f"{PASSING} comes")
+        await self._ask(CreateTopicsRequest([CreateTopicsRequest.CreatableTopic(PASSING, 2, -1)], 5000), 7)
+        await asyncio.sleep(self._chance.uniform(0, 3))
+        await self._ask(CreatePartitionsRequest([CreatePartitionsRequest.CreatePartitionsTopic(PASSING, 4, None)]), 3)
+        await asyncio.sleep(self._chance.uniform(0, 3))
+        self._client.note(f"{PASSING} goes")
+        await self._ask(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(PASSING)], timeout_ms=5000), 6)
+
+    async def delete_records(self) -> None:
+        """Up to somewhere in the older half of what is known to be committed."""
+        partition = self._chance.randrange(self._partitions)
+        place = (self._topic, partition)
+        before = self._chance.randint(0, self._checks.latest_seen(place) // 2)
+        self._checks.deleting(place, before)
+        self._client.note(f"records of {self._topic}-{partition} before {before} shall go")
+        wanted = DeleteRecordsRequest.DeleteRecordsPartition(partition, before)
+        request = DeleteRecordsRequest([DeleteRecordsRequest.DeleteRecordsTopic(self._topic, [wanted])], 3000)
+        try:
+            await (await self._client.leader(*place)).ask(request, 2, answer_to(DeleteRecordsRequest))
+        except UnreachableError:
+            pass
+        finally:
+            self._client.forget_leader(*place)
+
+    async def _ask(self, request: Message, version: int) -> None:
+        try:
+            await self._client.ask_any(request, version, answer_to(type(request)))
+        except UnreachableError:
+            self._client.note("nobody answers")
