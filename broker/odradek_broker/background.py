@@ -54,6 +54,12 @@ class Background:
         self._running.add(future)
         future.add_done_callback(lambda done: self._finished(what, done))
 
+    async def finish(self, work: Callable[[], None]) -> None:
+        """Run disk work on a worker thread, and wait for it. Raises what it raises."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="odradek-disk")
+        await self._loop.run_in_executor(self._executor, work)
+
     def to_loop(self, callback: Callable[[], None]) -> None:
         """Run a callback soon on the loop. Any thread."""
         self._loop.call_soon_threadsafe(callback)

@@ -22,8 +22,10 @@ from odradek_broker.partitions import Partitions
 from odradek_broker.producer_ids import Block, ProducerIds
 from odradek_broker.purgatory import Purgatory
 from odradek_broker.quotas import Quotas, Unlimited
+from odradek_broker.replication.assignments import Assignments
 from odradek_broker.replication.following import Following
 from odradek_broker.replication.isr_changes import IsrChanges
+from odradek_broker.replication.moves import Moves
 from odradek_broker.replication.throttles import Throttles
 from odradek_broker.report import Logger
 from odradek_broker.timers import Timers
@@ -75,6 +77,8 @@ class Broker:
         self.partitions = Partitions()
         self.isr_changes = IsrChanges(self)
         self.throttles = Throttles(config)
+        self.assignments = Assignments(self)
+        self.moves = Moves(self)
         self.following = Following(self)
         self.hosting = Hosting(
             self.node_id,
@@ -140,6 +144,9 @@ class Broker:
             self.following.leave(partition)
         for partition, leader in changes.followed:
             self.following.follow(partition, leader)
+        self.assignments.report(changes.misplaced)
+        for partition, directory, future in changes.moving:
+            self.moves.go_on(partition, directory, future)
         for broker_id in sorted(delta.brokers):
             if not delta.image.is_active(broker_id):
                 self._wait_no_more_for(broker_id)
@@ -167,9 +174,11 @@ class Broker:
             partition.check_lag(now_ms, lag_time_max_ms)
 
     async def stop_replication(self) -> None:
-        """Fetch no more, propose no more: when this returns, no task does."""
+        """Fetch no more, propose no more, move no more: when this returns, no task does."""
         await self.following.close()
         await self.isr_changes.close()
+        await self.moves.close()
+        await self.assignments.close()
 
     def forget_clients(self) -> None:
         """For a reset: sessions and producer ids of clients so far mean nothing any more."""

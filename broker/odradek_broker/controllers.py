@@ -21,6 +21,10 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
     )
+    from odradek_wire.messages.assign_replicas_to_dirs import (
+        AssignReplicasToDirsRequest,
+        AssignReplicasToDirsResponse,
+    )
     from odradek_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
     from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
     from odradek_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -63,6 +67,10 @@ class ClusterController(Protocol):
     async def unfence_broker(self, broker_id: int) -> None: ...
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse: ...
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """Asked only where the levels have directory ids."""
+        ...
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse: ...
 

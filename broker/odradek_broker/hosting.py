@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from odradek_broker.config import BrokerConfig
 from odradek_broker.core.partition_leader import PartitionLeader
+from odradek_broker.identity import id_of
 from odradek_broker.partition import Partition, Propose
 from odradek_broker.partitions import Partitions
 from odradek_broker.purgatory import Purgatory
@@ -21,6 +22,7 @@ from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
+from odradek_wire.uuid import Uuid
 
 
 class Changes(NamedTuple):
@@ -34,6 +36,10 @@ class Changes(NamedTuple):
     """They follow a leader now, which stands beside them."""
     left: list[Partition]
     """They follow nobody now."""
+    misplaced: list[Partition]
+    """The controller believes them in another directory."""
+    moving: list[tuple[Partition, LogDirectory, Log]]
+    """They were on their way to another directory when the broker ended; and the copies there."""
 
 
 class Hosting:
@@ -64,6 +70,7 @@ class Hosting:
         self._config: BrokerConfig | None = None
         self._started = False
         self._high_watermarks: dict[tuple[str, int], int] = {}
+        self._preferred: dict[tuple[str, int], LogDirectory] = {}
 
     def load(self, config: BrokerConfig, overrides_of: Callable[[str], Mapping[str, str]]) -> None:
         """Open every log that is there, before the first delta is applied."""
@@ -81,7 +88,7 @@ class Hosting:
         if config is not self._config:
             self._use(config)
             self._reconfigure(delta, self._partitions)
-        changes = Changes([], [], [], [])
+        changes = Changes([], [], [], [], [], [])
         for (name, index), fate in delta.fates.items():
             self._meet(fate, name, index, changes)
         for topic in delta.deleted_topics.values():
@@ -99,6 +106,7 @@ class Hosting:
         if not self._started and delta.complete:
             self._started = True
             self._set_aside_strays()
+            self._find_moves(changes)
             self._high_watermarks.clear()
         return changes
 
@@ -110,7 +118,10 @@ class Hosting:
                 self._delete(partition, changes)
             return
         if partition is None:
-            partition = self._open(topic, index, self._log_config(delta.image.topic_configs(topic.name)))
+            assigned = registration.directory(self._node_id)
+            partition = self._open(topic, index, self._log_config(delta.image.topic_configs(topic.name)), assigned)
+        if delta.image.levels.directories and self._is_misplaced(partition, registration):
+            changes.misplaced.append(partition)
         leader = registration.leader
         if leader == self._node_id:
             if partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
@@ -153,18 +164,36 @@ class Hosting:
 
     # -- logs ---------------------------------------------------------------------------------------------------------
 
-    def _open(self, topic: TopicImage, index: int, config: LogConfig) -> Partition:
-        """The partition on the log that was found at start, or on a new one; offline when the disk refuses."""
+    def _is_misplaced(self, partition: Partition, registration: PartitionRegistration) -> bool:
+        """While it moves, the controller may believe either directory."""
+        actual = None if partition.directory is None else id_of(partition.directory)
+        known = registration.directory(self._node_id)
+        if actual is None or known == actual:
+            return False
+        future = None if known is None or partition.future is None else self._directory_of(known)
+        return future is None or (partition.topic, partition.index) not in future.futures
+
+    def _open(self, topic: TopicImage, index: int, config: LogConfig, assigned: Uuid | None) -> Partition:
+        """The partition on the log that was found at start, or on a new one; offline when the disk refuses.
+
+        `assigned`: the directory in which the controller believes it."""
         partition = Partition(topic.name, topic.id, index, self._purgatory, self._propose)
         partition.strict = self._config is not None and self._config.strict_validation
         partition.set_min_insync_replicas(config.min_insync_replicas)
         self._partitions.add(partition)
         key = (topic.name, index)
-        for directory in self.directories:
+        believed = None if assigned is None else self._directory_of(assigned)
+        for directory in sorted(self.directories, key=lambda each: each is not believed):
             log = directory.logs.get(key)
             if log is not None and self._is_log_of(partition, log):
-                self._serve(partition, log, directory)
-                return partition
+                if partition.served_log is None:
+                    self._serve(partition, log, directory)
+                else:
+                    # A move ended between its two last steps: this is what was copied.
+                    self._set_aside(directory, topic.name, index)
+                continue
+            if partition.served_log is not None:
+                continue
             if log is None and not self._started and key in directory.failed:
                 partition.take_offline()
                 return partition
@@ -172,12 +201,15 @@ class Hosting:
             if (log is not None or key in directory.failed) and not self._set_aside(directory, topic.name, index):
                 partition.take_offline()
                 return partition
-        self._create(partition, config)
+        if partition.served_log is None:
+            self._create(partition, config, believed)
         return partition
 
-    def _create(self, partition: Partition, config: LogConfig) -> None:
-        """A new log in the directory that has fewest; when that one's disk refuses, in the next."""
-        for directory in sorted(self.directories, key=lambda each: len(each.logs)):
+    def _create(self, partition: Partition, config: LogConfig, assigned: LogDirectory | None) -> None:
+        """A new log where it is assigned, or somebody wants it, or in the directory that has fewest; when that one's
+        disk refuses, in the next."""
+        wanted = assigned or self._preferred.pop((partition.topic, partition.index), None)
+        for directory in sorted(self.directories, key=lambda each: (each is not wanted, len(each.logs))):
             try:
                 log = directory.create_log(partition.topic, partition.index, partition.topic_id, config)
             except OSError as error:
@@ -198,13 +230,16 @@ class Hosting:
 
     def _serve(self, partition: Partition, log: Log, directory: LogDirectory) -> None:
         partition.use(log, directory, self._high_watermarks.pop((partition.topic, partition.index), 0))
-        # A flush may fail on another thread, while nobody here is using the log.
-        log.on_failure = lambda error: self._to_loop(partition.take_offline)
+        self._watch(partition, log)
         if log.topic_id is None:
             try:
                 log.assign_topic_id(partition.topic_id)
             except OSError:
                 partition.take_offline()
+
+    def _watch(self, partition: Partition, log: Log) -> None:
+        """A flush may fail on another thread, while nobody here is using the log."""
+        log.on_failure = lambda error: self._to_loop(partition.take_offline)
 
     def _meet(self, fate: Fate, topic: str, index: int, changes: Changes) -> None:
         """Also of a log that no topic has claimed since the start."""
@@ -229,6 +264,9 @@ class Hosting:
         changes.resigned.append(partition)
         partition.resign(partition.leader_epoch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._partitions.remove(partition)
+        for directory in self.directories:
+            if directory.futures.get((partition.topic, partition.index)) is partition.future is not None:
+                self.give_up_move(partition, directory)
 
     def _delete(self, partition: Partition, changes: Changes) -> None:
         self._forget(partition, changes)
@@ -267,6 +305,54 @@ class Hosting:
             )
             return False
         return True
+
+    def _directory_of(self, directory_id: Uuid) -> LogDirectory | None:
+        return next((each for each in self.directories if id_of(each) == directory_id), None)
+
+    # -- between directories (`replication/moves`) --------------------------------------------------------------------
+
+    def prefer(self, topic: str, index: int, directory: LogDirectory) -> None:
+        """Should the partition come to this broker, it is wanted in this directory."""
+        self._preferred[topic, index] = directory
+
+    def begin_move(self, partition: Partition, directory: LogDirectory) -> Log:
+        """An empty copy there. Raises `OSError`."""
+        return directory.create_future_log(
+            partition.topic, partition.index, partition.topic_id, partition.log.config, self._unique()
+        )
+
+    def give_up_move(self, partition: Partition, directory: LogDirectory) -> None:
+        """The copy there is removed."""
+        partition.future = None
+        directory.delete_future_log(partition.topic, partition.index, self._unique())
+
+    def end_move(self, partition: Partition, directory: LogDirectory) -> None:
+        """The copy there has everything: it is the log now, and the old one is removed. Raises what a failing disk
+        raises."""
+        old, old_directory = partition.log, partition.directory
+        assert old_directory is not None
+        log = directory.promote_future_log(partition.topic, partition.index)
+        if old.leader_epochs.latest > log.leader_epochs.latest:
+            # An epoch in which nothing was appended yet.
+            log.leader_epochs.assign(old.leader_epochs.latest, log.log_end_offset)
+        partition.replace_log(log, directory)
+        self._watch(partition, log)
+        old_directory.delete_log(partition.topic, partition.index, self._unique())
+
+    def _find_moves(self, changes: Changes) -> None:
+        """Copies that were begun before the last end: those go on whose partition is here, in another directory."""
+        for directory in self.directories:
+            for (topic, index), future in sorted(directory.futures.items(), key=lambda item: item[0]):
+                partition = self._partitions.get(topic, index)
+                if (
+                    partition is not None
+                    and partition.served_log is not None
+                    and partition.directory is not directory
+                    and future.topic_id == partition.topic_id
+                ):
+                    changes.moving.append((partition, directory, future))
+                else:
+                    directory.delete_future_log(topic, index, self._unique())
 
     # -- settings -----------------------------------------------------------------------------------------------------
 

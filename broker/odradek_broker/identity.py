@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from odradek_log.directory import LogDirectory
 from odradek_log.errors import LogDirectoryError
 from odradek_log.meta_properties import MetaProperties
-from odradek_wire.uuid import random_uuid, uuid_to_text
+from odradek_wire.uuid import Uuid, random_uuid, uuid_to_text
 
 
 def cluster_of(directories: Iterable[LogDirectory], wanted: str | None, randbytes: Callable[[int], bytes]) -> str:
@@ -55,3 +55,9 @@ def claim_over_zookeeper(directories: Iterable[LogDirectory], cluster_id: str, b
         meta = directory.meta
         if meta is None or meta.node_id is None or meta.cluster_id is None:
             directory.write_meta(MetaProperties(0, cluster_id, broker_id))
+
+
+def id_of(directory: LogDirectory) -> Uuid | None:
+    """None in a directory of a cluster over ZooKeeper."""
+    meta = directory.meta
+    return Uuid(meta.directory_id) if meta is not None and meta.directory_id else None

@@ -8,6 +8,7 @@ deltas (`partitions.py`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeAlias, assert_never
 
 from odradek_broker.core.partition_leader import Effect, HighWatermarkAdvanced, PartitionLeader, ProposeIsr
@@ -50,6 +51,7 @@ class Partition:
         "error",
         "fetcher",
         "follows",
+        "future",
         "guarded",
         "high_watermark",
         "index",
@@ -94,6 +96,8 @@ class Partition:
         self.follows = False
         """Whether a leader is followed: consumers may then read what is known to be committed (KIP-392)."""
         self.fetcher: Copying | None = None
+        self.future: Log | None = None
+        """A copy in another log directory that will take the log's place."""
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def use(self, log: Log, directory: LogDirectory, high_watermark: int = 0) -> None:
@@ -102,6 +106,13 @@ class Partition:
         self.directory = directory
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self._first_new_offset = log.log_end_offset
+
+    def replace_log(self, log: Log, directory: LogDirectory) -> None:
+        """The copy in another directory has everything, and is the log now."""
+        assert log.log_end_offset == self.log.log_end_offset
+        self.log = self.served_log = log
+        self.directory = directory
+        self.future = None
 
     @property
     def messages_in(self) -> int:
@@ -220,6 +231,9 @@ class Partition:
         written anew before anything is appended. Raises what a failing disk raises."""
         vouched = self.log.recovery_point
         self.log.truncate_to(offset)
+        if self.future is not None:
+            with suppress(*DISK_TROUBLE):  # reported by the log; whoever copies finds it failed
+                self.future.truncate_to(offset)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
         return self.log.log_end_offset < vouched
 

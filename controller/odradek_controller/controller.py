@@ -37,6 +37,10 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
     )
+    from odradek_wire.messages.assign_replicas_to_dirs import (
+        AssignReplicasToDirsRequest,
+        AssignReplicasToDirsResponse,
+    )
     from odradek_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
     from odradek_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -233,6 +237,11 @@ class Controller:
         from .commands.producer_ids import allocate_producer_ids
 
         return await self._change(lambda image: allocate_producer_ids(image, request))
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        from .commands.assign_directories import assign_replicas_to_dirs
+
+        return await self._change(lambda image: assign_replicas_to_dirs(image, request))
 
     # -- the store ----------------------------------------------------------------------------------------------------
 

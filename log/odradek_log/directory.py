@@ -43,6 +43,8 @@ class LogDirectory:
         self.meta = meta
         """None until `write_meta` in a fresh directory."""
         self.logs: dict[TopicPartition, Log] = {}
+        self.futures: dict[TopicPartition, Log] = {}
+        """Copies on their way here from another directory: `topic-partition.unique-future`."""
         self.failed: dict[TopicPartition, Exception] = {}
         """Partitions that could not be opened (KAFKA_STORAGE_ERROR), each with the reason."""
         self.clean_shutdown = False
@@ -127,6 +129,8 @@ class LogDirectory:
                 continue
             if suffix == file_names.DELETE_DIR:
                 self._remove_later(f"{self.path}/{name}", config_of(topic).file_delete_delay_ms)
+            elif suffix == file_names.FUTURE_DIR:
+                self._load_future(name, (topic, partition), config_of(topic))
             elif suffix:
                 self.env.reporter.warning("leaving a set-aside partition alone", directory=f"{self.path}/{name}")
             else:
@@ -158,6 +162,73 @@ class LogDirectory:
                 directory=directory,
                 error=f"{type(error).__name__}: {error}",
             )
+
+    def _load_future(self, name: str, key: TopicPartition, config: LogConfig) -> None:
+        """All of it is looked at, since nobody writes checkpoints for it. One that cannot be opened is removed: it can
+        be copied again."""
+        topic, partition = key
+        directory = f"{self.path}/{name}"
+        try:
+            assert key not in self.futures, "a partition comes here once"
+            self.futures[key] = open_log(
+                self.env,
+                directory,
+                topic=topic,
+                partition=partition,
+                config=config,
+                clean_shutdown=self.clean_shutdown,
+            )
+        except (OSError, AssertionError, CorruptLogError, CorruptRecordError) as error:
+            self.env.reporter.warning("removing a copy that cannot be finished", directory=directory, error=str(error))
+            self._remove_later(directory, config.file_delete_delay_ms)
+
+    # --- copies of partitions from other directories
+
+    def create_future_log(
+        self, topic: str, partition: int, topic_id: Uuid | None, config: LogConfig, unique: str
+    ) -> Log:
+        """An empty log that will take the place of another directory's. Raises `OSError`."""
+        key = topic, partition
+        assert key not in self.logs
+        assert key not in self.futures
+        directory = f"{self.path}/{file_names.suffixed_dir(topic, partition, unique, file_names.FUTURE_DIR)}"
+        log = create_log(self.env, directory, topic=topic, partition=partition, topic_id=topic_id, config=config)
+        self.futures[key] = log
+        return log
+
+    def promote_future_log(self, topic: str, partition: int) -> Log:
+        """The copy is the partition now: it is closed, renamed and opened again. Raises `OSError` and what opening
+        raises; it is no copy any more then."""
+        key = topic, partition
+        future = self.futures.pop(key)
+        config, end = future.config, future.log_end_offset
+        start = future.log_start_offset
+        future.close()
+        directory = f"{self.path}/{file_names.partition_dir(topic, partition)}"
+        self.env.disk.rename(future.directory, directory)
+        log = self.logs[key] = open_log(
+            self.env,
+            directory,
+            topic=topic,
+            partition=partition,
+            config=config,
+            recovery_point=end,
+            log_start_offset=start,
+            clean_shutdown=True,
+        )
+        return log
+
+    def delete_future_log(self, topic: str, partition: int, unique: str) -> None:
+        """The copy is not wanted any more. What the disk refuses is reported, and left for a person."""
+        future = self.futures.pop((topic, partition))
+        path = f"{self.path}/{file_names.suffixed_dir(topic, partition, unique, file_names.DELETE_DIR)}"
+        try:
+            future.rename(path)
+        except OSError as error:
+            self.env.reporter.error("could not remove a copy", directory=future.directory, error=str(error))
+            future.abandon()
+        else:
+            self._remove_later(path, future.config.file_delete_delay_ms)
 
     def create_log(self, topic: str, partition: int, topic_id: Uuid | None, config: LogConfig) -> Log:
         """A new partition. Raises `OSError`."""
@@ -305,7 +376,7 @@ class LogDirectory:
         out, so that the next start looks at everything."""
         self._settle_all()
         clean = True
-        for log in self.logs.values():
+        for log in [*self.logs.values(), *self.futures.values()]:
             with suppress(OSError, CorruptLogError):  # reported by the log
                 log.close()
             clean = clean and log.is_closed
@@ -342,6 +413,6 @@ class LogDirectory:
 
     def abandon(self) -> None:
         """Let go as a killed process would: nothing is written, descriptors and lock are given back."""
-        for log in self.logs.values():
+        for log in [*self.logs.values(), *self.futures.values()]:
             log.abandon()
         self._lock.release()

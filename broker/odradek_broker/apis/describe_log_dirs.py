@@ -15,6 +15,7 @@ from odradek_wire.messages.describe_log_dirs import DescribeLogDirsRequest, Desc
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
+Found = DescribeLogDirsResponse.DescribeLogDirsPartition
 UNKNOWN_BYTES = -1
 
 
@@ -32,22 +33,28 @@ def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResp
 def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> Result:
     topics: dict[str, Topic] = {}
     for partition in sorted(ctx.broker.partitions, key=lambda each: (each.topic, each.index)):
-        log = partition.served_log
-        if partition.directory is not directory or log is None or log.failure is not None:
-            continue
         if wanted is None or (partition.topic, partition.index) in wanted:
-            topic = topics.setdefault(partition.topic, Topic(partition.topic))
-            topic.partitions.append(
-                DescribeLogDirsResponse.DescribeLogDirsPartition(
-                    partition.index, log.size_bytes, _lag(partition), False
-                )
-            )
+            found = _in_directory(partition, directory)
+            if found is not None:
+                topics.setdefault(partition.topic, Topic(partition.topic)).partitions.append(found)
     try:
         usage = shutil.disk_usage(directory.path)
         total, usable = usage.total, usage.free
     except OSError:
         total = usable = UNKNOWN_BYTES
     return Result(ErrorCode.NONE, os.path.abspath(directory.path), list(topics.values()), total, usable)
+
+
+def _in_directory(partition: Partition, directory: LogDirectory) -> Found | None:
+    """The partition, or its copy on the way here."""
+    log, future = partition.served_log, partition.future
+    if log is None or log.failure is not None:
+        return None
+    if partition.directory is directory:
+        return Found(partition.index, log.size_bytes, _lag(partition), False)
+    if future is not None and directory.futures.get((partition.topic, partition.index)) is future:
+        return Found(partition.index, future.size_bytes, log.log_end_offset - future.log_end_offset, True)
+    return None
 
 
 def _lag(partition: Partition) -> int:

@@ -108,6 +108,7 @@ TABLE = Table(
         ApiKey.DESCRIBE_ACLS: Row("describe_acls"),
         ApiKey.DESCRIBE_CONFIGS: Row("describe_configs"),
         ApiKey.ALTER_CONFIGS: Row("alter_configs"),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: Row("alter_replica_log_dirs"),
         ApiKey.DESCRIBE_LOG_DIRS: Row("describe_log_dirs"),
         ApiKey.CREATE_PARTITIONS: Row("create_partitions"),
         ApiKey.DELETE_GROUPS: Row("delete_groups"),

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
     )
+    from odradek_wire.messages.assign_replicas_to_dirs import (
+        AssignReplicasToDirsRequest,
+        AssignReplicasToDirsResponse,
+    )
     from odradek_wire.messages.broker_registration import BrokerRegistrationRequest
     from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest
     from odradek_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -166,6 +170,10 @@ class RemoteController:
             return await self._channel.ask(request, ALTER_PARTITION_VERSION, AlterPartitionResponse)
         except PeerError:
             return AlterPartitionResponse(error_code=ErrorCode.NETWORK_EXCEPTION)
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """Refused: ZooKeeper knows of no directories."""
+        return await self.here.assign_replicas_to_dirs(request)
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         try:

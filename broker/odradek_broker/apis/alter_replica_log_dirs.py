@@ -1,0 +1,69 @@
+"""AlterReplicaLogDirs (key 34), versions 0-2: this broker's replicas move to other log directories of its own.
+
+Answered when a move has begun. Of a partition that is not here the directory is remembered, for when it comes.
+"""
+
+from __future__ import annotations
+
+import os
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.context import Context
+from odradek_log.directory import LogDirectory
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+
+NAME_BYTES_MAX = 255
+FUTURE_NAME = "{}-{}.00000000000000000000000000000000-future"
+
+
+def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    if not ctx.may_cluster(Operation.ALTER):
+        return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    known = {os.path.abspath(each.path): each for each in ctx.broker.hosting.directories}
+    return _answer(
+        {
+            (topic.name, index): _move(ctx, known.get(wanted.path), topic.name, index)
+            for wanted in request.dirs
+            for topic in wanted.topics
+            for index in topic.partitions
+        }
+    )
+
+
+def _move(ctx: Context, directory: LogDirectory | None, topic: str, index: int) -> ErrorCode:
+    broker = ctx.broker
+    if len(FUTURE_NAME.format(topic, index)) > NAME_BYTES_MAX:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if directory is None:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    partition = broker.partitions.get(topic, index)
+    if partition is None:
+        broker.hosting.prefer(topic, index, directory)
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+    if partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    try:
+        broker.moves.begin(partition, directory)
+    except OSError as error:
+        broker.log.error("a replica cannot be moved there", directory=directory.path, error=str(error))
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NONE
+
+
+def _answer(errors: dict[tuple[str, int], ErrorCode]) -> AlterReplicaLogDirsResponse:
+    topics: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
+    for (name, index), error in errors.items():
+        topic = topics.setdefault(name, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(name))
+        topic.partitions.append(AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(index, error))
+    return AlterReplicaLogDirsResponse(results=list(topics.values()))
+
+
+def failed(ctx: Context, request: AlterReplicaLogDirsRequest, error: ErrorCode) -> AlterReplicaLogDirsResponse:
+    return _answer(
+        {(topic.name, index): error for wanted in request.dirs for topic in wanted.topics for index in topic.partitions}
+    )
+
+
+API = Api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, handle, failed=failed)

@@ -1,0 +1,80 @@
+"""In which of its log directories this broker keeps each replica, as the controller is told (KIP-858).
+
+Owns the reports and their repetition. The controller decides the directory of a broker that has only one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from odradek_broker.identity import id_of
+from odradek_broker.partition import Partition
+from odradek_log.directory import LogDirectory
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from odradek_wire.uuid import Uuid
+
+if TYPE_CHECKING:
+    from odradek_broker.broker import Broker
+
+_RETRY_MS = 100
+
+
+class Assignments:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._waiting: dict[Partition, None] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def report(self, partitions: Sequence[Partition]) -> None:
+        """These are not where the controller believes."""
+        self._waiting.update(dict.fromkeys(partitions))
+        if self._waiting and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._send_all())
+
+    async def assign(self, partition: Partition, directory: LogDirectory) -> bool:
+        """The partition is going there; whether the controller knows. Without directory ids it need not."""
+        return not self._broker.image.levels.directories or await self._send([(partition, directory)])
+
+    async def close(self) -> None:
+        self._waiting.clear()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _send_all(self) -> None:
+        while self._waiting:
+            sent, self._waiting = self._waiting, {}
+            if not await self._send([(each, each.directory) for each in sent if each.directory is not None]):
+                self._waiting = {**sent, **self._waiting}
+                await self._broker.timers.sleep(_RETRY_MS)
+        self._task = None
+
+    async def _send(self, places: Sequence[tuple[Partition, LogDirectory]]) -> bool:
+        request = AssignReplicasToDirsRequest(self._broker.node_id, self._broker.epoch)
+        directories: dict[Uuid, AssignReplicasToDirsRequest.DirectoryData] = {}
+        for partition, directory in places:
+            directory_id = id_of(directory)
+            if directory_id is None:
+                continue
+            data = directories.get(directory_id)
+            if data is None:
+                data = directories[directory_id] = AssignReplicasToDirsRequest.DirectoryData(directory_id)
+                request.directories.append(data)
+            data.topics.append(
+                AssignReplicasToDirsRequest.TopicData(
+                    partition.topic_id, [AssignReplicasToDirsRequest.PartitionData(partition.index)]
+                )
+            )
+        if not request.directories:
+            return True
+        try:
+            response = await self._broker.controller.assign_replicas_to_dirs(request)
+        except Exception as error:
+            self._broker.log.error("AssignReplicasToDirs failed", exc_info=error)
+            return False
+        # A partition that the controller does not know is on its way out.
+        return response.error_code == ErrorCode.NONE

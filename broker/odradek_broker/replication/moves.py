@@ -1,0 +1,144 @@
+"""Replicas that move from one log directory of this broker to another (AlterReplicaLogDirs).
+
+Owns copying: a `-future` log beside the one that is served, filled in turns, which takes its place when it has
+everything; a restart goes on where it was. Before that the controller must know the new directory, so that it is the
+one that counts should we end in between (KIP-858). Leaves making, promoting and removing logs to `hosting`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odradek_broker.core.partition_follower import EpochEnd, truncation_point
+from odradek_broker.partition import DISK_TROUBLE, Partition
+from odradek_log.directory import LogDirectory
+from odradek_log.log import Log
+from odradek_wire.records.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from odradek_broker.broker import Broker
+
+_CHUNKS_PER_TURN = 8
+_THROTTLED_MS = 100
+
+
+@dataclass(slots=True, eq=False)
+class Move:
+    directory: LogDirectory
+    future: Log
+    assigned: bool = False
+    """Whether the controller knows where it goes."""
+    flushed: bool = False
+
+
+class Moves:
+    """One task for all of them, there while something moves."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._moves: dict[Partition, Move] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def destination(self, partition: Partition) -> LogDirectory | None:
+        """Where the partition is going; None if it stays."""
+        move = self._moves.get(partition)
+        return None if move is None else move.directory
+
+    def begin(self, partition: Partition, directory: LogDirectory) -> None:
+        """Move it there, and not where it was going before. Raises `OSError`."""
+        move = self._moves.get(partition)
+        if move is not None and move.directory is directory:
+            return
+        self.cancel(partition)
+        if partition.directory is not directory:
+            self.go_on(partition, directory, self._broker.hosting.begin_move(partition, directory))
+
+    def go_on(self, partition: Partition, directory: LogDirectory, future: Log) -> None:
+        """The copy has been begun."""
+        partition.future = future
+        self._moves[partition] = Move(directory, future)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def cancel(self, partition: Partition) -> None:
+        """Stay where it is; nothing happens if it does anyway."""
+        move = self._moves.pop(partition, None)
+        if move is None:
+            return
+        if partition.future is move.future:
+            self._broker.hosting.give_up_move(partition, move.directory)
+        if move.assigned:
+            self._broker.assignments.report([partition])
+
+    async def close(self) -> None:
+        self._moves.clear()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _run(self) -> None:
+        while self._moves:
+            for partition, move in list(self._moves.items()):
+                try:
+                    await self._go_on(partition, move)
+                except (*DISK_TROUBLE, CorruptRecordError) as error:
+                    self._broker.log.error(
+                        "a replica cannot be moved to another log directory",
+                        partition=f"{partition.topic}-{partition.index}",
+                        directory=move.directory.path,
+                        error=str(error),
+                    )
+                    self.cancel(partition)
+                await asyncio.sleep(0)
+        self._task = None
+
+    async def _go_on(self, partition: Partition, move: Move) -> None:
+        if partition.served_log is None or partition.served_log.failure is not None or partition.future is None:
+            self.cancel(partition)  # It is deleted, or its disk fails.
+            return
+        throttle, timers = self._broker.throttles.moves, self._broker.timers
+        if throttle.is_exceeded(timers.now_ms()):
+            await timers.sleep(_THROTTLED_MS)
+            return
+        copied = 0
+        for _ in range(_CHUNKS_PER_TURN):
+            copied += copy(partition.log, move.future, self._broker.config.integer("replica.fetch.max.bytes"))
+            if move.future.log_end_offset == partition.log_end_offset:
+                break
+        throttle.record(copied, timers.now_ms())
+        if move.future.log_end_offset != partition.log_end_offset:
+            return
+        if not move.assigned:
+            move.assigned = await self._broker.assignments.assign(partition, move.directory)
+            if not move.assigned:
+                await timers.sleep(_THROTTLED_MS)
+        elif not move.flushed:
+            await self._broker.background.finish(move.future.flush)
+            move.flushed = True
+        else:
+            del self._moves[partition]
+            self._broker.hosting.end_move(partition, move.directory)
+            self._broker.log.info(
+                "replica moved to another log directory", partition=partition.log.name, directory=move.directory.path
+            )
+
+
+def copy(log: Log, future: Log, max_bytes: int) -> int:
+    """Bring the copy nearer to the log; answers how many bytes were read."""
+    if future.log_end_offset < log.log_start_offset:
+        future.truncate_fully_and_start_at(log.log_start_offset)
+    while future.log_end_offset > 0:
+        own_epoch = future.leader_epochs.latest
+        theirs = EpochEnd(*log.end_offset_for_epoch(own_epoch))
+        own = EpochEnd(*future.end_offset_for_epoch(theirs.epoch))
+        point = truncation_point(theirs, own, future.log_end_offset, future.log_end_offset)
+        if not future.truncate_to(min(point, log.log_end_offset)):
+            break
+    chunk = log.read(future.log_end_offset, max_bytes)
+    if chunk is not None:
+        future.append_as_follower(chunk.tobytes())
+    future.advance_log_start_offset(min(log.log_start_offset, future.log_end_offset))
+    return 0 if chunk is None else len(chunk)

@@ -1,0 +1,203 @@
+"""Replicas move between the log directories of their broker while they are written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.tests.test_replication import BROKER, Connect, Trio, configure, fetch, latest
+
+from odradek_broker.identity import id_of
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from odradek_wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.messages.describe_log_dirs import DescribeLogDirsRequest
+
+THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+class TwoDirectories(Trio):
+    """Each broker has two log directories, `a` and `b`."""
+
+    def static(self, broker: int) -> dict[str, str]:
+        return {**super().static(broker), "log.dirs": ",".join(self.directory(broker, name) for name in "ab")}
+
+    def directory(self, broker: int, name: str) -> str:
+        return str(self.path / f"broker-{broker}-{name}")
+
+    def place(self, broker: int) -> str:
+        """Where the partition is served from."""
+        found = self.hosted(broker).directory
+        assert found is not None
+        return found.path[-1]
+
+    def names(self, broker: int, name: str) -> set[str]:
+        """The partition's directories there: plain, or by suffix."""
+        found = [path.name for path in Path(self.directory(broker, name)).iterdir() if path.name.startswith("t-0")]
+        return {each if "." not in each else each.rpartition("-")[2] for each in found}
+
+    def believed(self, broker: int) -> bool:
+        """Whether the controller knows where the broker has it."""
+        here = self.hosted(broker).directory
+        return here is not None and self.partition.directory(broker) == id_of(here)
+
+    def bytes_of(self, broker: int) -> bytes:
+        return (Path(self.directory(broker, self.place(broker))) / "t-0" / "00000000000000000000.log").read_bytes()
+
+
+@pytest.fixture
+async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[TwoDirectories]:
+    found = TwoDirectories(tmp_path, connect)
+    await found.start()
+    yield found
+    await found.cluster.stop(grace_ms=100)
+
+
+async def move(trio: TwoDirectories, broker: int, name: str) -> ErrorCode:
+    wanted = AlterReplicaLogDirsRequest.AlterReplicaLogDir(
+        trio.directory(broker, name), [AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t", [0])]
+    )
+    answer = await (await trio.client(broker)).ask(AlterReplicaLogDirsRequest([wanted]), 2)
+    return ErrorCode(answer.results[0].partitions[0].error_code)
+
+
+async def described(client: Any) -> dict[str, list[tuple[int, bool]]]:
+    """Directory to (lag, is future) of the partition in it."""
+    answer = await client.ask(DescribeLogDirsRequest(None), 4)
+    found: dict[str, list[tuple[int, bool]]] = {}
+    for each in answer.results:
+        partitions = [partition for topic in each.topics for partition in topic.partitions]
+        found[each.log_dir[-1]] = [(partition.offset_lag, partition.is_future_key) for partition in partitions]
+    return found
+
+
+async def test_a_new_replica_of_a_broker_with_several_directories_is_reported(trio: TwoDirectories) -> None:
+    await trio.create([1, 2])
+    await trio.until(lambda: trio.believed(1) and trio.believed(2))
+
+
+@pytest.mark.parametrize("broker", [1, 2])
+async def test_a_replica_moves_while_it_is_written(trio: TwoDirectories, make_batch: Any, broker: int) -> None:
+    await trio.create([1, 2])
+    client = await trio.client(1)
+    source, target = ("a", "b") if trio.place(broker) == "a" else ("b", "a")
+    for value in range(30):
+        await client.produce("t", make_batch(b"%d" % value * 1000))
+    assert await move(trio, broker, target) == ErrorCode.NONE
+    value = 30
+    while trio.place(broker) == source:
+        assert (await client.produce("t", make_batch(b"%d" % value * 1000))).base_offset == value
+        value += 1
+        trio.clock.advance_timeouts(1)
+    assert value < 1_000, "it moves in the end"
+    assert (await client.produce("t", make_batch(b"after"))).base_offset == value
+    assert trio.bytes_of(1) == trio.bytes_of(2)
+    assert trio.believed(broker)
+    assert (trio.names(broker, target), trio.names(broker, source)) == ({"t-0"}, {"delete"})
+    await trio.cluster.kill_broker(broker)
+    await trio.cluster.start_broker(trio.static(broker))
+    await trio.until_in_sync(1, 2)
+    assert (trio.place(broker), await latest(await trio.client(trio.partition.leader))) == (target, (0, value + 1))
+
+
+async def test_a_move_goes_on_after_a_restart(trio: TwoDirectories, make_batch: Any) -> None:
+    await trio.create([1, 2])
+    client = await trio.client(1)
+    source, target = ("a", "b") if trio.place(1) == "a" else ("b", "a")
+    for _ in range(5):
+        await client.produce("t", make_batch(b"v" * 1000))
+    await configure(client, BROKER, "1", {THROTTLE: "1"})
+    assert await move(trio, 1, target) == ErrorCode.NONE
+    future = trio.hosted(1).future
+    assert future is not None
+    await trio.until(lambda: future.log_end_offset == 5)
+    await client.produce("t", make_batch(b"v" * 1000))
+    assert await described(client) == {source: [(0, False)], target: [(1, True)]}
+    await trio.cluster.kill_broker(1)
+    await (await trio.client(2)).produce("t", make_batch(b"w"))
+    await configure(await trio.client(2), BROKER, "1", {THROTTLE: "1000000"})
+    await trio.cluster.start_broker(trio.static(1))
+    await trio.until(lambda: trio.place(1) == target)
+    await trio.until_in_sync(1, 2)
+    assert trio.bytes_of(1) == trio.bytes_of(2)
+    await trio.until(lambda: trio.believed(1))
+
+
+async def test_a_copy_gives_up_what_its_log_gives_up(trio: TwoDirectories, make_batch: Any) -> None:
+    await trio.create([1, 2])
+    client = await trio.client(1)
+    target = "b" if trio.place(1) == "a" else "a"
+    await client.produce("t", make_batch(b"a"))
+    trio.hold_back(1)
+    await client.produce("t", make_batch(b"only here"), acks=1)
+    await configure(client, BROKER, "1", {THROTTLE: "1"})
+    await move(trio, 1, target)
+    future = trio.hosted(1).future
+    assert future is not None
+    await trio.until(lambda: future.log_end_offset == 2)
+    await trio.cluster.kill_broker(1)
+    client = await trio.client(2)
+    await client.produce("t", make_batch(b"b"))
+    await trio.cluster.start_broker(trio.static(1))
+    await trio.until_in_sync(1, 2)
+    await configure(client, BROKER, "1", {THROTTLE: "1000000"})
+    await trio.until(lambda: trio.place(1) == target)
+    assert trio.bytes_of(1) == trio.bytes_of(2)
+
+
+async def test_a_move_is_called_off_by_moving_back_and_ends_with_its_topic(
+    trio: TwoDirectories, make_batch: Any
+) -> None:
+    await trio.create([1, 2])
+    client = await trio.client(1)
+    source, target = ("a", "b") if trio.place(1) == "a" else ("b", "a")
+    await client.produce("t", make_batch(b"a"))
+    await configure(client, BROKER, "1", {THROTTLE: "0"})
+    for _ in range(2):
+        assert await move(trio, 1, target) == ErrorCode.NONE
+    assert trio.names(1, target) == {"future"}
+    assert await move(trio, 1, source) == ErrorCode.NONE
+    assert (trio.hosted(1).future, trio.names(1, target)) == (None, {"delete"})
+    assert await move(trio, 1, target) == ErrorCode.NONE
+    topic_id = trio.cluster.controller.image.topics["t"].id
+    request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(topic_id=topic_id)])
+    assert (await client.ask(request, 6)).responses[0].error_code == 0
+    assert trio.names(1, source) | trio.names(1, target) == {"delete"}
+
+
+async def test_a_directory_that_is_none_and_a_replica_that_is_not_there_yet(
+    trio: TwoDirectories, make_batch: Any
+) -> None:
+    await trio.create([1])
+    assert await move(trio, 1, "c") == ErrorCode.LOG_DIR_NOT_FOUND
+    assert await move(trio, 2, "b") == ErrorCode.REPLICA_NOT_AVAILABLE
+    client = await trio.client(1)
+    await client.produce("t", make_batch(b"a"))
+    partition = AlterPartitionReassignmentsRequest.ReassignablePartition(0, [2])
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic("t", [partition])
+    await client.ask(AlterPartitionReassignmentsRequest(topics=[topic]), 1)
+    await trio.until(lambda: trio.partition.replicas == (2,))
+    assert trio.place(2) == "b"
+    await trio.until(lambda: trio.believed(2))
+    assert bytes((await fetch(await trio.client(2))).records) == trio.bytes_of(2)
+
+
+async def test_a_crash_between_the_last_steps_of_a_move_leaves_one_log(trio: TwoDirectories, make_batch: Any) -> None:
+    await trio.create([1])
+    client = await trio.client(1)
+    source, target = ("a", "b") if trio.place(1) == "a" else ("b", "a")
+    await client.produce("t", make_batch(b"a"))
+    await move(trio, 1, target)
+    await trio.until(lambda: trio.place(1) == target)
+    await trio.until(lambda: trio.believed(1))
+    await trio.cluster.kill_broker(1)
+    (left,) = Path(trio.directory(1, source)).glob("t-0.*-delete")
+    left.rename(left.with_name("t-0"))
+    await trio.cluster.start_broker(trio.static(1))
+    assert (trio.place(1), trio.names(1, source)) == (target, {"stray"})
+    assert await latest(await trio.client(1)) == (0, 1)
+    await asyncio.sleep(0)
