@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from odradek_log import truncation
 from odradek_log.append import AppendInfo
 from odradek_wire.records.batch import RecordBatchHeader, check_crc, iterate
 from odradek_wire.records.errors import CorruptRecordError
@@ -14,7 +16,12 @@ if TYPE_CHECKING:
 
 def append(log: Log, view: memoryview) -> AppendInfo | None:
     """See `Log.append_as_follower`."""
-    headers, fault = _sound(view, log.log_end_offset)
+    next_offset = _first_offset(log, view)
+    headers, fault = _sound(view, next_offset)
+    if headers and next_offset < log.log_end_offset:
+        start = log.log_end_offset
+        truncation.begin_anew(log, next_offset)
+        log.log_start_offset = start
     run: list[RecordBatchHeader] = []
     for header in headers:
         segment = log.segments.active
@@ -31,6 +38,18 @@ def append(log: Log, view: memoryview) -> AppendInfo | None:
     if fault is not None:
         raise fault
     return AppendInfo(headers[0].base_offset, headers[-1].last_offset, -1, log.log_start_offset) if headers else None
+
+
+def _first_offset(log: Log, view: memoryview) -> int:
+    """Where the leader's batches may begin: at our end; or before it, if our log is empty and begins within the
+    first batch, as it does at the leader after DeleteRecords (Kafka's appendRecordsToFollowerOrFutureReplica)."""
+    end = log.log_end_offset
+    if log.log_start_offset == end:
+        with suppress(CorruptRecordError):  # for `_sound` to find
+            first = next(iterate(view, allow_partial=True), None)
+            if first is not None and first.base_offset < end <= first.last_offset:
+                return first.base_offset
+    return end
 
 
 def _sound(view: memoryview, next_offset: int) -> tuple[list[RecordBatchHeader], CorruptRecordError | None]:

@@ -269,3 +269,32 @@ def test_an_old_producers_message_set_becomes_a_batch(tmp_path: Path) -> None:
     assert log.append(bytearray(entry + entry), 0) == AppendInfo(0, 1, -1, 0)
     assert values(read_all(log)) == [(0, b"old"), (1, b"old")]
     assert log.append(bytearray(entry[:-1]), 0) == AppendInfo(-1, -1, -1, 0)
+
+
+def test_an_empty_follower_that_begins_within_the_leaders_first_batch_takes_it_whole(tmp_path: Path) -> None:
+    leader = _log(tmp_path / "leader")
+    append(leader, b"a", b"b", b"c")
+    append(leader, b"d")
+    follower = _log(tmp_path / "follower")
+    follower.truncate_fully_and_start_at(2)
+    piece = leader.read(2, 1000)
+    assert piece is not None
+    assert follower.append_as_follower(piece.tobytes()) == AppendInfo(0, 3, -1, 2)
+    assert (follower.log_start_offset, follower.log_end_offset, follower.first_base_offset) == (2, 4, 0)
+    assert values(read_all(follower)) == [(2, b"c"), (3, b"d")]
+    with pytest.raises(CorruptRecordError):
+        follower.append_as_follower(piece.tobytes())
+
+
+def test_nothing_is_given_up_for_a_damaged_batch_before_the_beginning(tmp_path: Path) -> None:
+    leader = _log(tmp_path / "leader")
+    append(leader, b"a", b"b", b"c")
+    follower = _log(tmp_path / "follower")
+    follower.truncate_fully_and_start_at(2)
+    piece = leader.read(2, 1000)
+    assert piece is not None
+    damaged = bytearray(piece.tobytes())
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptRecordError):
+        follower.append_as_follower(damaged)
+    assert (follower.log_start_offset, follower.log_end_offset) == (2, 2)
