@@ -195,7 +195,9 @@ class Simulation:
             for partition in node.broker.partitions:
                 if partition.leader is not None and not partition.error:
                     place = (partition.topic, partition.index)
-                    self.checks.leads(place, partition.leader_epoch, broker, partition.high_watermark)
+                    # A topic may come again by the same name.
+                    same = (f"{partition.topic} {partition.topic_id.hex()[:8]}", partition.index)
+                    self.checks.leads(same, partition.leader_epoch, broker, partition.high_watermark)
                     self.checks.held(place, partition.high_watermark, self._ends_in_sync(place))
 
     def _ends_in_sync(self, place: tuple[str, int]) -> dict[int, int]:
