@@ -10,7 +10,7 @@ from controller.tests.test_zookeeper_store import manual, same_as_stored
 from controller.tests.zookeeper_cluster import ZooKeeperCluster, zookeeper_cluster
 
 from odradek_controller.image import RECOVERED, ConfigResource, Endpoint, QuotaEntity
-from odradek_controller.zookeeper import bootstrap, paths, znodes
+from odradek_controller.zookeeper import bootstrap, controller_role, paths, znodes
 from odradek_controller.zookeeper.client import NoNodeError
 from odradek_controller.zookeeper.looks import CHANGE_EXPIRES_MS
 from odradek_controller.zookeeper.znodes import Assignment, BrokerZnode, PartitionState, TopicZnode
@@ -402,6 +402,20 @@ async def test_what_changes_while_there_is_no_connection_is_seen_after_it() -> N
             await cluster.until_image(lambda found, e=expected: found.image.topic_configs("t") == e)  # type: ignore[misc]
         assert member.events == ["elected 1"]
         await same_as_stored(cluster)
+
+
+async def test_who_cannot_read_the_cluster_leaves_it_to_others_and_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(controller_role, "_PAUSE_S", 0.001)
+    async with zookeeper_cluster() as cluster:
+        await cluster.tool.set(paths.CLUSTER_ID, b"damaged")
+        member = await cluster.join()
+        await cluster.world.until(lambda: len(member.reports.said) > 1)
+        assert all("a controller cannot begin" in said and "/cluster/id" in said for said in member.reports.said)
+        assert member.events == []
+        await cluster.tool.set(paths.CLUSTER_ID, znodes.encode_cluster_id("c"))
+        assert (await cluster.controller()).image.cluster_id == "c"
 
 
 # -- one controller after the other -----------------------------------------------------------------------------------

@@ -26,6 +26,9 @@ from .reconciling import begin_term
 from .store import ZooKeeperStore
 from .watches import Watches
 
+_PAUSE_S = 1.0
+"""How long who could not begin a term leaves it to the others, before it tries again."""
+
 
 class Term:
     """One term as the controller, from its election to its end."""
@@ -139,15 +142,14 @@ class ControllerRole:
             await controller.open()
             await controller.reconcile(partial(_first, controller))
             await term.watches.start()
+            if self._term is term:
+                term.ready = True
+                self._elected(controller)
         except NotControllerError:
             return
         except Exception as error:
             self._reporter.error("a controller cannot begin", epoch=term.office.epoch, exc_info=error)
-            self._candidate.resign(term.office)
-            return
-        if self._term is term:
-            term.ready = True
-            self._elected(controller)
+            self._candidate.resign(term.office, pause_s=_PAUSE_S)
 
     def _lost(self, office: Office, why: str) -> None:
         """Whoever is the controller then reads what is really there; it may be us."""

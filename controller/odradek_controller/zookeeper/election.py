@@ -66,6 +66,7 @@ class Candidate:
         self._leaving: Office | None = None
         self._controller_id: int | None = None
         self._wake = asyncio.Event()
+        self._pause_s = 0.0
         self._watching = False
         self._task: asyncio.Task[None] | None = None
         self._unlisten: Callable[[], None] = lambda: None
@@ -85,10 +86,14 @@ class Candidate:
         self._wake.set()
         self._task = asyncio.create_task(self._run())
 
-    def resign(self, office: Office) -> None:
-        """Give this term up, if it is not over; whoever is faster, perhaps we, has the next one."""
+    def resign(self, office: Office, *, pause_s: float = 0.0) -> None:
+        """Give this term up, if it is not over; whoever is faster, perhaps we, has the next one.
+
+        Who could not serve pauses first: somebody else may be able to.
+        """
         if office == self._office:
             self._leaving = office
+            self._pause_s = pause_s
             self._end()
             self._wake.set()
 
@@ -141,6 +146,8 @@ class Candidate:
 
     async def _step(self) -> None:
         await self._leave()
+        pause_s, self._pause_s = self._pause_s, 0.0
+        await asyncio.sleep(pause_s)
         holder, stat = await self._look()
         ours = stat is not None and stat.ephemeral_owner == self._zk.session_id
         if self._office is not None and not ours:
