@@ -22,13 +22,13 @@ from odradek.client.client import parse_address
 
 _HOST = "127.0.0.1"
 # What Kafka's own kafka-server-start.sh and kafka-run-class.sh give the server's JVM.
-_KAFKA_HEAP = "1G"
-_KAFKA_JVM = (
+KAFKA_HEAP = "1G"
+KAFKA_JVM = (
     "-Xms1G", "-server", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15",
 )  # fmt: skip
 # Kafka keeps what was deleted for a minute, Odradek does not wait: with this the page cache is as free in every turn.
-_KAFKA_CONFIG = {"log.segment.delete.delay.ms": "200"}
+KAFKA_CONFIG = {"log.segment.delete.delay.ms": "200"}
 
 
 class Broker(Protocol):
@@ -52,13 +52,14 @@ class Broker(Protocol):
 
 
 class Odradek:
-    """`odradek up --data FOLDER`."""
+    """`odradek up --data FOLDER`, with several brokers on ports one after another."""
 
     name = ODRADEK
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, brokers: int = 1) -> None:
         self._folder = folder
         self._port = _free_port()
+        self._more = ["--brokers", str(brokers)] if brokers > 1 else []
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -75,7 +76,17 @@ class Odradek:
         with (self._folder / "output.log").open("ab") as output:
             begun = time.perf_counter()
             self._process = process = subprocess.Popen(
-                [program, "up", "--host", _HOST, "--port", str(self._port), "--data", self._folder / "data"],
+                [
+                    program,
+                    "up",
+                    "--host",
+                    _HOST,
+                    "--port",
+                    str(self._port),
+                    "--data",
+                    self._folder / "data",
+                    *self._more,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -102,7 +113,7 @@ class Kafka:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._kafka = ApacheKafka(directory=folder, config=_KAFKA_CONFIG, heap=_KAFKA_HEAP, jvm_options=_KAFKA_JVM)
+        self._kafka = ApacheKafka(directory=folder, config=KAFKA_CONFIG, heap=KAFKA_HEAP, jvm_options=KAFKA_JVM)
 
     @property
     def address(self) -> str:

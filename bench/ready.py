@@ -25,17 +25,22 @@ _ALL_TOPICS = framed(MetadataRequest(None, allow_auto_topic_creation=False), _VE
 
 
 def wait_for_metadata(
-    address: tuple[str, int], *, topics: int = 0, timeout_s: float = 120.0, alive: Callable[[], bool] = lambda: True
+    address: tuple[str, int],
+    *,
+    topics: int = 0,
+    brokers: int = 1,
+    timeout_s: float = 120.0,
+    alive: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Return when Metadata names a broker, and so many topics with a leader for every partition."""
+    """Return when Metadata names so many brokers, and so many topics with a leader for every partition."""
     deadline = time.monotonic() + timeout_s
-    while not _complete(address, topics):
+    while not _complete(address, topics, brokers):
         if not alive() or time.monotonic() > deadline:
             raise TimeoutError(f"{address[0]}:{address[1]} does not answer with {topics} topics")
         time.sleep(_PAUSE_S)
 
 
-def _complete(address: tuple[str, int], topics: int) -> bool:
+def _complete(address: tuple[str, int], topics: int, brokers: int) -> bool:
     try:
         _, known = decode_response(MetadataResponse, _VERSION, ask(address, _ALL_TOPICS))
     except OSError:
@@ -45,7 +50,7 @@ def _complete(address: tuple[str, int], topics: int) -> bool:
         for topic in known.topics
         if not topic.is_internal
     ]
-    return bool(known.brokers) and len(led) >= topics and all(led)
+    return len(known.brokers) >= brokers and len(led) >= topics and all(led)
 
 
 def ask(address: tuple[str, int], frame: bytes) -> bytes:

@@ -14,10 +14,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from bench.brokers import Broker, Kafka, Odradek, Peer
 from bench.warm_up import warm_up
 
+if TYPE_CHECKING:
+    from bench.clusters import Brokers
+
+Measurable = TypeVar("Measurable", "Broker", "Brokers")
 Measured = Mapping[str, float]
 Medians = dict[str, dict[str, float]]
 
@@ -69,8 +74,7 @@ class Session:
     @contextmanager
     def stopped(self) -> Iterator[Sequence[Broker]]:
         """New brokers that nobody has started yet; stopped and their data deleted at the end."""
-        self._made += 1
-        folder = self.folder / str(self._made)
+        folder = self.new_folder()
         brokers: list[Broker] = [Odradek(folder / "odradek"), Kafka(folder / "kafka")]
         try:
             yield brokers
@@ -78,8 +82,13 @@ class Session:
             for broker in brokers:
                 broker.close()
 
+    def new_folder(self) -> Path:
+        """For one set of brokers; nobody has used it, and it goes away with the session."""
+        self._made += 1
+        return self.folder / str(self._made)
+
     def in_turn(
-        self, brokers: Sequence[Broker], measure: Callable[[Broker], Measured], runs: int | None = None
+        self, brokers: Sequence[Measurable], measure: Callable[[Measurable], Measured], runs: int | None = None
     ) -> Medians:
         """For each figure, by its name, the median of each broker, by its name."""
         taken: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))

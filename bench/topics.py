@@ -21,14 +21,14 @@ _numbers = itertools.count()
 
 
 @contextmanager
-def topic(address: str) -> Iterator[str]:
+def topic(address: str, *, replicas: int = 1) -> Iterator[str]:
     """A new topic of three partitions, for the length of the block.
 
     Its data is gone when the next begins: memory that a broker still holds in files that it has forgotten would be
     missing in another's turn.
     """
     name = f"bench-{os.getpid()}-{next(_numbers)}"
-    create(address, [name])
+    create(address, [name], replicas=replicas)
     wait_for_metadata(parse_address(address))
     try:
         yield name
@@ -37,9 +37,19 @@ def topic(address: str) -> Iterator[str]:
         time.sleep(_DELETED_S)
 
 
-def create(address: str, names: list[str]) -> None:
+def create(address: str, names: list[str], *, partitions: int = PARTITIONS, replicas: int = 1) -> None:
     """In one request."""
-    wanted = [CreateTopicsRequest.CreatableTopic(name, PARTITIONS, 1) for name in names]
+    send([CreateTopicsRequest.CreatableTopic(name, partitions, replicas) for name in names], address)
+
+
+def create_on(address: str, name: str, partitions: int, brokers: list[int]) -> None:
+    """A topic whose every partition is on these brokers, who leads first."""
+    assigned = [CreateTopicsRequest.CreatableReplicaAssignment(index, list(brokers)) for index in range(partitions)]
+    send([CreateTopicsRequest.CreatableTopic(name, -1, -1, assigned)], address)
+
+
+def send(wanted: list[CreateTopicsRequest.CreatableTopic], address: str) -> None:
+    """Create them; none may be refused."""
     with Client(address, timeout_s=_TIMEOUT_MS / 1000) as client:
         answer = client.call(CreateTopicsRequest(wanted, _TIMEOUT_MS), CreateTopicsResponse)
     refused = [result for result in answer.topics if result.error_code]

@@ -16,6 +16,7 @@ NAMES = (
     "memory",
     "topics",
     "connections",
+    "cluster",
     "large_log",
     "codec",
     "record_data",

@@ -1,0 +1,131 @@
+"""Clusters of three brokers that are measured: Odradek in one process, Apache Kafka in three.
+
+Owns how they and their brokers are started, stopped and killed. Nothing is pinned to a processor.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from odradek_peers import KafkaCluster
+
+from bench.brokers import KAFKA_CONFIG, KAFKA_HEAP, KAFKA_JVM, Odradek
+from bench.line import KAFKA, ODRADEK
+from bench.process import listening_on
+from bench.ready import wait_for_metadata
+from bench.session import Session
+from odradek import Cluster
+from odradek.client.client import parse_address
+
+BROKERS = 3
+
+
+class Brokers(Protocol):
+    """Three that are one cluster, with the ids 0, 1 and 2, on data that they keep until `close`."""
+
+    name: str
+
+    @property
+    def addresses(self) -> list[str]: ...
+
+    @property
+    def pids(self) -> list[int]: ...
+
+    def start(self, broker: int | None = None) -> None: ...
+
+    def stop(self, broker: int | None = None) -> None: ...
+
+    def kill(self, broker: int | None = None) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class OdradekCluster:
+    """`Cluster(brokers=3, process=True)`: one process, whose brokers can be killed one by one."""
+
+    name = ODRADEK
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._cluster = Cluster(brokers=BROKERS, process=True, data=folder)
+
+    @property
+    def addresses(self) -> list[str]:
+        return self._cluster.bootstrap_servers.split(",")
+
+    @property
+    def pids(self) -> list[int]:
+        found = {listening_on(parse_address(self.addresses[broker])[1]) for broker in self._cluster.brokers}
+        return [pid for pid in found if pid is not None]
+
+    def start(self, broker: int | None = None) -> None:
+        self._cluster.start(broker)
+
+    def stop(self, broker: int | None = None) -> None:
+        self._cluster.stop(broker)
+
+    def kill(self, broker: int | None = None) -> None:
+        self._cluster.kill(broker)
+
+    def close(self) -> None:
+        self._cluster.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class KafkaProcesses:
+    """Three nodes in KRaft mode, each broker and controller, with the JVM options of Kafka's own scripts."""
+
+    name = KAFKA
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._cluster = KafkaCluster(
+            brokers=BROKERS, directory=folder, config=KAFKA_CONFIG, heap=KAFKA_HEAP, jvm_options=KAFKA_JVM
+        )
+
+    @property
+    def addresses(self) -> list[str]:
+        return self._cluster.bootstrap_servers.split(",")
+
+    @property
+    def pids(self) -> list[int]:
+        return self._cluster.pids
+
+    def start(self, broker: int | None = None) -> None:
+        self._cluster.start(broker)
+
+    def stop(self, broker: int | None = None) -> None:
+        self._cluster.stop(broker)
+
+    def kill(self, broker: int | None = None) -> None:
+        self._cluster.kill(broker)
+
+    def close(self) -> None:
+        self._cluster.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@contextmanager
+def clusters(session: Session) -> Iterator[list[Brokers]]:
+    """New ones that nobody has started yet; ended and their data deleted at the end."""
+    folder = session.new_folder()
+    made: list[Brokers] = [OdradekCluster(folder / "odradek"), KafkaProcesses(folder / "kafka")]
+    try:
+        yield made
+    finally:
+        for cluster in made:
+            cluster.close()
+
+
+def from_command_line(session: Session) -> tuple[float, Odradek]:
+    """`odradek up --brokers 3`, and the seconds to the first Metadata that names all of them. Stop it with `close`."""
+    program = Odradek(session.new_folder(), brokers=BROKERS)
+    begun = time.perf_counter()
+    program.start()
+    wait_for_metadata(parse_address(program.address), brokers=BROKERS)
+    return time.perf_counter() - begun, program

@@ -1,0 +1,221 @@
+"""Three brokers: replicated writes, what a leader's death and a move of leaders cost, ten thousand partitions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from bench import load
+from bench.clusters import BROKERS, Brokers, clusters, from_command_line
+from bench.line import ODRADEK, Line, at_least, at_most, limit
+from bench.process import cpu_seconds, resident_mb
+from bench.ready import wait_for_metadata
+from bench.session import Session
+from bench.topics import create, create_on, topic
+from odradek.client import Client
+from odradek.client.client import parse_address
+from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from odradek_wire.messages.metadata import MetadataRequest, MetadataResponse
+
+_BYTES = 300_000_000
+_LEADERS = 1000
+_PARTITIONS = 10_000
+_TOPICS = 10
+_SETTLE_S = 2.0
+_GIVE_UP_S = 120.0
+_PAUSE_S = 0.005
+_RUNS = 3
+
+
+def lines(session: Session) -> Iterator[Line]:
+    yield from _replicated(session)
+    yield from _leaders(session)
+    yield from _starts(session)
+    yield from _many_partitions(session)
+
+
+def _replicated(session: Session) -> Iterator[Line]:
+    size = session.sized(_BYTES)
+
+    def measure(cluster: Brokers) -> dict[str, float]:
+        address = cluster.addresses[0]
+        with topic(address, replicas=BROKERS) as name:
+            before = _cpu(cluster)
+            done = load.run("bulk", "produce", address, name, "--bytes", size)
+            return {
+                "rate": done["bytes"] / done["seconds"] / 1e6,
+                "cpu": (_cpu(cluster) - before) / done["bytes"] * 1e9,
+                "client": done["client_cpu"] / done["seconds"],
+            }
+
+    with clusters(session) as both:
+        for cluster in both:
+            cluster.start()
+            for _ in range(session.runs(2)):
+                measure(cluster)
+        medians = session.in_turn(both, measure, session.runs(_RUNS))
+    note = f"three copies of each record; the client took {medians['client'][ODRADEK]:.1f} processors"
+    yield Line("produce 1 KiB to 3 brokers, acks=all", "MB/s", medians["rate"], (at_least(1.0),), note)
+    yield Line("… server CPU per GB", "CPU-s", medians["cpu"])
+
+
+def _leaders(session: Session) -> Iterator[Line]:
+    count = session.sized(_LEADERS)
+
+    def measure(cluster: Brokers) -> dict[str, float]:
+        cluster.start()
+        first = cluster.addresses[0]
+        create_on(first, "led", count, [1, 0, 2])
+        _wait(first, lambda known: _led(known, "led", 1) == count and _in_sync(known))
+        begun = time.perf_counter()
+        cluster.stop(1)
+        _wait(first, lambda known: _led(known, "led", 0) == count)
+        handed_over = time.perf_counter() - begun
+        cluster.start(1)
+        _wait(first, _in_sync)
+        begun = time.perf_counter()
+        with Client(first, timeout_s=_GIVE_UP_S) as client:
+            client.call(ElectLeadersRequest(0, None, int(_GIVE_UP_S * 1000)), ElectLeadersResponse)
+        for address in cluster.addresses:
+            _wait(address, lambda known: _led(known, "led", 1) == count)
+        elected = time.perf_counter() - begun
+        create_on(first, "written", 1, [2, 0, 1])
+        _wait(first, lambda known: _led(known, "written", 2) == 1 and _in_sync(known))
+        died = _next_write_after(cluster, "written", leader=2)
+        cluster.close()
+        return {"shutdown": handed_over, "elected": elected, "died": died}
+
+    figures: dict[str, dict[str, float]] = {}
+    for _ in range(session.runs(1)):
+        with clusters(session) as both:
+            figures = session.in_turn(both, measure, 1)
+    work = f"hand over {count:,} leaders: controlled shutdown of their broker"
+    yield Line(work, "s", figures["shutdown"], (at_most(1.0),), "until Metadata names the other leaders")
+    yield Line("… ElectLeaders, until every broker names them", "s", figures["elected"], (at_most(1.0),))
+    note = "default timeouts; of Odradek's one process a broker is killed, of Kafka's three a process"
+    yield Line("kill -9 of a leader to the next acknowledged write", "s", figures["died"], (at_most(1.0),), note)
+
+
+def _next_write_after(cluster: Brokers, name: str, *, leader: int) -> float:
+    """Seconds from the death of a partition's leader to the acknowledgement of a record that was given after it."""
+    acknowledged: list[float] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is None:
+            acknowledged.append(time.perf_counter())
+
+    producer = Producer(
+        {
+            "bootstrap.servers": ",".join(cluster.addresses),
+            "acks": "all",
+            "linger.ms": 0,
+            "retry.backoff.ms": 10,
+            "retry.backoff.max.ms": 50,
+            "topic.metadata.refresh.fast.interval.ms": 10,
+            "reconnect.backoff.ms": 10,
+            "log_level": 0,
+        }
+    )
+    producer.produce(name, b"before", on_delivery=delivered)
+    producer.flush()
+    acknowledged.clear()
+    begun = time.perf_counter()
+    cluster.kill(leader)
+    producer.produce(name, b"after", on_delivery=delivered)
+    producer.flush(_GIVE_UP_S)
+    if not acknowledged:
+        raise TimeoutError(f"{cluster.name}: no write was acknowledged within {_GIVE_UP_S:.0f} s")
+    return acknowledged[0] - begun
+
+
+def _starts(session: Session) -> Iterator[Line]:
+    own = load.run("clusters", "--clusters", session.runs(9), "--brokers", BROKERS)
+    note = f"the first in a process, with its imports: {own['first_ms']:.0f} ms"
+    work = "`Cluster(brokers=3)` to a Metadata that names all, in a running process"
+    yield Line(work, "ms", {ODRADEK: own["ms"]}, (limit(60, "ms"),), note)
+    seconds, program = from_command_line(session)
+    try:
+        time.sleep(session.seconds(_SETTLE_S))
+        assert program.pid is not None
+        idle = resident_mb(program.pid)
+    finally:
+        program.close()
+    yield Line("`odradek up --brokers 3` to the same", "s", {ODRADEK: seconds}, (limit(0.5, "s"),))
+    yield Line("memory, idle, 3 brokers", "MB", {ODRADEK: idle}, (limit(70, "MB"),))
+
+
+def _many_partitions(session: Session) -> Iterator[Line]:
+    count = session.sized(_PARTITIONS) // _TOPICS
+
+    def measure(cluster: Brokers) -> dict[str, float]:
+        cluster.start()
+        first = cluster.addresses[0]
+        before = _resident(cluster)
+        names = [f"many-{number}" for number in range(_TOPICS)]
+        begun = time.perf_counter()
+        for name in names:
+            create(first, [name], partitions=count, replicas=BROKERS)
+        _wait(first, lambda known: len(known.topics) >= _TOPICS and _all_led(known) and _in_sync(known))
+        figures = {"create": time.perf_counter() - begun}
+        time.sleep(session.seconds(_SETTLE_S))
+        figures["memory"] = _resident(cluster)
+        figures["each"] = (figures["memory"] - before) * 1e3 / (count * _TOPICS)
+        begun = time.perf_counter()
+        cluster.kill(2)
+        _wait(first, lambda known: _all_led(known) and not any(_led(known, name, 2) for name in names))
+        figures["failover"] = time.perf_counter() - begun
+        begun = time.perf_counter()
+        cluster.start(2)
+        _wait(first, _in_sync)
+        figures["restart"] = time.perf_counter() - begun
+        cluster.close()
+        return figures
+
+    with clusters(session) as both:
+        figures = session.in_turn(both, measure, 1)
+    work = f"{count * _TOPICS:,} partitions on 3 brokers, 3 replicas each: creation"
+    yield Line(work, "s", figures["create"], (at_most(1.0),), "until all are in sync")
+    yield Line("… memory", "MB", figures["memory"], (at_most(1.0),), "all processes")
+    yield Line("… memory for each partition", "KB", figures["each"], (limit(6 * BROKERS, "KB"),), "three replicas")
+    yield Line("… failover of a killed broker", "s", figures["failover"], (at_most(1.0),), "until others lead")
+    yield Line("… its restart", "s", figures["restart"], (at_most(1.0),), "until it is in sync with all")
+
+
+def _cpu(cluster: Brokers) -> float:
+    return sum(cpu_seconds(pid) for pid in cluster.pids)
+
+
+def _resident(cluster: Brokers) -> float:
+    return sum(resident_mb(pid) for pid in cluster.pids)
+
+
+def _wait(address: str, holds: Callable[[MetadataResponse], bool]) -> None:
+    """Until the metadata of one broker is as it shall be."""
+    wait_for_metadata(parse_address(address), timeout_s=_GIVE_UP_S)
+    deadline = time.monotonic() + _GIVE_UP_S
+    with Client(address, timeout_s=_GIVE_UP_S) as client:
+        while not holds(client.call(MetadataRequest(None, allow_auto_topic_creation=False), MetadataResponse)):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{address} does not come to what is waited for")
+            time.sleep(_PAUSE_S)
+
+
+def _led(known: MetadataResponse, name: str, broker: int) -> int:
+    """How many partitions of a topic a broker leads."""
+    return sum(
+        partition.leader_id == broker for topic in known.topics if topic.name == name for partition in topic.partitions
+    )
+
+
+def _all_led(known: MetadataResponse) -> bool:
+    return all(partition.leader_id >= 0 for topic in known.topics for partition in topic.partitions)
+
+
+def _in_sync(known: MetadataResponse) -> bool:
+    return len(known.brokers) == BROKERS and all(
+        len(partition.isr_nodes) == len(partition.replica_nodes)
+        for topic in known.topics
+        for partition in topic.partitions
+    )
