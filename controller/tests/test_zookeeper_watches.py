@@ -14,7 +14,9 @@ from odradek_controller.zookeeper import bootstrap, controller_role, paths, znod
 from odradek_controller.zookeeper.client import NoNodeError
 from odradek_controller.zookeeper.looks import CHANGE_EXPIRES_MS
 from odradek_controller.zookeeper.znodes import Assignment, BrokerZnode, PartitionState, TopicZnode
+from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition import AlterPartitionRequest
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 
 # -- brokers ----------------------------------------------------------------------------------------------------------
 
@@ -180,6 +182,35 @@ async def test_a_topic_that_is_to_be_deleted_is_deleted_and_the_wish_with_it() -
 
 async def _no_children(cluster: ZooKeeperCluster, path: str) -> bool:
     return await cluster.tool.children(path) == []
+
+
+async def test_a_topic_is_deleted_when_the_last_broker_that_holds_it_is_back() -> None:
+    async with zookeeper_cluster() as cluster:
+        await three(cluster)
+        controller = await cluster.controller()
+        before = await cluster.dump(paths.TOPICS)
+        await controller.create_topics(manual("t", [1, 2]))
+        await controller.create_topics(manual("u", [1, 2]))
+        await controller.create_topics(manual("v", [1, 3]))
+        await cluster.members[1].unregister()
+        await cluster.until_image(lambda found: 2 not in found.image.brokers)
+        await cluster.tool.create(paths.delete_topic("t"))
+        request = DeleteTopicsRequest(topic_names=["u", "v", "never"])
+        response = await controller.delete_topics(request)
+        assert {result.name: result.error_code for result in response.responses} == {
+            "u": ErrorCode.REQUEST_TIMED_OUT,
+            "v": ErrorCode.NONE,
+            "never": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        again = DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState(None, controller.image.topics["u"].id)])
+        (result,) = (await controller.delete_topics(again)).responses
+        assert (result.name, result.error_code) == ("u", ErrorCode.REQUEST_TIMED_OUT)
+        assert sorted(controller.image.topics) == ["t", "u"]
+        assert await cluster.tool.children(paths.DELETE_TOPICS) == ["t", "u"]
+        await cluster.members[1].register()
+        await cluster.until_image(lambda found: not found.image.topics)
+        await cluster.world.until(lambda: _no_children(cluster, paths.DELETE_TOPICS))
+        assert await cluster.dump(paths.TOPICS) == before
 
 
 async def test_where_deletion_is_disabled_the_wish_is_removed() -> None:

@@ -20,6 +20,7 @@ from ..image import ClusterImage
 from ..levels import Emulation
 from ..store import NotControllerError
 from .client import ZooKeeper
+from .controller import ZooKeeperController
 from .election import Candidate
 from .fenced import Office
 from .reconciling import begin_term
@@ -116,7 +117,7 @@ class ControllerRole:
             randbytes=self._rng.randbytes,
             reporter=self._reporter,
         )
-        controller = Controller(
+        controller = ZooKeeperController(
             store,
             node_id=self._broker_id,
             static=self._static,

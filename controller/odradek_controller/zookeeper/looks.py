@@ -30,6 +30,7 @@ from ..image import BrokerRegistration, ClusterImage, MetadataDelta, TopicImage
 from ..replay import replay
 from . import paths
 from .client import Delete, NoNodeError, Set, Watch, ZooKeeper
+from .controller import must_wait
 from .entities import is_quota_entity
 from .json_text import InvalidZnodeError
 from .load import (
@@ -96,6 +97,7 @@ class Looks:
         self._config_changes_seen: dict[str, int] = {}
         self._reassigning: dict[TopicPartition, Replicas] = {}
         self._elected: tuple[bytes, int] | None = None
+        self._deletions_wait = False
         self.table: Mapping[str, Look] = {
             paths.BROKER_IDS: self._brokers,
             paths.TOPICS: self._topics,
@@ -135,6 +137,8 @@ class Looks:
                 continue
             if broker is not None:
                 present[broker.id] = broker
+        if self._deletions_wait:
+            self._again(paths.DELETE_TOPICS)
         return brokers_changed(image, present, self._settings)
 
     async def _topics(self, image: ClusterImage) -> Sequence[Message]:
@@ -191,8 +195,14 @@ class Looks:
     # -- wishes of tools ----------------------------------------------------------------------------------------------
 
     async def _deletions(self, image: ClusterImage) -> Sequence[Message]:
+        """Topics that are held by a broker that is not there wait for it."""
         names = await self._children(paths.DELETE_TOPICS)
-        records, response = delete_topics(image, DeleteTopicsRequest(topic_names=list(names)), self._settings)
+        self._deletions_wait = False
+        ready = list(names)
+        if self._settings.flag(image, "delete.topic.enable"):
+            ready = [name for name in names if name not in image.topics or not must_wait(image, image.topics[name])]
+            self._deletions_wait = len(ready) < len(names)
+        records, response = delete_topics(image, DeleteTopicsRequest(topic_names=ready), self._settings)
         refused = {result.name for result in response.responses if result.error_code != ErrorCode.NONE}
         for name in names:
             if name in refused:
