@@ -16,6 +16,7 @@ from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
 from odradek_broker.controllers import ClusterController, InterBroker
 from odradek_broker.core.fetch_session import FetchSessions
+from odradek_broker.follower_reads import FollowerFetches
 from odradek_broker.hosting import Hosting
 from odradek_broker.interceptors import Interceptors
 from odradek_broker.partitions import Partitions
@@ -74,6 +75,7 @@ class Broker:
         self.quotas: Quotas = quotas or Unlimited()
         self.interceptors = Interceptors()
         self.purgatory = Purgatory(timers)
+        self.follower_fetches = FollowerFetches(self.purgatory)
         self.partitions = Partitions()
         self.isr_changes = IsrChanges(self)
         self.throttles = Throttles(config)
@@ -144,6 +146,8 @@ class Broker:
             self.following.leave(partition)
         for partition, leader in changes.followed:
             self.following.follow(partition, leader)
+        if changes.extended or any(each.leader is not None and not each.leader.alone for each in changes.elected):
+            self.follower_fetches.call()
         self.assignments.report(changes.misplaced)
         for partition, directory, future in changes.moving:
             self.moves.go_on(partition, directory, future)

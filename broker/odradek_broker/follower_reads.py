@@ -90,6 +90,22 @@ class Follower:
         )
 
 
+class FollowerFetches:
+    """The fetches of followers that wait at this broker. When there is something new to be copied from here they are
+    answered, so that nobody waits for a follower that waits: Kafka's would ask for it `replica.fetch.wait.max.ms`
+    later."""
+
+    def __init__(self, purgatory: Purgatory) -> None:
+        self.watchers = Watchers()
+        self.calls = 0
+        self._purgatory = purgatory
+
+    def call(self) -> None:
+        self.calls += 1
+        if self.watchers.operations:
+            self._purgatory.changed(self.watchers)
+
+
 class Resting:
     """The partitions of one follower's session that nothing happens to. A follower of ten thousand partitions has
     nearly all of them in this state, and its fetches cost what the others cost."""

@@ -34,6 +34,8 @@ class Changes(NamedTuple):
     """They led before, or are deleted."""
     followed: list[tuple[Partition, int]]
     """They follow a leader now, which stands beside them."""
+    extended: list[Partition]
+    """They have led before; others are to copy them now."""
     left: list[Partition]
     """They follow nobody now."""
     misplaced: list[Partition]
@@ -88,7 +90,7 @@ class Hosting:
         if config is not self._config:
             self._use(config)
             self._reconfigure(delta, self._partitions)
-        changes = Changes([], [], [], [], [], [])
+        changes = Changes([], [], [], [], [], [], [])
         for (name, index), fate in delta.fates.items():
             self._meet(fate, name, index, changes)
         for topic in delta.deleted_topics.values():
@@ -131,6 +133,8 @@ class Hosting:
                 changes.left.append(partition)
                 changes.elected.append(partition)
             else:
+                if partition.leader.replicas != registration.replicas:
+                    changes.extended.append(partition)
                 partition.changed_within_epoch(
                     registration.replicas, frozenset(registration.isr), registration.partition_epoch
                 )

@@ -46,6 +46,8 @@ class Trio:
         self.clock = ManualClock(int(time.time() * 1000))
         self._connect = connect
         self._ports: dict[int, int] = {}
+        self.turned_away = 0
+        """How many fetches of followers were held back."""
 
     async def start(self) -> None:
         settings = [self.static(broker) for broker in range(3)]
@@ -93,11 +95,15 @@ class Trio:
         path = self.path / f"broker-{broker}" / f"t-{index}" / "00000000000000000000.log"
         return path.read_bytes() if path.exists() else b""
 
-    def hold_back(self, broker: int) -> None:
-        """No other broker gets an answer to its fetches from this one."""
+    def hold_back(self, broker: int, follower: int | None = None) -> None:
+        """No other broker gets an answer to its fetches from this one; or one of them does not."""
+        held = "broker-" if follower is None else f"broker-{follower}-"
 
         def judge(ctx: Any, request: Any) -> Disconnect | None:
-            return Disconnect() if ctx.api_key == ApiKey.FETCH and (ctx.client_id or "").startswith("broker-") else None
+            if ctx.api_key != ApiKey.FETCH or not (ctx.client_id or "").startswith(held):
+                return None
+            self.turned_away += 1
+            return Disconnect()
 
         self.cluster.nodes[broker].broker.interceptors.before_handle.append(judge)
 

@@ -64,6 +64,7 @@ class Fetch:
 
     __slots__ = (
         "_by_id",
+        "_calls",
         "_converted_bytes",
         "_ctx",
         "_first",
@@ -89,6 +90,7 @@ class Fetch:
         self._version = version = ctx.api_version
         self._by_id = version >= FIRST_VERSION_WITH_IDS
         self._follower = self._find_follower()
+        self._calls = ctx.broker.follower_fetches.calls
         self._may_read_followers = version >= FIRST_VERSION_WITH_FOLLOWERS and self._follower is None
         self._first = True
         """The first look at the logs; later ones say nothing new of where a follower stands."""
@@ -110,12 +112,13 @@ class Fetch:
         """Followers wait for the logs to grow, consumers for more to be committed."""
         if self._follower is not None:
             found = [partition.replica_watchers for partition in self.watched]
+            found.append(self._ctx.broker.follower_fetches.watchers)
             return found if self._resting is None else [*found, self._resting.watchers]
         return [partition.watchers for partition in self.watched]
 
     def attempt(self, at_any_rate: bool = False) -> FetchResponse | None:
         """Read; the answer if there is enough, an error, or nothing to wait for."""
-        self._urgent = at_any_rate
+        self._urgent = at_any_rate or (self._follower is not None and self._is_called())
         self._converted_bytes = 0
         self.watched = []
         found: list[tuple[FetchedPartition, PartitionData]] = []
@@ -178,6 +181,10 @@ class Fetch:
         assert resting is not None
         resting.rest((wanted.topic, wanted.index), partition, leader.followers[follower.id])
         return True
+
+    def _is_called(self) -> bool:
+        """Whether there is something for the follower to ask for, since it asked for this."""
+        return self._calls != self._ctx.broker.follower_fetches.calls
 
     def answer_now(self) -> FetchResponse:
         """The time is over: answer with whatever there is."""

@@ -102,12 +102,33 @@ class GroupPartition:
         try:
             next(work)
         except StopIteration:
-            self.state = LoadState.READY
-            self.carry_out(self.shard.loaded(self.now()))
+            self._await_what_was_loaded()
+            return False
         except (OSError, CorruptRecordError, CorruptLogError, LogOfflineError, DecodeError) as error:
             self.state = LoadState.FAILED
             self._log.error("groups cannot be loaded", error=str(error))
         return self.state is LoadState.LOADING
+
+    def _await_what_was_loaded(self) -> None:
+        """What is not known to be committed may have been acknowledged by the coordinator before, or may yet be lost:
+        an offset that is told must not go back, whichever it is (as KIP-207 for the end of a log). Kafka tells either
+        at once. With too few in sync nothing more will be committed, and what is there is what there is."""
+        partition = self.partition
+        if self.state is not LoadState.LOADING:
+            return
+        if not partition.lags_behind_its_epoch or (partition.leader is not None and partition.leader.under_min_isr):
+            self.state = LoadState.READY
+            self.carry_out(self.shard.loaded(self.now()))
+            return
+        assert partition.leader is not None, "a partition that is led lags behind its epoch"
+        waiting = partition.wait_for_high_watermark(partition.leader.leader_epoch_start_offset, self.commit_timeout_ms)
+        waiting.when_done(lambda outcome: self._waited(outcome.result()))
+
+    def _waited(self, error: ErrorCode) -> None:
+        if error not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
+            self.state = LoadState.FAILED if self.state is LoadState.LOADING else self.state
+        else:
+            self._await_what_was_loaded()
 
     def _loading(self, loading: Loading, offset: int, end: int) -> Iterator[None]:
         while offset < end:
