@@ -7,6 +7,7 @@
 #   make test-container  the image, on a container engine (skips, saying why, when none answers)
 #   make bench           speed and size, as ratios to Apache Kafka; PEER=name=host:port adds a broker
 #   make docs            docs/compatibility.md from the table of APIs
+#   make simulate        whole clusters on virtual time, SEEDS of them; what fails is printed with how to repeat it
 #   make soak            the same tests with more seeds and more examples (EXAMPLES of each random test)
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -19,8 +20,9 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -ra --durations=15
 PARALLEL := -n $(WORKERS) --dist loadscope
 EXAMPLES ?= 200
+SEEDS ?= 1000
 
-.PHONY: help demo test check format bench test-peers test-spark-3.5 test-container soak docs
+.PHONY: help demo test check format bench test-peers test-spark-3.5 test-container simulate soak docs
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -45,6 +47,10 @@ test-container:
 	@tools/setup venv
 	@if [ -f "$${XDG_CACHE_HOME:-$$HOME/.cache}/odradek/engine/env" ]; then . "$${XDG_CACHE_HOME:-$$HOME/.cache}/odradek/engine/env"; fi; \
 	$(PYTEST) -m container $(TESTED) $(ARGS)
+
+simulate:
+	@tools/setup venv
+	@$(BIN)/python -m broker.simulation --seeds $(SEEDS) $(ARGS)
 
 soak:
 	@tools/setup peers
