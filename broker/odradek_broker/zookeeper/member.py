@@ -107,7 +107,7 @@ class Member:
         channel = ControllerChannel(
             self._controller_address, str(node.id), config.integer("controller.socket.timeout.ms") / 1000
         )
-        self.controller = RemoteController(self.adapter, channel, self._register)
+        self.controller = RemoteController(self.adapter, channel, self._register, node.timers.sleep)
         self.configs = ConfigWatch(self._zk, self._configured, self._log)
         self.inbox = Inbox(self.adapter, self.configs, self.controller, self._partitions)
         self.adapter.configured(await self.configs.start())

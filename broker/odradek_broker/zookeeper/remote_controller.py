@@ -65,6 +65,18 @@ ALLOCATE_PRODUCER_IDS_VERSION = 0
 CONTROLLED_SHUTDOWN_VERSION = 3
 CREATE_TOPICS_VERSION = 7
 
+_TRIES = 100
+_RETRY_MS = 100
+_TRANSIENT = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.STALE_BROKER_EPOCH,
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+    }
+)
+"""What goes by when a controller is elected, or this broker has registered anew."""
+
 
 class ControllerChannel:
     """One request at a time to wherever the controller is now."""
@@ -114,12 +126,14 @@ class RemoteController:
         adapter: Adapter,
         channel: ControllerChannel,
         register: Callable[[BrokerRegistrationRequest], Awaitable[int]],
+        sleep: Callable[[int], Awaitable[None]],
     ) -> None:
-        """`register` puts the broker into ZooKeeper; its epoch."""
+        """`register` puts the broker into ZooKeeper; its epoch. `sleep` takes milliseconds."""
         self.local: Controller | None = None
         self._adapter = adapter
         self._channel = channel
         self._register = register
+        self._sleep = sleep
         self._listeners: list[Listener] = []
 
     @property
@@ -176,6 +190,16 @@ class RemoteController:
         return await self.here.assign_replicas_to_dirs(request)
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        """Asked again for a while, for instance until there is a controller: the client would only do the same."""
+        for _ in range(_TRIES):
+            request.broker_epoch = self._adapter.broker_epoch
+            response = await self._try_to_allocate(request)
+            if response.error_code not in _TRANSIENT:
+                break
+            await self._sleep(_RETRY_MS)
+        return response
+
+    async def _try_to_allocate(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         try:
             return await self.here.allocate_producer_ids(request)
         except NotControllerError:
