@@ -19,10 +19,13 @@ from odradek_broker.surroundings import Surroundings
 from odradek_broker.timers import TimerHandle
 from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch
+from odradek_broker.zookeeper.config_writer import ConfigWriter
 from odradek_broker.zookeeper.inbox import Inbox
 from odradek_broker.zookeeper.propagation import Propagation
 from odradek_broker.zookeeper.registration import Registration
 from odradek_broker.zookeeper.remote_controller import ControllerChannel, RemoteController
+from odradek_controller.commands.settings import Settings
+from odradek_controller.configs.table import Release
 from odradek_controller.controller import Controller
 from odradek_controller.image import BrokerRegistration, ClusterImage, Endpoint
 from odradek_controller.store import NotControllerError
@@ -53,6 +56,7 @@ class Member:
         self._zk = zk
         self._surroundings = surroundings
         self._config = config = node.config
+        self._rng = random.Random(surroundings.randbytes(32))
         self._log = surroundings.log.bind(broker=node.id)
         self._propagation: Propagation | None = None
         self._balance: TimerHandle | None = None
@@ -73,7 +77,7 @@ class Member:
             zk,
             node.id,
             static=config.static,
-            rng=random.Random(surroundings.randbytes(32)),
+            rng=self._rng,
             wall_ms=surroundings.clock.wall_ms,
             now_ms=surroundings.clock.monotonic_ms,
             elected=self._elected,
@@ -110,6 +114,14 @@ class Member:
         self.controller = RemoteController(self.adapter, channel, self._register, node.timers.sleep)
         self.configs = ConfigWatch(self._zk, self._configured, self._log)
         self.inbox = Inbox(self.adapter, self.configs, self.controller, self._partitions)
+        rng = self._rng
+        self.controller.configs = ConfigWriter(
+            self._zk,
+            self.configs,
+            lambda: self.adapter.image,
+            Settings(node.id, rng.randbytes, rng.randrange, config.static, Release.KAFKA_3_9),
+            self.inbox.configured,
+        )
         self.adapter.configured(await self.configs.start())
         await node.join(self.controller, self.inbox)
         self.role.start()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from odradek_broker.network.peer import Peer, PeerError
 from odradek_broker.zookeeper.adapter import Adapter
+from odradek_broker.zookeeper.config_writer import ConfigWriter
 from odradek_controller.controller import Controller
 from odradek_controller.image import BrokerRegistration, ClusterImage, Endpoint, MetadataDelta
 from odradek_controller.levels import Emulation
@@ -130,6 +131,7 @@ class RemoteController:
     ) -> None:
         """`register` puts the broker into ZooKeeper; its epoch. `sleep` takes milliseconds."""
         self.local: Controller | None = None
+        self.configs: ConfigWriter
         self._adapter = adapter
         self._channel = channel
         self._register = register
@@ -252,12 +254,12 @@ class RemoteController:
         return await self.here.elect_leaders(request)
 
     async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        return await self.here.alter_configs(request)
+        return await self.configs.alter(request)
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
-        return await self.here.incremental_alter_configs(request)
+        return await self.configs.alter_incrementally(request)
 
     async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         return await self.here.update_features(request)

@@ -260,6 +260,28 @@ async def test_a_changed_configuration_reaches_every_member(trio: Trio) -> None:
     )
 
 
+async def test_a_brokers_own_configuration_is_changed_where_it_is_asked_for(trio: Trio) -> None:
+    await trio.create([1, 2, 3])
+    other = next(broker for broker in trio.members if broker != trio.controller_id)
+    client = await trio.client(other)
+    entry = IncrementalAlterConfigsRequest.AlterableConfig("log.retention.ms", 0, "3000000")
+    resources = [
+        IncrementalAlterConfigsRequest.AlterConfigsResource(Resource.BROKER, name, [entry]) for name in (str(other), "")
+    ]
+    answer = await trio.passing(client.ask(IncrementalAlterConfigsRequest(resources), 1))
+    assert [each.error_code for each in answer.responses] == [0, 0]
+    assert trio.members[other].adapter.image.broker_configs(other) == {"log.retention.ms": "3000000"}
+    assert trio.members[other].node.broker.config.integer("log.retention.ms") == 3_000_000
+    await trio.until(
+        lambda: all(
+            member.node.broker.config.integer("log.retention.ms") == 3_000_000 for member in trio.members.values()
+        )
+    )
+    controller = trio.controller
+    assert controller is not None
+    await trio.until(lambda: controller.image.broker_configs(other) == {"log.retention.ms": "3000000"})
+
+
 async def test_a_deleted_topic_is_gone_everywhere_with_its_logs(trio: Trio, make_batch: Callable[..., bytes]) -> None:
     await trio.create([1, 2, 3])
     client = await trio.client(trio.controller_id)

@@ -1,0 +1,111 @@
+"""AlterConfigs and IncrementalAlterConfigs on a broker of ZooKeeper mode, which need no controller.
+
+Kafka's tools send what concerns one broker to that broker, and the rest to any. Whoever gets it writes the entity's
+node and a notification; everybody, the controller too, reads it by that (ZkAdminManager, AdminZkClient). What is
+allowed is decided by the controller's commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch
+from odradek_controller.commands.alter_configs import alter_configs, incremental_alter_configs
+from odradek_controller.commands.settings import Settings
+from odradek_controller.image import ClusterImage, ConfigResource
+from odradek_controller.replay import replay
+from odradek_controller.zookeeper import paths
+from odradek_controller.zookeeper.client import Create, MultiError, NodeExistsError, NoNodeError, Set, ZooKeeper
+from odradek_controller.zookeeper.load import config_entity
+from odradek_controller.zookeeper.znodes import encode_config, encode_config_change
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+from odradek_wire.messages.config_record import ConfigRecord
+
+if TYPE_CHECKING:
+    from odradek_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from odradek_wire.messages.incremental_alter_configs import (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+
+
+class _Response(Protocol):
+    responses: list  # type: ignore[type-arg]  # each of the two has a class of its own
+
+
+Answer = TypeVar("Answer", bound=_Response)
+Decide = Callable[[ClusterImage], tuple[Sequence[Message], Answer]]
+
+
+class ConfigWriter:
+    """One change at a time. `written` is told what stands there now, before the answer goes out."""
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        configs: ConfigWatch,
+        image: Callable[[], ClusterImage],
+        settings: Settings,
+        written: Callable[[Configs], Awaitable[None]],
+    ) -> None:
+        self._zk = zk
+        self._configs = configs
+        self._image = image
+        self._settings = settings
+        self._written = written
+        self._changing = asyncio.Lock()
+
+    async def alter(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        named = [ConfigResource(each.resource_type, each.resource_name) for each in request.resources]
+        return await self._change(named, lambda image: alter_configs(image, request, self._settings))
+
+    async def alter_incrementally(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+        named = [ConfigResource(each.resource_type, each.resource_name) for each in request.resources]
+        return await self._change(named, lambda image: incremental_alter_configs(image, request, self._settings))
+
+    async def _change(self, named: Iterable[ConfigResource], decide: Decide[Answer]) -> Answer:
+        async with self._changing:
+            wanted = sorted({each for each in named if config_entity(each) is not None})
+            now = await self._configs.retried(partial(self._configs.of, wanted))
+            image = self._image()
+            image = replace(image, configs={**image.configs, **now})
+            records, answer = decide(image)
+            kept = [each for each in records if isinstance(each, ConfigRecord) and config_entity(_of(each)) is not None]
+            after = replay(image, kept).image.configs
+            changed = {resource: after.get(resource, {}) for resource in sorted({_of(each) for each in kept})}
+            for resource, values in changed.items():
+                await self._configs.retried(partial(self._write, resource, values))
+            if changed:
+                await self._written(changed)
+        for result in answer.responses:
+            if (
+                not result.error_code
+                and config_entity(ConfigResource(result.resource_type, result.resource_name)) is None
+            ):
+                result.error_code = ErrorCode.UNSUPPORTED_VERSION
+                result.error_message = "There are no such configurations over ZooKeeper"
+        return answer
+
+    async def _write(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
+        entity = config_entity(resource)
+        assert entity is not None
+        path, data = paths.config(entity), encode_config(values)
+        notice = Create(paths.CONFIG_CHANGE, encode_config_change(entity), sequential=True)
+        while True:
+            for write in (Set(path, data), Create(path, data)):
+                try:
+                    await self._zk.multi([write, notice])
+                except MultiError as error:
+                    if not isinstance(error.error, NoNodeError | NodeExistsError):
+                        raise
+                else:
+                    return
+
+
+def _of(record: ConfigRecord) -> ConfigResource:
+    return ConfigResource(record.resource_type, record.resource_name)
