@@ -10,6 +10,7 @@ from controller.tests.test_zookeeper_store import manual, same_as_stored
 from controller.tests.zookeeper_cluster import ZooKeeperCluster, zookeeper_cluster
 
 from odradek_controller.image import RECOVERED, ConfigResource, Endpoint, QuotaEntity
+from odradek_controller.store import NotControllerError
 from odradek_controller.zookeeper import bootstrap, controller_role, paths, znodes
 from odradek_controller.zookeeper.client import NoNodeError
 from odradek_controller.zookeeper.looks import CHANGE_EXPIRES_MS
@@ -447,6 +448,17 @@ async def test_who_cannot_read_the_cluster_leaves_it_to_others_and_tries_again(
         assert member.events == []
         await cluster.tool.set(paths.CLUSTER_ID, znodes.encode_cluster_id("c"))
         assert (await cluster.controller()).image.cluster_id == "c"
+
+
+async def test_a_controller_that_has_resigned_stores_nothing_though_nobody_else_was_elected() -> None:
+    async with zookeeper_cluster() as cluster:
+        member = await cluster.join()
+        controller = await cluster.controller()
+        await member.role.close()
+        member.started = False
+        with pytest.raises(NotControllerError, match="resigned"):
+            await controller.create_topics(topics("late"))
+        assert await cluster.tool.children(paths.TOPICS) == []
 
 
 # -- one controller after the other -----------------------------------------------------------------------------------

@@ -34,8 +34,9 @@ _PAUSE_S = 1.0
 class Term:
     """One term as the controller, from its election to its end."""
 
-    def __init__(self, office: Office, controller: Controller, watches: Watches) -> None:
+    def __init__(self, office: Office, store: ZooKeeperStore, controller: Controller, watches: Watches) -> None:
         self.office = office
+        self.store = store
         self.controller = controller
         self.watches = watches
         self.task: asyncio.Task[None] | None = None
@@ -134,7 +135,7 @@ class ControllerRole:
             log_dir_failed=self._log_dir_failed,
             reporter=self._reporter,
         )
-        term = self._term = Term(office, controller, watches)
+        term = self._term = Term(office, store, controller, watches)
         term.task = asyncio.create_task(self._open(term))
 
     async def _open(self, term: Term) -> None:
@@ -160,6 +161,7 @@ class ControllerRole:
     def _end(self) -> None:
         term, self._term = self._term, None
         assert term is not None, "what ends has begun"
+        term.store.end()
         if term.ready:
             self._resigned()
         ended = asyncio.create_task(self._tidy(term))

@@ -74,6 +74,10 @@ class FencedWriter:
             return False
         return True
 
+    def end(self) -> None:
+        """The term was given up: nothing more is written in it."""
+        self._why_lost = self._why_lost or "this controller has resigned"
+
     def lose(self, why: str) -> NotControllerError:
         """This term is over. Returns the error to raise."""
         if not self._why_lost:
@@ -84,10 +88,7 @@ class FencedWriter:
     async def _transaction(self, ops: Sequence[Op], *, may_fail: bool = False) -> None:
         fence = Check(paths.CONTROLLER_EPOCH, self._office.epoch_version)
         while True:
-            if self._why_lost:
-                raise NotControllerError(self._why_lost)
-            if self._zk.session_id != self._office.session_id:
-                raise self.lose("the session is over")
+            self._check_session()
             try:
                 await self._zk.multi([fence, *ops])
                 return
@@ -100,8 +101,16 @@ class FencedWriter:
             except SessionExpiredError as error:
                 raise self.lose("the session is over") from error
             except ConnectionLossError:
-                if await self._done(ops):
+                done = await self._done(ops)
+                self._check_session()  # what is done in a session that is over counts for whoever is next
+                if done:
                     return
+
+    def _check_session(self) -> None:
+        if self._why_lost:
+            raise NotControllerError(self._why_lost)
+        if self._zk.session_id != self._office.session_id:
+            raise self.lose("the session is over")
 
     async def _done(self, ops: Sequence[Op]) -> bool:
         """Whether a transaction has been done after all; one of its operations tells for all of them."""

@@ -69,7 +69,9 @@ Replicas = tuple[int, ...]
 
 
 class Looks:
-    """For one term. `watch(path)` gives the watch to leave with a read; `again(path)` asks for another look."""
+    """For one term. `watch(path)` gives the watch to leave with a read, `unwatch(path)` says that there was no node to
+    leave it at; `again(path)` asks for another look.
+    """
 
     def __init__(
         self,
@@ -78,6 +80,7 @@ class Looks:
         store: ZooKeeperStore,
         *,
         watch: Callable[[str], Watch | None],
+        unwatch: Callable[[str], None],
         again: Callable[[str], None],
         now_ms: Callable[[], int],
         randbytes: Callable[[int], bytes],
@@ -88,6 +91,7 @@ class Looks:
         self._settings = settings
         self._store = store
         self._watch = watch
+        self._unwatch = unwatch
         self._again = again
         self._now_ms = now_ms
         self._randbytes = randbytes
@@ -135,7 +139,9 @@ class Looks:
             except (ValueError, InvalidZnodeError) as error:
                 self._damaged(path, error)
                 continue
-            if broker is not None:
+            if broker is None:
+                self._unwatch(path)
+            else:
                 present[broker.id] = broker
         if self._deletions_wait:
             self._again(paths.DELETE_TOPICS)
@@ -161,7 +167,11 @@ class Looks:
         return records
 
     async def _read_topic(self, zk: ZooKeeper, name: str) -> FoundTopic | None:
-        return await read_topic(zk, name, self._watch(paths.topic(name)))
+        path = paths.topic(name)
+        found = await read_topic(zk, name, self._watch(path))
+        if found is None:
+            self._unwatch(path)
+        return found
 
     async def _topic(self, image: ClusterImage, found: FoundTopic, seen: Seen) -> list[Message]:
         name, nodes = found.name, self._store.nodes
@@ -361,7 +371,11 @@ class Looks:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def _children(self, path: str) -> list[str]:
-        return await self._zk.children(path, self._watch(path))
+        try:
+            return await self._zk.children(path, self._watch(path))
+        except NoNodeError:
+            self._unwatch(path)
+            return []
 
     async def _notice(self, path: str, decode: Callable[[str, bytes], Notice]) -> Notice | None:
         """What a notification says; None if it is gone or damaged."""

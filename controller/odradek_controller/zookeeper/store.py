@@ -145,6 +145,10 @@ class ZooKeeperStore:
         """Offsets only count the records of this term. (A broker's epoch is its node's czxid.)"""
         return self._image.offset + 1
 
+    def end(self) -> None:
+        """The term was given up: whatever is appended from now on raises NotControllerError."""
+        self._writer.end()
+
     def quorum(self) -> QuorumState:
         """There is none to speak of: the controller is whoever holds `/controller`."""
         offset = self._image.offset

@@ -45,6 +45,7 @@ class Watches:
             controller.settings,
             store,
             watch=self._watch,
+            unwatch=self._watched.discard,
             again=self._look_at,
             now_ms=now_ms,
             randbytes=randbytes,
