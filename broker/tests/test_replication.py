@@ -582,3 +582,83 @@ async def test_a_throttled_replica_catches_up_no_faster_than_it_may(
     assert 8_000 <= took_ms < 14_000, "200 kB at 20 kB/s"
     await configure(client, BROKER, str(slow_broker), {f"{side}.replication.throttled.rate": "1"})
     assert (await client.produce("t", make_batch(b"in sync: not held up"))).error_code == 0
+
+
+async def test_the_last_replica_that_is_stopped_leads_again_when_it_is_back(trio: Trio, make_batch: Any) -> None:
+    await trio.create([1, 2])
+    client = await trio.client(1)
+    await client.produce("t", make_batch(b"a"))
+    await trio.cluster.kill_broker(2)
+    await client.produce("t", make_batch(b"b"))
+    await trio.cluster.stop_broker(1)
+    assert (trio.partition.leader, trio.partition.isr, trio.partition.eligible_leader_replicas) == (-1, (), (1,))
+    await trio.cluster.start_broker(trio.static(2))
+    assert trio.partition.leader == -1, "it does not have everything"
+    await trio.cluster.start_broker(trio.static(1))
+    assert trio.partition.leader == 1
+    assert await latest(await trio.client(1)) == (0, 2)
+    await trio.until_in_sync(1, 2)
+
+
+async def test_who_writes_to_a_broker_that_shuts_down_is_told_where_to_go_on(trio: Trio, make_batch: Any) -> None:
+    await trio.create([1, 2])
+    client, other = await trio.client(1), await trio.client(2)
+    trio.hold_back(1)
+    await client.produce("t", make_batch(b"a"), acks=1)
+    waiting = asyncio.ensure_future(client.produce("t", make_batch(b"b")))
+    await trio.until(lambda: trio.hosted(1).log_end_offset == 2)
+    await trio.cluster.stop_broker(1, grace_ms=1000)
+    assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert trio.partition.leader == 2
+    assert (await other.produce("t", make_batch(b"b"))).error_code == 0
+
+
+async def test_a_broker_comes_back_in_another_rack_and_serves_it(trio: Trio, make_batch: Any) -> None:
+    await trio.create([1, 2])
+    client = await trio.client(1)
+    await client.produce("t", make_batch(b"a"))
+    assert (await fetch(client, rack="rack-2")).preferred_read_replica == 2
+    await trio.cluster.stop_broker(2)
+    await trio.cluster.start_broker({**trio.static(2), "broker.rack": "elsewhere"})
+    await trio.until_in_sync(1, 2)
+    assert trio.cluster.controller.image.brokers[2].rack == "elsewhere"
+    assert (await fetch(client, rack="rack-2")).preferred_read_replica == -1
+    assert (await fetch(client, rack="elsewhere")).preferred_read_replica == 2
+
+
+async def test_a_broker_is_drained_onto_a_new_one_while_it_is_written(trio: Trio, make_batch: Any) -> None:
+    count = 6
+    await trio.create([1, 2], partitions=count)
+    await trio.cluster.start_broker(trio.static(3))
+    client = await trio.client(1)
+    for index in range(count):
+        for _ in range(5):
+            assert (await client.produce("t", make_batch(b"v" * 500), partition=index)).error_code == 0
+    partitions = [
+        AlterPartitionReassignmentsRequest.ReassignablePartition(index, [3, 2] if index % 2 else [2, 3])
+        for index in range(count)
+    ]
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic("t", partitions)
+    answer = await client.ask(AlterPartitionReassignmentsRequest(topics=[topic]), 1)
+    assert not any(each.error_code for each in answer.responses[0].partitions)
+
+    def registered(index: int) -> PartitionRegistration:
+        found = trio.cluster.controller.image.partition("t", index)
+        assert found is not None
+        return found
+
+    written = 0
+    async with asyncio.timeout(TIMEOUT_S):
+        while any(registered(index).reassigning for index in range(count)):
+            index = written % count
+            leader = await trio.client(registered(index).leader)
+            written += (await leader.produce("t", make_batch(b"w"), partition=index, acks=1)).error_code == 0
+            trio.clock.advance_timeouts(1)
+    for index in range(count):
+        assert set(registered(index).replicas) == {2, 3}
+        leader = await trio.client(registered(index).leader)
+        assert (await leader.produce("t", make_batch(b"x"), partition=index)).error_code == 0
+        assert trio.log_of(2, index) == trio.log_of(3, index)
+    assert not list((trio.path / "broker-1").glob("t-?"))
+    await trio.cluster.stop_broker(1)
+    assert all(registered(index).leader in (2, 3) for index in range(count))
