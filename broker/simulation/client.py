@@ -110,8 +110,11 @@ class Wire(asyncio.Protocol):
 class Client:
     """`chance` decides what a real client leaves to chance; `brokers` are the hosts to begin with."""
 
-    def __init__(self, host: str, brokers: list[str], chance: random.Random, trace: Trace) -> None:
+    def __init__(self, host: str, brokers: list[str], chance: random.Random, trace: Trace, rack: str = "") -> None:
         self.host = host
+        self.rack = rack
+        self.preferred: dict[Place, int] = {}
+        """The broker to read from, where the leader has named one."""
         self.chance = chance
         self._brokers = brokers
         self._trace = trace
@@ -161,6 +164,7 @@ class Client:
     def forget_leader(self, topic: str, partition: int) -> None:
         """It did not answer, or leads no more."""
         self._leaders.pop((topic, partition), None)
+        self.preferred.pop((topic, partition), None)
 
     async def _look_up(self, topic: str) -> None:
         request = MetadataRequest([MetadataRequest.MetadataRequestTopic(name=topic)], False)

@@ -30,6 +30,7 @@ SETTINGS = {
     "log.retention.check.interval.ms": "10000",
     "group.initial.rebalance.delay.ms": "500",
     "group.min.session.timeout.ms": "1000",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "leader.imbalance.check.interval.seconds": "20",
 }
 
@@ -115,11 +116,11 @@ class EmbeddedMembers:
                 self._network.power_on(self.hosts[broker])
                 await self._cluster.start_broker(self._static(broker))
 
-    async def restart_all(self) -> None:
-        """The whole process is killed and begins again, with all brokers."""
+    async def restart_all(self, *, orderly: bool) -> None:
+        """The whole process is stopped or killed and begins again, with all brokers."""
         async with self._one_change:
-            self._trace.add("all", "are killed and start again")
-            await self._cluster.kill()
+            self._trace.add("all", f"are {'stopped' if orderly else 'killed'} and start again")
+            await (self._cluster.stop(grace_ms=1000) if orderly else self._cluster.kill())
             for host in self.hosts:
                 self._network.power_on(host)
             await self.start()

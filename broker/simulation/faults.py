@@ -14,7 +14,17 @@ from broker.simulation.trace import Trace
 
 from odradek_broker.clock import Clock
 
-CLIENTS = ("idempotent-0", "idempotent-1", "plain-all", "plain-one", "reader", "watcher", "member-0", "member-1")
+CLIENTS = (
+    "idempotent-0",
+    "idempotent-1",
+    "plain-all",
+    "plain-one",
+    "reader",
+    "near",
+    "watcher",
+    "member-0",
+    "member-1",
+)
 AT_ONCE = 2
 
 
@@ -96,7 +106,7 @@ class Faults:
             await self._members.begin(broker)
 
     async def _restart_all(self) -> None:
-        await self._members.restart_all()
+        await self._members.restart_all(orderly=self._chance.random() < 0.5)
 
     # -- the network --------------------------------------------------------------------------------------------------
 

@@ -30,22 +30,32 @@ MOVED = frozenset(
 
 
 async def fetch(client: Client, checks: Checks, topic: str, partition: int, position: int) -> int | None:
-    """The next position after one look at the partition; None when the leader has to be looked for."""
+    """The next position after one look at the partition; None when the leader has to be looked for.
+
+    A client with a rack reads where the leader sends it (KIP-392)."""
     place = (topic, partition)
+    preferred = client.preferred.get(place)
     try:
-        wire = await client.leader(*place)
+        wire = await (client.leader(*place) if preferred is None else client.wire(f"broker-{preferred}"))
         wanted = FetchRequest.FetchPartition(
             partition, client.leader_epoch(*place), position, partition_max_bytes=PARTITION_BYTES
         )
         request = FetchRequest(max_wait_ms=MAX_WAIT_MS, min_bytes=1, max_bytes=1 << 20)
         request.topics = [FetchRequest.FetchTopic(topic, partitions=[wanted])]
+        request.rack_id = client.rack
         response = await wire.ask(request, FETCH_VERSION, FetchResponse)
     except UnreachableError:
         client.forget_leader(*place)
         return None
     data = response.responses[0].partitions[0]
     error = ErrorCode(data.error_code)
+    if data.preferred_read_replica >= 0:
+        client.preferred[place] = data.preferred_read_replica
+        return position
     if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+        if preferred is not None:  # it may not be there yet
+            client.forget_leader(*place)
+            return None
         return checks.out_of_range(place, position)
     if error is not ErrorCode.NONE:
         if error in MOVED:

@@ -140,12 +140,13 @@ class Simulation:
             Producer(self._client("plain-one"), self.checks, TOPIC, PARTITIONS, acks=1, idempotent=False),
         ]
         reader = Reader(self._client("reader"), self.checks, TOPIC, PARTITIONS)
+        near = Reader(self._client("near", rack="rack-1"), self.checks, TOPIC, PARTITIONS)
         watcher = Watcher(self._client("watcher"), self.checks, TOPIC, PARTITIONS)
         administrator = Administrator(admin, self.checks, self.members.ids, TOPIC, PARTITIONS)
         faults = Faults(self._chance(), self.members, self.network, self.disk, self.clock, self.trace, administrator)
         group = Group(self._client, self.checks, TOPIC, PARTITIONS, self._chance())
         producing = [self._task(producer.run(self.chance.uniform(0.1, 0.8))) for producer in self.producers]
-        forever = [self._task(work) for work in (reader.run(), watcher.run(), self._look(), group.run())]
+        forever = [self._task(work) for work in (reader.run(), near.run(), watcher.run(), self._look(), group.run())]
         await faults.run(self._duration_s)
         self.trace.add("all", "is well again")
         for producer in self.producers:
@@ -153,6 +154,7 @@ class Simulation:
         await self._within("producers are done", asyncio.gather(*producing))
         await self._until("replicas are in sync", self._out_of_sync)
         await self._until("the reader is at the end", lambda: _different(reader.positions, self._ends()))
+        await self._until("the reader nearby is at the end", lambda: _different(near.positions, self._ends()))
         await self._until("the group is at the end", lambda: _different(group.committed(), self._ends()))
         for task in forever:
             task.cancel()
@@ -161,8 +163,8 @@ class Simulation:
         self._compare()
         await self.members.end()
 
-    def _client(self, host: str) -> Client:
-        return Client(host, self.members.hosts, self._chance(), self.trace)
+    def _client(self, host: str, rack: str = "") -> Client:
+        return Client(host, self.members.hosts, self._chance(), self.trace, rack)
 
     def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self.loop.create_task(work)
