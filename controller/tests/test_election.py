@@ -100,3 +100,22 @@ def test_an_unclean_leader_is_alone_in_the_isr_and_recovering() -> None:
 
 def test_nothing_is_recorded_when_nothing_changes() -> None:
     assert change(ZERO_UUID, 0, partition((1, 2), (1, 2), 1), active=lambda broker: True) is None
+
+
+def test_over_zookeeper_a_new_leader_epoch_tells_of_everything_but_a_grown_isr() -> None:
+    before = partition((1, 2), (1, 2), 1)
+
+    def counted(wanted: PartitionRegistration) -> tuple[int, int]:
+        found = []
+        for tells_all in (False, True):
+            record = change(ZERO_UUID, 0, before, wanted, active=lambda broker: True, epoch_tells_all=tells_all)
+            assert record is not None
+            found.append(changed_partition(before, record).leader_epoch - before.leader_epoch)
+        return found[0], found[1]
+
+    assert counted(before._replace(isr=(1,))) == (0, 1)
+    assert counted(before._replace(replicas=(1, 2, 3), adding_replicas=(3,))) == (0, 1)
+    assert counted(before._replace(replicas=(2, 1))) == (0, 1)
+    assert counted(before._replace(leader_recovery_state=RECOVERING)) == (0, 0)
+    before = partition((1, 2, 3), (1, 2), 1)
+    assert counted(before._replace(isr=(1, 2, 3))) == (0, 0)

@@ -57,3 +57,11 @@ def test_levels_decide_the_versions_of_records_as_in_kafka() -> None:
         (4, 2, True, True),
     ]
     assert Emulation.KAFKA_3_9.initial.metadata_version_text == "3.9-IV0"
+
+
+def test_a_cluster_in_zookeeper_has_its_protocol_in_place_of_a_metadata_version() -> None:
+    levels = Levels({}, inter_broker_protocol=21)
+    assert (levels.metadata_version_text, levels.fetch_version) == ("3.9-IV0", 17)
+    assert (levels.directories, levels.eligible_leaders, levels.leader_epoch_tells_all) == (False, False, True)
+    kraft = Emulation.KAFKA_3_9.initial
+    assert (kraft.directories, kraft.leader_epoch_tells_all) == (True, False)
