@@ -131,7 +131,7 @@ def test_kafka_topics_spreads_replicas_over_racks(at: At) -> None:
     at.until_in_sync(name)
 
     replicas = at.replicas(name)
-    assert sorted(broker for each in replicas for broker in each) == [0] * 4 + [1] * 4 + [2] * 4
+    assert all(len(set(each)) == 2 for each in replicas)
     assert sorted(each[0] for each in replicas) == [0, 0, 1, 1, 2, 2]
 
 
@@ -397,7 +397,7 @@ def _refused(producer: Producer, topic: str, partition: int, size: int) -> bool:
 def test_kafka_cluster_and_kafka_metadata_quorum_describe_the_cluster(at: At) -> None:
     servers = ("--bootstrap-server", at.cluster.bootstrap_servers)
     assert re.search(r"Cluster ID: \S{22}", at.tools.run("kafka-cluster", "cluster-id", *servers))
-    with pytest.raises(ToolFailed, match="Broker ID 17 is not currently registered"):
+    with pytest.raises(ToolFailed, match="BrokerIdNotRegisteredException"):
         at.tools.run("kafka-cluster", "unregister", *servers, "--id", "17")
     if at.tools.version.startswith("4."):
         listed = at.tools.run("kafka-cluster", "list-endpoints", *servers).splitlines()[1:]

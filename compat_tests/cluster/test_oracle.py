@@ -376,3 +376,47 @@ def test_unclean_leaders(clusters: Clusters) -> None:
     clusters.until_settled()
     clusters.until(lambda peer: _in_sync(peer, name, 2))
     clusters.same_places(name)
+
+
+def test_throttles_and_unknown_settings_of_brokers(clusters: Clusters) -> None:
+    names = (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "no.such.setting",
+        "message.max.bytes",
+    )
+    asked: Body = {"include_synonyms": True, "include_documentation": False}
+
+    def alter(broker: str, operation: int, value: str | None) -> None:
+        configs = [{"name": name, "config_operation": operation, "value": value} for name in names]
+        resource = {"resource_type": 4, "resource_name": broker, "configs": configs}
+        clusters.pair.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
+
+    def described(count: int) -> Callable[[Peer], bool]:
+        resource = {"resource_type": 4, "resource_name": "0", "configuration_keys": [*names]}
+
+        def holds(peer: Peer) -> bool:
+            answer = peer.ask("DescribeConfigs", 4, {**asked, "resources": [resource]})
+            return sum(len(each["synonyms"]) for each in answer["results"][0]["configs"]) == count
+
+        return holds
+
+    def same() -> None:
+        for broker in ("0", ""):
+            resource = {"resource_type": 4, "resource_name": broker, "configuration_keys": [*names]}
+            clusters.pair.ask("DescribeConfigs", 4, {**asked, "resources": [resource]})
+
+    same()
+    alter("0", 0, "1000000")
+    clusters.until(described(len(names) + 1))
+    same()
+    alter("", 0, "2000000")
+    clusters.until(described(2 * len(names) + 1))
+    same()
+    alter("0", 1, None)
+    clusters.until(described(len(names) + 1))
+    same()
+    alter("", 1, None)
+    clusters.until(described(1))
+    same()

@@ -144,6 +144,8 @@ def test_a_move_that_cannot_end_is_shown_and_cancelled(cluster: Cluster, odradek
         code, shown, _ = odradek(cluster, "reassign", "t", "--to", wanted, "--throttle", "1000", "--json")
         assert (code, json.loads(shown)[0]["state"]) == (0, "moving, 0% copied")
         assert "throttled" in odradek(cluster, "configs", "show", "t")[1]
+        rate = {"name": "leader.replication.throttled.rate", "value": "1000", "source": "broker", "read_only": False}
+        assert rate in json.loads(odradek(cluster, "configs", "show", f"broker:{before[0]}", "--json")[1])
         assert odradek(cluster, "reassign", "--verify")[0] == 1
         (move,) = json.loads(odradek(cluster, "cluster", "--json")[1])["reassignments"]
         assert (move["topic"], move["adding"], move["copied"]) == ("t", [missing], 0.0)

@@ -7,12 +7,13 @@ so `documentation` is always null.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 from odradek_broker.api import Api
 from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
 from odradek_controller.commands.topic_names import check_topic_name
-from odradek_controller.configs.definition import Definition, Mode
+from odradek_controller.configs.definition import Definition, Mode, Type
 from odradek_controller.configs.effective import BrokerLayers, Entry, Source, Synonym
 from odradek_controller.configs.table import Release, Resource, definitions
 from odradek_controller.image import ConfigResource
@@ -25,6 +26,14 @@ Config = DescribeConfigsResponse.DescribeConfigsResourceResult
 Described = Iterable[tuple[Definition, Entry]]
 
 
+THROTTLES = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""Bytes a second, for replicas that move (KIP-73)."""
 _MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
     "incompatible broker. See the broker logs for more details."
@@ -98,15 +107,33 @@ def _entries(ctx: Context, kind: int, name: str) -> Described:
 
 
 def _of_broker(ctx: Context, layers: BrokerLayers, name: str) -> Described:
-    rows = _visible(Resource.BROKER, layers.release)
     if not name:
         # The cluster-wide default has no values of its own beyond those that were set.
         shown = layers.dynamic_default
+        rows = chain(_visible(Resource.BROKER, layers.release), _unlisted(layers.release, shown))
         return (
             (row, _only(row.name, shown[row.name], Source.DYNAMIC_DEFAULT_BROKER)) for row in rows if row.name in shown
         )
     _check_broker_id(ctx, name, "")
+    rows = chain(
+        _visible(Resource.BROKER, layers.release), _unlisted(layers.release, [*layers.dynamic_default, *layers.dynamic])
+    )
     return ((row, layers.broker(row.name)) for row in rows)
+
+
+def _unlisted(release: Release, dynamic: Iterable[str]) -> Iterator[Definition]:
+    """What a broker was set to while it ran although no table has it: throttles, which have their own ways, and names
+    that mean nothing. Kafka takes those for secrets."""
+    known = definitions(Resource.BROKER, release)
+    for name in sorted(set(dynamic)):
+        if name not in known:
+            throttle = name in THROTTLES
+            yield Definition(
+                name,
+                Type.LONG if throttle else Type.UNKNOWN,
+                None,
+                mode=Mode.PER_BROKER if throttle else Mode.READ_ONLY,
+            )
 
 
 def _check_broker_id(ctx: Context, name: str, if_empty: str) -> None:
@@ -143,17 +170,16 @@ def _overrides(ctx: Context, kind: Resource, name: str) -> Mapping[str, str]:
 
 
 def _shown(ctx: Context, definition: Definition, entry: Entry, asked: Asked, *, synonyms: bool) -> Config:
+    secret = definition.sensitive or definition.type is Type.UNKNOWN
     return Config(
         name=definition.name,
-        value=None if definition.sensitive else entry.value,
+        value=None if secret else entry.value,
         read_only=asked.resource_type == Resource.BROKER and definition.mode is Mode.READ_ONLY,
         # Version 0 has is_default instead of the source; Kafka 3.9 leaves it false for all.
         config_source=entry.source,
-        is_sensitive=definition.sensitive,
+        is_sensitive=secret,
         synonyms=[
-            DescribeConfigsResponse.DescribeConfigsSynonym(
-                word.name, None if definition.sensitive else word.value, word.source
-            )
+            DescribeConfigsResponse.DescribeConfigsSynonym(word.name, None if secret else word.value, word.source)
             for word in (entry.synonyms if synonyms else ())
         ],
         config_type=definition.type,
