@@ -1,0 +1,244 @@
+"""A cluster over a real ZooKeeper whose members are processes: `odradek up --zookeeper`, and Apache Kafka 3.9."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
+
+WAIT_S = 60.0
+SESSION_MS = 4_000
+READY_S = 30.0
+
+
+class OdradekMember:
+    """`odradek up --zookeeper`, in a process of its own."""
+
+    def __init__(self, broker: int, zookeeper: str, directory: Path) -> None:
+        self._broker = broker
+        self._zookeeper = zookeeper
+        self._directory = directory
+        self._process: subprocess.Popen[str] | None = None
+        self._port = 0
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        self._directory.mkdir(exist_ok=True)
+        with (self._directory / "log").open("ab") as log:
+            self._process = process = subprocess.Popen(
+                [
+                    str(Path(sys.executable).with_name("odradek")),
+                    "up",
+                    f"--zookeeper={self._zookeeper}",
+                    f"--broker-id={self._broker}",
+                    "--host=127.0.0.1",
+                    f"--port={self._port}",
+                    f"--data={self._directory / 'data'}",
+                    f"--option=zookeeper.session.timeout.ms={SESSION_MS}",
+                    "--option=offsets.topic.num.partitions=4",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, (self._directory / "log").read_text()[-2000:]
+        self._port = int(line.rpartition(":")[2])
+
+    def stop(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        assert self._process.wait(WAIT_S) == 0, (self._directory / "log").read_text()[-2000:]
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def pause(self) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+
+class Members:
+    """The cluster as its clients and its operator see it."""
+
+    def __init__(self, server: ZooKeeperServer, chroot: str, directory: Path) -> None:
+        self.zookeeper = server.connect_string + chroot
+        self._directory = directory
+        self.members: dict[int, OdradekMember | ApacheKafka] = {}
+        self._produced: dict[str, set[bytes]] = {}
+
+    def odradek(self, broker: int) -> None:
+        """A member more."""
+        self.members[broker] = OdradekMember(broker, self.zookeeper, self._directory / str(broker))
+        self.members[broker].start()
+
+    def kafka(self, broker: int) -> None:
+        """A member more, of the other kind."""
+        config = {
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            "offsets.topic.replication.factor": "3",
+            "offsets.topic.num.partitions": "4",
+        }
+        self.members[broker] = member = ApacheKafka(
+            KAFKA_3_9,
+            directory=self._directory / str(broker),
+            config=config,
+            node_id=broker,
+            heap="320M",
+            zookeeper=self.zookeeper,
+        )
+        member.launch()
+        member.wait(brokers=len(self.members))
+
+    def close(self) -> None:
+        for member in self.members.values():
+            member.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(member.bootstrap_servers for member in self.members.values())
+
+    # -- as an operator -----------------------------------------------------------------------------------------------
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+
+    def create(self, topic: str, assignment: list[list[int]]) -> None:
+        new = NewTopic(
+            topic,
+            num_partitions=len(assignment),
+            replica_assignment=assignment,
+            config={"min.insync.replicas": "2"},
+        )
+        admin = self.admin()
+        admin.create_topics([new], operation_timeout=WAIT_S)[topic].result(WAIT_S)
+        everybody = {broker for replicas in assignment for broker in replicas}
+        self.until(lambda: self.in_sync(topic) == [set(replicas) for replicas in assignment], everybody)
+
+    def delete(self, topic: str) -> None:
+        admin = self.admin()
+        admin.delete_topics([topic], operation_timeout=WAIT_S)[topic].result(WAIT_S)
+        self.until(lambda: topic not in admin.list_topics(timeout=WAIT_S).topics)
+
+    def controller(self) -> int:
+        return int(self.admin().list_topics(timeout=WAIT_S).controller_id)
+
+    def make_controller(self, broker: int) -> None:
+        """Let there be elections until it is this one."""
+        kazoo = KazooClient(self.zookeeper)
+        kazoo.start()
+        try:
+            while True:
+                if kazoo.exists("/controller"):
+                    found = json.loads(kazoo.get("/controller")[0])["brokerid"]
+                    if found == broker:
+                        break
+                    kazoo.delete("/controller")
+                time.sleep(0.3)
+        finally:
+            kazoo.stop()
+            kazoo.close()
+        self.until(lambda: self.controller() == broker)
+
+    def in_sync(self, topic: str) -> list[set[int]]:
+        found = self.admin().list_topics(topic, timeout=WAIT_S).topics[topic].partitions
+        return [set(found[index].isrs) for index in sorted(found)]
+
+    def leaders(self, topic: str) -> list[int]:
+        found = self.admin().list_topics(topic, timeout=WAIT_S).topics[topic].partitions
+        return [found[index].leader for index in sorted(found)]
+
+    def until(self, condition: Callable[[], object], about: object = "") -> None:
+        end = time.monotonic() + WAIT_S
+        while not condition():
+            assert time.monotonic() < end, f"did not come true in {WAIT_S:g} s {about}"
+            time.sleep(0.1)
+
+    # -- as clients ---------------------------------------------------------------------------------------------------
+
+    def produce(self, topic: str, values: Iterable[bytes]) -> None:
+        """By an idempotent producer, acknowledged by all; every one is."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "enable.idempotence": True,
+                "message.timeout.ms": int(WAIT_S * 1000),
+                "log_level": 0,
+            }
+        )
+        refused = []
+
+        def delivered(error: object, message: Message) -> None:
+            if error is None:
+                self._produced.setdefault(topic, set()).add(bytes(message.value() or b""))
+            else:
+                refused.append(error)
+
+        for value in values:
+            producer.produce(topic, value, on_delivery=delivered)
+            producer.poll(0)
+        assert producer.flush(WAIT_S) == 0
+        assert not refused
+
+    def assert_all_there(self, topic: str) -> None:
+        """What was acknowledged is there once, whoever leads now."""
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap_servers, "group.id": "reader", "enable.auto.commit": False}
+        )
+        count = len(self.leaders(topic))
+        ends = {
+            index: consumer.get_watermark_offsets(TopicPartition(topic, index), WAIT_S)[1] for index in range(count)
+        }
+        consumer.assign([TopicPartition(topic, index, 0) for index in range(count)])
+        found: list[bytes] = []
+        while len(found) < sum(ends.values()):
+            message = consumer.poll(WAIT_S)
+            assert message is not None
+            assert message.error() is None
+            found.append(bytes(message.value() or b""))
+        consumer.close()
+        assert sorted(found) == sorted(self._produced[topic])
+
+    def read_as_group(self, topic: str, group: str, count: int) -> int:
+        """Read so many records and commit; how many there were."""
+        settings = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+        consumer = Consumer(settings)
+        consumer.subscribe([topic])
+        read = 0
+        while read < count:
+            message = consumer.poll(WAIT_S)
+            assert message is not None
+            read += message.error() is None
+        consumer.commit(asynchronous=False)
+        consumer.close()
+        return read

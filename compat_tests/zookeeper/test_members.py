@@ -1,0 +1,112 @@
+"""What is acknowledged stays, whoever is the controller or leads: processes of odradek over a real ZooKeeper, and with
+Apache Kafka 3.9 among them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from odradek_peers import ZooKeeperServer
+
+from compat_tests.zookeeper.members import Members, OdradekMember
+
+pytestmark = pytest.mark.peers
+
+_chroots = itertools.count()
+_numbers = itertools.count()
+KAFKA = 3
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer() as server:
+        yield server
+
+
+@pytest.fixture
+def members(server: ZooKeeperServer, tmp_path: Path) -> Iterator[Members]:
+    found = Members(server, f"/members/{next(_chroots)}", tmp_path)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def mixed(members: Members) -> Members:
+    """Brokers 1 and 2 are ours, 3 is Kafka's."""
+    members.odradek(1)
+    members.odradek(2)
+    members.kafka(KAFKA)
+    members.until(lambda: len(members.admin().list_topics(timeout=10).brokers) == 3)
+    return members
+
+
+def some(count: int = 500) -> list[bytes]:
+    """Values that nobody has produced before."""
+    return [b"%d" % next(_numbers) for _ in range(count)]
+
+
+def test_three_processes_go_on_when_the_controllers_is_killed(members: Members) -> None:
+    for broker in (1, 2, 3):
+        members.odradek(broker)
+    members.until(lambda: len(members.admin().list_topics(timeout=10).brokers) == 3)
+    members.create("t", [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+    members.produce("t", some())
+    assert members.read_as_group("t", "g", 500) == 500
+    victim = members.controller()
+    members.members[victim].kill()
+    members.produce("t", some())
+    members.until(lambda: members.controller() not in (victim, -1))
+    members.members[victim].start()
+    members.until(lambda: members.in_sync("t") == [{1, 2, 3}] * 3)
+    members.produce("t", some())
+    assert members.read_as_group("t", "g", 1000) == 1000
+    members.assert_all_there("t")
+
+
+def test_a_process_that_stood_still_beyond_its_session_comes_back(members: Members) -> None:
+    for broker in (1, 2, 3):
+        members.odradek(broker)
+    members.until(lambda: len(members.admin().list_topics(timeout=10).brokers) == 3)
+    members.create("t", [[1, 2, 3]])
+    sleeper = members.members[1]
+    assert isinstance(sleeper, OdradekMember)
+    sleeper.pause()
+    members.produce("t", some())
+    sleeper.go_on()
+    members.until(lambda: members.in_sync("t") == [{1, 2, 3}])
+    members.produce("t", some())
+    members.assert_all_there("t")
+
+
+@pytest.mark.parametrize("controller", [1, KAFKA])
+def test_kafkas_broker_and_ours_are_one_cluster(mixed: Members, controller: int) -> None:
+    mixed.make_controller(controller)
+    mixed.create("t", [[1, KAFKA, 2], [KAFKA, 2, 1], [2, 1, KAFKA]])
+    assert mixed.leaders("t") == [1, KAFKA, 2]
+    mixed.produce("t", some())
+    assert mixed.read_as_group("t", "g", 500) == 500
+    mixed.members[2].stop()
+    mixed.until(lambda: mixed.leaders("t")[2] == 1)
+    mixed.produce("t", some())
+    mixed.members[2].start()
+    mixed.until(lambda: mixed.in_sync("t") == [{1, 2, KAFKA}] * 3)
+    mixed.produce("t", some())
+    mixed.assert_all_there("t")
+    mixed.delete("t")
+
+
+def test_kafkas_broker_is_killed_as_controller_and_leader_and_comes_back(mixed: Members) -> None:
+    mixed.make_controller(KAFKA)
+    mixed.create("t", [[KAFKA, 1, 2], [KAFKA, 2, 1]])
+    mixed.produce("t", some())
+    mixed.members[KAFKA].kill()
+    mixed.produce("t", some())
+    assert mixed.controller() in (1, 2)
+    mixed.members[KAFKA].start()
+    mixed.until(lambda: mixed.in_sync("t") == [{1, 2, KAFKA}] * 2)
+    mixed.produce("t", some())
+    mixed.members[KAFKA].stop()
+    mixed.produce("t", some())
+    mixed.assert_all_there("t")
