@@ -79,10 +79,10 @@ class At:
         self.run("kafka-reassign-partitions", *file, "--execute")
         self.until(lambda: "in progress" not in self.run("kafka-reassign-partitions", *file, "--verify"))
 
-    def fill(self, name: str, partitions: int, count: int = 100) -> None:
+    def fill(self, name: str, partitions: int, count: int = 100, *, size: int = 3) -> None:
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "acks": "all"})
         for number in range(count):
-            producer.produce(name, b"%d" % number, partition=number % partitions)
+            producer.produce(name, b"%0*d" % (size, number), partition=number % partitions)
         assert producer.flush(_SECONDS) == 0
 
 
@@ -211,7 +211,8 @@ def test_kafka_reassign_partitions_refuses_what_is_not_there(at: At) -> None:
 
 def test_kafka_reassign_partitions_cancels_what_waits_for_a_broker(at: At) -> None:
     name = at.create("waiting", [0, 1], [1, 0])
-    at.fill(name, 2, 2000)
+    # More than a follower gets before it is told to wait.
+    at.fill(name, 2, 2000, size=4000)
     file = ("--reassignment-json-file", at.reassignment(name, {0: [1, 2]}))
     at.run("kafka-reassign-partitions", "--execute", *file, "--throttle", "1")
     under_way = ("--reassignment-json-file", at.reassignment(name, {0: [1, 2], 1: [1, 0]}))
