@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from odradek_controller.image import ClusterImage, MetadataDelta
 from odradek_controller.levels import Emulation
+from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -103,8 +104,21 @@ class ClusterController(Protocol):
     def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse: ...
 
 
+class OldOffsets(Protocol):
+    """What groups have committed with version 0, which is kept apart from everything later."""
+
+    async def commit(self, group: str, topic: str, partition: int, offset: int) -> ErrorCode: ...
+
+    async def fetch(self, group: str, topic: str, partition: int) -> tuple[ErrorCode, int]:
+        """The offset; -1 with an error."""
+        ...
+
+
 class InterBroker(Protocol):
-    """The answers to what only brokers ask each other."""
+    """The answers to what only brokers ask each other, and what else only a broker of ZooKeeper mode has."""
+
+    @property
+    def old_offsets(self) -> OldOffsets: ...
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse: ...
 

@@ -27,7 +27,9 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         ctx.connection.client_software = (name, version)
     image = ctx.broker.image
-    supported = ctx.broker.emulation.supported_features(ctx.api_version)
+    # Over ZooKeeper Kafka 3.9 has none.
+    over_zookeeper = ctx.broker.inter_broker is not None
+    supported = {} if over_zookeeper else ctx.broker.emulation.supported_features(ctx.api_version)
     return ApiVersionsResponse(
         api_keys=_advertised(ctx),
         supported_features=[

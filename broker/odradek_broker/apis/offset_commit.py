@@ -1,12 +1,12 @@
 """OffsetCommit (key 8): a group remembers how far it has read.
 
 Up to v4 a client may ask for a retention of its own, v6 has leader epochs (KIP-320), v7 static members (KIP-345), v10
-names topics by id (KIP-848). Version 0 kept offsets in ZooKeeper; as in Kafka without ZooKeeper it is refused.
+names topics by id (KIP-848). Version 0 keeps offsets in ZooKeeper; as in Kafka without ZooKeeper it is refused there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 
 from odradek_broker.api import Api
 from odradek_broker.authorizer import Operation
@@ -22,7 +22,7 @@ TopicAnswer = OffsetCommitResponse.OffsetCommitResponseTopic
 PartitionAnswer = OffsetCommitResponse.OffsetCommitResponsePartition
 
 
-def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred[OffsetCommitResponse]:
+def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     if not ctx.may_group(Operation.READ, request.group_id):
         return failed(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     unsupported = failed(ctx, request, ErrorCode.UNSUPPORTED_VERSION) if ctx.api_version == 0 else None
@@ -32,15 +32,33 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse |
         _sort_out(ctx, topic, accepted, refused)
     if not accepted:
         return OffsetCommitResponse(topics=refused)
-    if unsupported is not None:
-        return unsupported
     request.topics = accepted
+    if unsupported is not None:
+        return unsupported if ctx.broker.inter_broker is None else _commit_old(ctx, request, refused)
     answer = ctx.broker.groups.commit(request, ctx.api_version)
     if not isinstance(answer, Deferred):
         return _merged(refused, request, answer)
     response: Deferred[OffsetCommitResponse] = Deferred()
     answer.when_done(lambda done: response.complete(_merged(refused, request, done.result())))
     return response
+
+
+async def _commit_old(ctx: Context, request: OffsetCommitRequest, refused: list[TopicAnswer]) -> OffsetCommitResponse:
+    """In ZooKeeper, one by one."""
+    offsets, size_max = ctx.broker.as_member.old_offsets, ctx.broker.config.integer("offset.metadata.max.bytes")
+    answered = []
+    for topic in request.topics:
+        answer = TopicAnswer(name=topic.name, partitions=[])
+        answered.append(answer)
+        for partition in topic.partitions:
+            if len(partition.committed_metadata or "") > size_max:
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                error = await offsets.commit(
+                    request.group_id, topic.name, partition.partition_index, partition.committed_offset
+                )
+            answer.partitions.append(PartitionAnswer(partition.partition_index, error))
+    return _merged(refused, request, OffsetCommitResponse(topics=answered))
 
 
 def failed(ctx: Context, request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
@@ -94,4 +112,10 @@ def _refusal(topic: Topic, error: ErrorCode) -> TopicAnswer:
     return TopicAnswer(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 
 
-API = Api(OffsetCommitRequest, OffsetCommitResponse, handle, failed=failed, notes="v0 is refused, as without ZooKeeper")
+API = Api(
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    handle,
+    failed=failed,
+    notes="v0 is refused without ZooKeeper, as by Kafka",
+)

@@ -1,7 +1,7 @@
 """OffsetFetch (key 9): how far did the group read?
 
 Up to v7 one group, from v8 on many (KIP-709). v2 may ask for all topics and has an error for the group, v7 may wait for
-open commits (KIP-447), v10 names topics by id (KIP-848). Version 0 read from ZooKeeper and is refused.
+open commits (KIP-447), v10 names topics by id (KIP-848). Version 0 reads from ZooKeeper, and is refused without it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ PartitionAnswer = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     if ctx.api_version == 0:
-        return failed(ctx, request, ErrorCode.UNSUPPORTED_VERSION)
+        if ctx.broker.inter_broker is None:
+            return failed(ctx, request, ErrorCode.UNSUPPORTED_VERSION)
+        return _fetch_old(ctx, request)
     answers: list[GroupAnswer] = []
     for group in _groups(ctx, request):
         refused = _sort_out(ctx, group)
@@ -37,6 +39,26 @@ def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | A
             return _handle_waiting(ctx, request)
         answers.append(_visible(ctx, answer, refused))
     return _response(ctx, request, answers)
+
+
+async def _fetch_old(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """From ZooKeeper, one by one."""
+    if not ctx.may_group(Operation.DESCRIBE, request.group_id):
+        return failed(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    (group,) = _groups(ctx, request)
+    refused = _sort_out(ctx, group)
+    answer = GroupAnswer(group_id=group.group_id, topics=[])
+    for topic in group.topics or ():
+        partitions = []
+        for index in topic.partition_indexes:
+            error, offset = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
+            if ctx.broker.image.partition(topic.name, index) is not None:
+                error, offset = await ctx.broker.as_member.old_offsets.fetch(group.group_id, topic.name, index)
+            partitions.append(
+                PartitionAnswer(partition_index=index, committed_offset=offset, metadata="", error_code=error)
+            )
+        answer.topics.append(TopicAnswer(name=topic.name, partitions=partitions))
+    return _response(ctx, request, [_visible(ctx, answer, refused)])
 
 
 async def _handle_waiting(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -145,4 +167,6 @@ def _refusal(topic: Topic, error: ErrorCode) -> TopicAnswer:
     )
 
 
-API = Api(OffsetFetchRequest, OffsetFetchResponse, handle, failed=failed, notes="v0 is refused, as without ZooKeeper")
+API = Api(
+    OffsetFetchRequest, OffsetFetchResponse, handle, failed=failed, notes="v0 is refused without ZooKeeper, as by Kafka"
+)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from odradek_broker.partitions import Partitions
 from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch
+from odradek_broker.zookeeper.consumer_offsets import ConsumerOffsets
 from odradek_broker.zookeeper.remote_controller import RemoteController
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import ConfigResource
@@ -39,7 +40,9 @@ class Inbox:
         configs: ConfigWatch,
         controller: RemoteController,
         partitions: Callable[[], Partitions],
+        old_offsets: ConsumerOffsets,
     ) -> None:
+        self.old_offsets = old_offsets
         self._adapter = adapter
         self._configs = configs
         self._controller = controller

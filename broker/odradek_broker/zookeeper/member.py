@@ -20,6 +20,7 @@ from odradek_broker.timers import TimerHandle
 from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch
 from odradek_broker.zookeeper.config_writer import ConfigWriter
+from odradek_broker.zookeeper.consumer_offsets import ConsumerOffsets
 from odradek_broker.zookeeper.inbox import Inbox
 from odradek_broker.zookeeper.propagation import Propagation
 from odradek_broker.zookeeper.registration import Registration
@@ -111,9 +112,9 @@ class Member:
         channel = ControllerChannel(
             self._controller_address, str(node.id), config.integer("controller.socket.timeout.ms") / 1000
         )
-        self.controller = RemoteController(self.adapter, channel, self._register, node.timers.sleep)
+        self.controller = RemoteController(self.adapter, channel, self._register, node.timers.sleep, self._log)
         self.configs = ConfigWatch(self._zk, self._configured, self._log)
-        self.inbox = Inbox(self.adapter, self.configs, self.controller, self._partitions)
+        self.inbox = Inbox(self.adapter, self.configs, self.controller, self._partitions, ConsumerOffsets(self._zk))
         rng = self._rng
         self.controller.configs = ConfigWriter(
             self._zk,

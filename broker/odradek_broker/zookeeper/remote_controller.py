@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek_broker.network.peer import Peer, PeerError
+from odradek_broker.report import Logger
 from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_writer import ConfigWriter
 from odradek_controller.controller import Controller
@@ -128,6 +129,7 @@ class RemoteController:
         channel: ControllerChannel,
         register: Callable[[BrokerRegistrationRequest], Awaitable[int]],
         sleep: Callable[[int], Awaitable[None]],
+        log: Logger,
     ) -> None:
         """`register` puts the broker into ZooKeeper; its epoch. `sleep` takes milliseconds."""
         self.local: Controller | None = None
@@ -136,6 +138,7 @@ class RemoteController:
         self._channel = channel
         self._register = register
         self._sleep = sleep
+        self._log = log
         self._listeners: list[Listener] = []
 
     @property
@@ -158,8 +161,12 @@ class RemoteController:
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def tell(self, delta: MetadataDelta) -> None:
+        """What the controller has said has happened, whether a listener can live with it or not."""
         for listener in tuple(self._listeners):
-            listener(delta)
+            try:
+                listener(delta)
+            except Exception as error:
+                self._log.error("a metadata change could not be applied in full", exc_info=error)
 
     def close(self) -> None:
         self._channel.close()

@@ -28,6 +28,8 @@ from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConf
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek_wire.messages.metadata import MetadataRequest
+from odradek_wire.messages.offset_commit import OffsetCommitRequest
+from odradek_wire.messages.offset_fetch import OffsetFetchRequest
 
 TIMEOUT_S = 20
 SESSION_MS = 6_000
@@ -309,6 +311,38 @@ async def test_a_deposed_controller_can_change_nothing(trio: Trio) -> None:
     assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
     await trio.until_led(isr={1, 2, 3})
     assert all("u" not in member.adapter.image.topics for member in trio.members.values())
+
+
+async def test_version_0_of_commit_and_fetch_keeps_offsets_in_zookeeper(trio: Trio) -> None:
+    await trio.create([1, 2, 3])
+    client = await trio.client(2)
+    commit = OffsetCommitRequest("g", topics=[])
+    commit.topics = [
+        OffsetCommitRequest.OffsetCommitRequestTopic(
+            "t",
+            partitions=[
+                OffsetCommitRequest.OffsetCommitRequestPartition(0, 42),
+                OffsetCommitRequest.OffsetCommitRequestPartition(7, 42),
+            ],
+        )
+    ]
+    answer = await trio.passing(client.ask(commit, 0))
+    found = {each.partition_index: each.error_code for topic in answer.topics for each in topic.partitions}
+    assert found == {0: 0, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    data, _ = await trio.passing(trio.sessions[1].get("/consumers/g/offsets/t/0"))
+    assert data == b"42"
+    wanted = [OffsetFetchRequest.OffsetFetchRequestTopic("t", [0, 7])]
+    for group, expected in (
+        ("g", {0: (42, 0), 7: (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}),
+        ("other", dict.fromkeys((0, 7), (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))),
+    ):
+        answer = await trio.passing(client.ask(OffsetFetchRequest(group, wanted), 0))
+        fetched = {
+            each.partition_index: (each.committed_offset, each.error_code)
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+        assert fetched == expected
 
 
 async def test_what_brokers_ask_each_other_is_served_and_advertised(trio: Trio) -> None:
