@@ -15,6 +15,7 @@ from odradek.client import Client
 from odradek.client.plans import drained, moved_to
 from odradek.client.reassignments import PlanError, plan_as_json, plan_from_json
 from odradek.client.state import Broker, ClusterState, Partition, cluster_state
+from odradek_wire.records import batch
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -249,6 +250,27 @@ def test_the_first_difference_between_replicas_is_named(tmp_path: Path, odradek:
         assert (compacted["differs_at"], set(compacted["brokers"])) == (2, {0, 1})
         assert (plain["differs_at"], plain["brokers"][0], damaged in plain["brokers"]) == (3, leader, True)
         assert "differ from offset 3 on" in plain["result"]
+
+
+def test_what_one_replica_has_not_is_a_difference_unless_it_may_have_been_cleaned(tmp_path: Path, odradek: Run) -> None:
+    with Cluster(brokers=2, data=tmp_path) as kafka:
+        odradek(kafka, "topics", "create", "plain", "-a", "0,1")
+        odradek(kafka, "topics", "create", "compacted", "-a", "0,1", "-o", "cleanup.policy=compact")
+        for number in range(4):
+            for topic in ("plain", "compacted"):
+                odradek(kafka, "produce", topic, "-k", "key", f"value {number}")
+        kafka.stop()
+        for topic in ("plain", "compacted"):
+            (file,) = (tmp_path / "broker-1" / f"{topic}-0").glob("*.log")
+            data = file.read_bytes()
+            _, second, *_ = batch.iterate(data)
+            file.write_bytes(data[: second.position] + data[second.end :])
+        kafka.start()
+        wait_in_sync(kafka, "plain")
+        wait_in_sync(kafka, "compacted")
+        code, shown, _ = odradek(kafka, "verify", "--json")
+        assert code == 1
+        assert [(row["topic"], row["differs_at"]) for row in json.loads(shown)] == [("compacted", None), ("plain", 1)]
 
 
 def test_a_replica_that_cannot_be_compared_is_no_success(cluster: Cluster, odradek: Run) -> None:
