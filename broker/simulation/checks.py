@@ -155,9 +155,10 @@ class Checks:
         return self._committed[group, place]
 
     def committed_told(self, group: str, place: Place, floor: int, offset: int) -> None:
-        """OffsetFetch, asked when `floor` was committed, answered `offset` (-1: none)."""
+        """OffsetFetch, asked when `floor` was known to be committed, answered `offset` (-1: none)."""
         if max(offset, 0) < floor and offset not in self._perhaps_committed[group, place]:
-            self.fail(f"{group}: the committed offset of {place} goes back: {floor} was acknowledged, {offset} is told")
+            self.fail(f"{group}: the committed offset of {place} goes back: {floor} was known, {offset} is told")
+        self._committed[group, place] = max(self._committed[group, place], offset)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
