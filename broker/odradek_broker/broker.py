@@ -38,6 +38,7 @@ from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 
 if TYPE_CHECKING:
     from odradek_broker.coordinators.groups import GroupCoordinators
+    from odradek_broker.partition import Partition
 
 SESSION_EVICTION_MS = 120_000
 """How long a fetch session is safe from larger ones (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
@@ -91,6 +92,7 @@ class Broker:
             randbytes,
             clock.monotonic_ms,
             background.to_loop,
+            self._lost,
         )
         self.fetch_sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"), SESSION_EVICTION_MS, self._session_id
@@ -162,6 +164,12 @@ class Broker:
         for partition in changes.elected:
             if partition.topic == CONSUMER_OFFSETS:
                 self.groups.elected(partition)
+
+    def _lost(self, partition: Partition) -> None:
+        """The disk under a partition fails: who else has it may lead it."""
+        registration = self.image.partition(partition.topic_id, partition.index)
+        if self.image.levels.directories and registration is not None and len(registration.replicas) > 1:
+            self.assignments.report([partition])
 
     def _wait_no_more_for(self, broker_id: int) -> None:
         """A broker is gone or going: it will not join an ISR, nor delete records."""

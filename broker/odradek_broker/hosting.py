@@ -57,8 +57,9 @@ class Hosting:
         randbytes: Callable[[int], bytes],
         now_ms: Callable[[], int],
         to_loop: Callable[[Callable[[], None]], object],
+        lost: Callable[[Partition], None] | None = None,
     ) -> None:
-        """`to_loop` brings a callback from any thread to the loop's."""
+        """`lost` is told of partitions whose disk fails; `to_loop` brings a callback from any thread to the loop's."""
         assert directories, "a broker has at least one log directory"
         self.directories = directories
         self._node_id = node_id
@@ -68,6 +69,7 @@ class Hosting:
         self._randbytes = randbytes
         self._now_ms = now_ms
         self._to_loop = to_loop
+        self._lost = lost
         self._configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self._config: BrokerConfig | None = None
         self._started = False
@@ -172,7 +174,7 @@ class Hosting:
         """While it moves, the controller may believe either directory."""
         actual = None if partition.directory is None else id_of(partition.directory)
         known = registration.directory(self._node_id)
-        if actual is None or known == actual:
+        if actual is None or known == actual or partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
             return False
         future = None if known is None or partition.future is None else self._directory_of(known)
         return future is None or (partition.topic, partition.index) not in future.futures
@@ -181,7 +183,7 @@ class Hosting:
         """The partition on the log that was found at start, or on a new one; offline when the disk refuses.
 
         `assigned`: the directory in which the controller believes it."""
-        partition = Partition(topic.name, topic.id, index, self._purgatory, self._propose)
+        partition = Partition(topic.name, topic.id, index, self._purgatory, self._propose, self._lost)
         partition.strict = self._config is not None and self._config.strict_validation
         partition.set_min_insync_replicas(config.min_insync_replicas)
         self._partitions.add(partition)

@@ -44,6 +44,7 @@ class Partition:
 
     __slots__ = (
         "_first_new_offset",
+        "_lost",
         "_propose",
         "bytes_in",
         "bytes_out",
@@ -71,7 +72,16 @@ class Partition:
     log: Log
     """Not there while `error` is KAFKA_STORAGE_ERROR from the start; ask `error` first, or `served_log`."""
 
-    def __init__(self, topic: str, topic_id: Uuid, index: int, purgatory: Purgatory, propose: Propose) -> None:
+    def __init__(
+        self,
+        topic: str,
+        topic_id: Uuid,
+        index: int,
+        purgatory: Purgatory,
+        propose: Propose,
+        lost: Callable[[Partition], None] | None = None,
+    ) -> None:
+        """`lost` is told when the disk under the log fails."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -79,6 +89,7 @@ class Partition:
         self.served_log: Log | None = None
         self.directory: LogDirectory | None = None
         self._propose = propose
+        self._lost = lost
         self.watchers = Watchers()
         """Who waits for the high watermark: consumers, produces, coordinators."""
         self.replica_watchers = Watchers()
@@ -328,6 +339,8 @@ class Partition:
         the log already, said by who met it."""
         if self.error != ErrorCode.KAFKA_STORAGE_ERROR:
             self.error = ErrorCode.KAFKA_STORAGE_ERROR
+            if self._lost is not None:
+                self._lost(self)
             self.wake()
 
     def wake(self) -> None:

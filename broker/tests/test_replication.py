@@ -662,3 +662,27 @@ async def test_a_broker_is_drained_onto_a_new_one_while_it_is_written(trio: Trio
     assert not list((trio.path / "broker-1").glob("t-?"))
     await trio.cluster.stop_broker(1)
     assert all(registered(index).leader in (2, 3) for index in range(count))
+
+
+@pytest.mark.parametrize("broker", [1, 2])
+async def test_a_replica_whose_disk_fails_is_led_and_waited_for_by_nobody(
+    trio: Trio, make_batch: Any, broker: int
+) -> None:
+    await trio.create([1, 2, 0])
+    client = await trio.client(1)
+    await client.produce("t", make_batch(b"a"))
+    trio.hosted(broker).log.fail("write", OSError("planted"))
+    await trio.until_in_sync(*{0, 1, 2} - {broker})
+    assert trio.partition.leader == (2 if broker == 1 else 1)
+    leader = await trio.client(trio.partition.leader)
+    assert (await leader.produce("t", make_batch(b"b"))).error_code == 0
+    await trio.cluster.kill_broker(0)
+    await trio.cluster.kill_broker(trio.partition.leader)
+    assert trio.partition.leader == -1, "what is left has lost it"
+    await trio.cluster.start_broker(trio.static(0))
+    assert trio.partition.leader == (0 if 0 in trio.partition.isr else -1)
+    await trio.cluster.kill_broker(broker)
+    for each in {0, 1, 2} - set(trio.cluster.nodes):
+        await trio.cluster.start_broker(trio.static(each))
+    await trio.until_in_sync(0, 1, 2)
+    assert await latest(await trio.client(trio.partition.leader)) == (0, 2)

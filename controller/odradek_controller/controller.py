@@ -241,7 +241,7 @@ class Controller:
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
         from .commands.assign_directories import assign_replicas_to_dirs
 
-        return await self._change(lambda image: assign_replicas_to_dirs(image, request))
+        return await self._change(lambda image: assign_replicas_to_dirs(image, request, self.settings))
 
     # -- the store ----------------------------------------------------------------------------------------------------
 

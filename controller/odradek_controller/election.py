@@ -14,7 +14,7 @@ from enum import Enum
 from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 from odradek_wire.uuid import Uuid
 
-from .image import NO_LEADER, RECOVERED, RECOVERING, PartitionRegistration
+from .image import LOST_DIRECTORY, NO_LEADER, RECOVERED, RECOVERING, PartitionRegistration
 from .reassignment import finished
 
 Active = Callable[[int], bool]
@@ -36,8 +36,11 @@ def elect(partition: PartitionRegistration, active: Active, election: Election) 
 
     safe = partition.isr or partition.eligible_leader_replicas
 
+    def has_it(broker: int) -> bool:
+        return active(broker) and partition.directory(broker) != LOST_DIRECTORY
+
     def can_lead(broker: int) -> bool:
-        return broker in safe and active(broker)
+        return broker in safe and has_it(broker)
 
     preferred = partition.replicas[0] if partition.replicas else NO_LEADER
     if election is Election.PREFERRED and preferred != NO_LEADER and can_lead(preferred):
@@ -47,12 +50,12 @@ def elect(partition: PartitionRegistration, active: Active, election: Election) 
     for broker in partition.replicas:
         if can_lead(broker):
             return broker, False
-    if not safe and len(partition.last_known_elr) == 1 and active(partition.last_known_elr[0]):
+    if not safe and len(partition.last_known_elr) == 1 and has_it(partition.last_known_elr[0]):
         # Nobody is known to have everything: who led last is the best guess (KIP-966's balanced recovery).
         return partition.last_known_elr[0], True
     if election is Election.UNCLEAN:
         for broker in partition.replicas:
-            if active(broker):
+            if has_it(broker):
                 return broker, True
     return NO_LEADER, False
 

@@ -1,4 +1,5 @@
-"""In which of its log directories this broker keeps each replica, as the controller is told (KIP-858).
+"""In which of its log directories this broker keeps each replica, or that it lost one, as the controller is told
+(KIP-858).
 
 Owns the reports and their repetition. The controller decides the directory of a broker that has only one.
 """
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.identity import id_of
 from odradek_broker.partition import Partition
+from odradek_controller.image import LOST_DIRECTORY
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
@@ -36,7 +38,7 @@ class Assignments:
 
     async def assign(self, partition: Partition, directory: LogDirectory) -> bool:
         """The partition is going there; whether the controller knows. Without directory ids it need not."""
-        return not self._broker.image.levels.directories or await self._send([(partition, directory)])
+        return not self._broker.image.levels.directories or await self._send([(partition, id_of(directory))])
 
     async def close(self) -> None:
         self._waiting.clear()
@@ -48,16 +50,15 @@ class Assignments:
     async def _send_all(self) -> None:
         while self._waiting:
             sent, self._waiting = self._waiting, {}
-            if not await self._send([(each, each.directory) for each in sent if each.directory is not None]):
+            if not await self._send([(each, _where(each)) for each in sent]):
                 self._waiting = {**sent, **self._waiting}
                 await self._broker.timers.sleep(_RETRY_MS)
         self._task = None
 
-    async def _send(self, places: Sequence[tuple[Partition, LogDirectory]]) -> bool:
+    async def _send(self, places: Sequence[tuple[Partition, Uuid | None]]) -> bool:
         request = AssignReplicasToDirsRequest(self._broker.node_id, self._broker.epoch)
         directories: dict[Uuid, AssignReplicasToDirsRequest.DirectoryData] = {}
-        for partition, directory in places:
-            directory_id = id_of(directory)
+        for partition, directory_id in places:
             if directory_id is None:
                 continue
             data = directories.get(directory_id)
@@ -78,3 +79,9 @@ class Assignments:
             return False
         # A partition that the controller does not know is on its way out.
         return response.error_code == ErrorCode.NONE
+
+
+def _where(partition: Partition) -> Uuid | None:
+    if partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
+        return LOST_DIRECTORY
+    return None if partition.directory is None else id_of(partition.directory)

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs: a broker says in which of its log directories replicas are (KIP-858)."""
+"""AssignReplicasToDirs: a broker says in which of its log directories replicas are, or that they are lost (KIP-858)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from odradek_wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRe
 from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 from odradek_wire.uuid import Uuid
 
-from ..image import UNASSIGNED_DIRECTORY, ClusterImage
+from ..election import Election, change
+from ..image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, ClusterImage
+from .policy import election_policy
+from .settings import Settings
 
 Response = AssignReplicasToDirsResponse
 
 
 def assign_replicas_to_dirs(
-    image: ClusterImage, request: AssignReplicasToDirsRequest
+    image: ClusterImage, request: AssignReplicasToDirsRequest, settings: Settings
 ) -> tuple[list[Message], Response]:
-    """Each partition by itself. Leaders and ISR stay: a directory that failed is not reported this way."""
+    """Each partition by itself. Of what is lost the broker is no leader any more, and not in sync."""
     if not image.levels.directories:
         return [], Response(error_code=ErrorCode.UNSUPPORTED_VERSION)
     broker = image.brokers.get(request.broker_id)
@@ -29,7 +32,8 @@ def assign_replicas_to_dirs(
         for topic in directory.topics:
             results = []
             for asked in topic.partitions:
-                found = _assign(image, request.broker_id, topic.topic_id, asked.partition_index, directory.id)
+                place = topic.topic_id, asked.partition_index
+                found = _assign(image, request.broker_id, *place, directory.id, settings)
                 if isinstance(found, PartitionChangeRecord):
                     records.append(found)
                 error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
@@ -40,7 +44,7 @@ def assign_replicas_to_dirs(
 
 
 def _assign(
-    image: ClusterImage, broker_id: int, topic_id: Uuid, index: int, directory: Uuid
+    image: ClusterImage, broker_id: int, topic_id: Uuid, index: int, directory: Uuid, settings: Settings
 ) -> PartitionChangeRecord | ErrorCode | None:
     """None: it is there already."""
     if topic_id not in image.topics_by_id:
@@ -56,4 +60,20 @@ def _assign(
     ]
     if after == list(partition.directories):
         return None
-    return PartitionChangeRecord(partition_id=index, topic_id=topic_id, directories=after)
+    isr = partition.isr
+    if directory == LOST_DIRECTORY:
+        isr = tuple(replica for replica in isr if replica != broker_id)
+        if not isr and not image.levels.eligible_leaders:
+            isr = partition.isr
+    policy = election_policy(image, image.topics_by_id[topic_id].name, settings.layers(image))
+    return change(
+        topic_id,
+        index,
+        partition,
+        partition._replace(directories=tuple(after), isr=isr),
+        active=image.is_active,
+        election=Election.UNCLEAN if policy.unclean else Election.ONLINE,
+        eligible_leaders=image.levels.eligible_leaders,
+        min_isr=policy.min_isr,
+        unclean_shutdown=broker_id if directory == LOST_DIRECTORY else None,
+    )
