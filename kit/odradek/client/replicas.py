@@ -62,7 +62,6 @@ class _Copy:
         self._client = client
         self._partition = partition
         self._topic_id = topic_id
-        self.log_start_offset = 0
         self.high_watermark = 0
         self.data = memoryview(b"")
         self.batches: list[batch.RecordBatchHeader] = []
@@ -80,7 +79,7 @@ class _Copy:
         (result,) = answer.responses[0].partitions
         if result.error_code != ErrorCode.NONE:
             raise KafkaError(result.error_code, about)
-        self.log_start_offset, self.high_watermark = result.log_start_offset, result.high_watermark
+        self.high_watermark = result.high_watermark
         assert result.records is None or isinstance(result.records, memoryview)
         self.data = memoryview(b"") if result.records is None else result.records
         try:
