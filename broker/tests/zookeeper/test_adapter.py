@@ -313,3 +313,36 @@ def test_a_second_registration_has_its_own_epoch_and_is_shown_as_before() -> Non
 
 def replace_epoch(registration: BrokerRegistration, epoch: int) -> BrokerRegistration:
     return registration._replace(epoch=epoch, fenced=True)
+
+
+def test_requests_of_before_topics_stood_together_mean_the_topic_of_that_name() -> None:
+    found = adapter()
+    state = led_by(1)
+    old = LeaderAndIsrRequest(CONTROLLER, controller_epoch=1, ungrouped_partition_states=[state])
+    delta, response = found.leader_and_isr(old)
+    assert delta is not None
+    assert (delta.partitions, errors(response)) == ({}, [ErrorCode.UNKNOWN_TOPIC_ID])
+    found.update_metadata(shown(seen(1)))
+    delta, response = found.leader_and_isr(old)
+    assert delta is not None
+    assert (delta.partitions, errors(response)) == ({T: (0,)}, [0])
+    newer = UpdateMetadataRequest(CONTROLLER, controller_epoch=1, ungrouped_partition_states=[seen(1, version=9)])
+    delta, _ = found.update_metadata(newer)
+    assert delta is not None
+    assert delta.image.topics["t"].partitions[0].partition_epoch == 9
+    assert delta.image.brokers[ME].fenced
+
+
+def test_stop_replica_without_leader_epochs_counts_in_each_of_its_older_forms() -> None:
+    for form in (
+        {"ungrouped_partitions": [StopReplicaRequest.StopReplicaPartitionV0("t", 0)]},
+        {"topics": [StopReplicaRequest.StopReplicaTopicV1("t", [0])]},
+    ):
+        for delete, fate in ((True, Fate.DELETED), (False, Fate.HALTED)):
+            found = adapter()
+            found.leader_and_isr(given(led_by(1)))
+            request = StopReplicaRequest(CONTROLLER, controller_epoch=1, delete_partitions=delete, **form)
+            delta, response = found.stop_replica(request)
+            assert delta is not None
+            assert delta.fates == {("t", 0): fate}
+            assert errors(response) == [0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -292,6 +293,38 @@ async def test_a_deleted_topic_is_gone_everywhere_with_its_logs(trio: Trio, make
     assert answer.responses[0].error_code == 0
     await trio.until(lambda: all(len(member.node.broker.partitions) == 0 for member in trio.members.values()))
     assert not list(trio.path.glob("broker-*/t-0"))
+
+
+async def test_the_log_of_a_topic_that_was_deleted_meanwhile_goes_when_its_broker_comes_back(
+    trio: Trio, make_batch: Callable[..., bytes]
+) -> None:
+    await trio.create([1, 2, 3])
+    assert await trio.produce(1, make_batch(b"a")) == 0
+    victim = next(broker for broker in (3, 2) if broker != trio.controller_id)
+    await trio.kill(victim)
+    client = await trio.client(trio.controller_id)
+    asked = asyncio.ensure_future(
+        client.ask(DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")], timeout_ms=1_000), 6)
+    )
+    assert (trio.path / f"broker-{victim}" / "t-0").exists()
+    await trio.start(victim)
+    await trio.until(lambda: not list(trio.path.glob("broker-*/t-0")))
+    await trio.passing(asked)
+
+
+async def test_logs_are_left_alone_until_the_controller_has_said_what_is_here(trio: Trio) -> None:
+    await trio.create([1, 2, 3])
+    stray = trio.path / "broker-3" / "nobody-0"
+    await trio.stop(3)
+    shutil.copytree(trio.path / "broker-3" / "t-0", stray)
+    for broker in list(trio.members):
+        await trio.kill(broker)
+    member = await trio.start(3)
+    assert stray.exists()
+    await trio.until(lambda: trio.controller is not None)
+    await trio.until(lambda: not stray.exists())
+    assert list(trio.path.glob("broker-3/nobody-0.*-stray"))
+    await trio.until(lambda: member.node.broker.partitions.get("t", 0) is not None)
 
 
 async def test_a_deposed_controller_can_change_nothing(trio: Trio) -> None:
