@@ -17,6 +17,7 @@ from odradek_broker.hosting import Hosting
 from odradek_broker.partition import Partition
 from odradek_broker.replication import fetcher
 from odradek_controller import replay
+from odradek_controller.commands import brokers
 from odradek_log import following
 from odradek_log.flushing import Flushing
 from odradek_log.log import Log
@@ -183,6 +184,17 @@ def recovery_point_beyond_what_was_forced_to_the_disk(patch: pytest.MonkeyPatch)
     patch.setattr(Flushing, "flush_to", believe)
 
 
+def eligible_leader_that_may_have_lost_what_it_had(patch: pytest.MonkeyPatch) -> None:
+    register = brokers.register_broker
+
+    def believing(image: Any, request: Any, *rest: Any) -> Any:
+        known = image.brokers.get(request.broker_id)
+        request.previous_broker_epoch = -1 if known is None else known.epoch
+        return register(image, request, *rest)
+
+    patch.setattr(brokers, "register_broker", believing)
+
+
 LOST = "was acknowledged|was read|goes back|was answered with"
 ALL_IN_SYNC = "is committed up to"
 PLANTED: list[tuple[Plant, str]] = [
@@ -200,6 +212,7 @@ PLANTED: list[tuple[Plant, str]] = [
     (commit_that_is_answered_before_it_is_replicated, "the committed offset .* goes back"),
     (commits_of_any_generation, "a commit of generation"),
     (members_that_all_get_the_leaders_share, "both own"),
+    (eligible_leader_that_may_have_lost_what_it_had, LOST),
     (recovery_point_beyond_what_was_forced_to_the_disk, "."),
 ]
 
