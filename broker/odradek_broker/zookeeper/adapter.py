@@ -164,7 +164,7 @@ class Adapter:
                 self._show(draft, name, topic_id, state)
         fates: dict[Key, Fate] = {}
         if request.type == FULL:
-            for topic_id in self.image.topics_by_id.keys() - named:
+            for topic_id in sorted(self.image.topics_by_id.keys() - named):
                 draft.delete(topic_id)
                 fates.update(
                     (key, Fate.STRAY) for key, given in sorted(self._given.items()) if given.topic_id == topic_id

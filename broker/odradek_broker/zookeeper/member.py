@@ -48,6 +48,9 @@ DEFAULTS: Mapping[str, str] = {
 }
 """Kafka 3.9's, where 4.3 has none or a process of a cluster of its own has others."""
 
+_SLACK_MS = 10_000
+"""A session may end later than its timeout by a tick of the server, or by the time of another server's election."""
+
 
 class Member:
     """`start` one on a running loop; end it with `stop`, or with `kill` as a crash would."""
@@ -69,7 +72,8 @@ class Member:
         self.registration = Registration(
             zk,
             node.id,
-            timeout_s=config.integer("zookeeper.session.timeout.ms") / 1000 + 10,
+            timeout_ms=config.integer("zookeeper.session.timeout.ms") + _SLACK_MS,
+            sleep=node.timers.sleep,
             wall_ms=surroundings.clock.wall_ms,
             renewed=self._registered_again,
             log=self._log,

@@ -7,7 +7,7 @@ whoever is told of it takes that up. Source: KafkaZkClient.registerBroker and Ch
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from odradek_broker.report import Logger
@@ -31,15 +31,17 @@ class Registration:
         zk: ZooKeeper,
         broker_id: int,
         *,
-        timeout_s: float,
+        timeout_ms: int,
+        sleep: Callable[[int], Awaitable[None]],
         wall_ms: Callable[[], int],
         renewed: Callable[[int], None],
         log: Logger,
     ) -> None:
-        """`timeout_s`: so long the node of a session before ours may be there still."""
+        """`timeout_ms`: so long the node of a session before ours may be there still. `sleep` takes milliseconds."""
         self._zk = zk
         self._path = paths.broker(broker_id)
-        self._timeout_s = timeout_s
+        self._timeout_ms = timeout_ms
+        self._sleep = sleep
         self._wall_ms = wall_ms
         self._renewed = renewed
         self._log = log
@@ -71,19 +73,30 @@ class Registration:
             self._task.cancel()
 
     async def _create(self) -> int:
-        assert self._broker is not None
+        loop = asyncio.get_running_loop()
+        work, limit = loop.create_task(self._until_created()), loop.create_task(self._wait())
         try:
-            async with asyncio.timeout(self._timeout_s):
-                while True:
-                    try:
-                        await self._zk.until_connected()
-                        epoch = await self._try()
-                        if epoch is not None:
-                            return epoch
-                    except (ConnectionLossError, SessionExpiredError):
-                        continue
-        except TimeoutError:
-            raise ValueError(f"another broker is registered as {self._path}, or ZooKeeper does not answer") from None
+            await asyncio.wait((work, limit), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise ValueError(f"another broker is registered as {self._path}, or ZooKeeper does not answer")
+            return work.result()
+        finally:
+            work.cancel()
+            limit.cancel()
+            await asyncio.gather(work, limit, return_exceptions=True)
+
+    async def _wait(self) -> None:
+        await self._sleep(self._timeout_ms)
+
+    async def _until_created(self) -> int:
+        while True:
+            try:
+                await self._zk.until_connected()
+                epoch = await self._try()
+                if epoch is not None:
+                    return epoch
+            except (ConnectionLossError, SessionExpiredError):
+                continue
 
     async def _try(self) -> int | None:
         """None after a while in which the node of another session was there."""

@@ -51,11 +51,11 @@ class Trio:
         self.ports: dict[int, int] = {}
         self._connect = connect
 
-    async def start(self, broker: int) -> Member:
+    async def start(self, broker: int, data: str | None = None) -> Member:
         static = {
             "broker.id": str(broker),
-            "log.dirs": str(self.path / f"broker-{broker}"),
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.ports.get(broker, 0)}",
+            "log.dirs": str(self.path / (data or f"broker-{broker}")),
+            "listeners": f"PLAINTEXT://127.0.0.1:{0 if data else self.ports.get(broker, 0)}",
             "odradek.sync": "false",
             "replica.lag.time.max.ms": "30000",
             "zookeeper.session.timeout.ms": str(SESSION_MS),
@@ -210,6 +210,12 @@ async def test_a_session_that_expires_is_followed_by_a_new_registration(
     await trio.until_led(isr={1, 2, 3})
     leader = trio.seen_by(3).leader  # type: ignore[union-attr]
     assert await trio.produce(leader, make_batch(b"on")) == 0
+
+
+async def test_a_second_broker_of_the_same_id_is_refused(trio: Trio) -> None:
+    with pytest.raises(ValueError, match="another broker is registered as /brokers/ids/2"):
+        await trio.start(2, data="second")
+    assert trio.members[2].adapter.broker_epoch > 0
 
 
 async def test_clients_find_the_controller_in_the_metadata_and_others_send_them_away(trio: Trio) -> None:
