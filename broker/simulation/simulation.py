@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -40,6 +40,10 @@ LOOK_S = 0.05
 SETTLED_WITHIN_S = 90.0
 
 
+Script = Callable[[EmbeddedMembers], Awaitable[None]]
+"""What happens to the brokers; all of them run in the end."""
+
+
 class Failure(AssertionError):
     """A rule does not hold under this seed."""
 
@@ -51,9 +55,16 @@ class Failure(AssertionError):
         self.why = why
 
 
-def simulate(seed: int, *, duration_s: float = 30.0, settled_within_s: float = SETTLED_WITHIN_S) -> Simulation:
-    """Run one seed: faults for `duration_s` virtual seconds, then time to get well. Raises Failure."""
-    simulation = Simulation(seed, duration_s, settled_within_s)
+def simulate(
+    seed: int,
+    *,
+    duration_s: float = 30.0,
+    settled_within_s: float = SETTLED_WITHIN_S,
+    script: Script | None = None,
+) -> Simulation:
+    """Run one seed: faults for `duration_s` virtual seconds, or the script in place of them, then time to get well.
+    Raises Failure."""
+    simulation = Simulation(seed, duration_s, settled_within_s, script)
     simulation.run()
     return simulation
 
@@ -61,8 +72,15 @@ def simulate(seed: int, *, duration_s: float = 30.0, settled_within_s: float = S
 class Simulation:
     """See the module. `trace.digest` tells runs apart."""
 
-    def __init__(self, seed: int, duration_s: float, settled_within_s: float = SETTLED_WITHIN_S) -> None:
+    def __init__(
+        self,
+        seed: int,
+        duration_s: float,
+        settled_within_s: float = SETTLED_WITHIN_S,
+        script: Script | None = None,
+    ) -> None:
         self.seed = seed
+        self._script = script
         self._duration_s = duration_s
         self._settled_within_s = settled_within_s
         self.trace = Trace()
@@ -147,7 +165,7 @@ class Simulation:
         group = Group(self._client, self.checks, TOPIC, PARTITIONS, self._chance())
         producing = [self._task(producer.run(self.chance.uniform(0.1, 0.8))) for producer in self.producers]
         forever = [self._task(work) for work in (reader.run(), near.run(), watcher.run(), self._look(), group.run())]
-        await faults.run(self._duration_s)
+        await (faults.run(self._duration_s) if self._script is None else self._script(self.members))
         self.trace.add("all", "is well again")
         for producer in self.producers:
             producer.stop()
