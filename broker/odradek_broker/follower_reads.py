@@ -13,6 +13,7 @@ from odradek_broker.core.fetch_session import FetchedPartition, FetchSession, Pa
 from odradek_broker.core.partition_leader import FollowerProgress
 from odradek_broker.partition import Partition
 from odradek_broker.purgatory import Purgatory, Watchers
+from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -83,11 +84,17 @@ class Follower:
             leader is not None
             and self.id in leader.isr
             and wanted.fetch_offset == log.log_end_offset
-            and wanted.last_fetched_epoch in (-1, log.leader_epochs.latest)
+            and _agrees(log, wanted)
             and wanted.leader_epoch in (-1, partition.leader_epoch)
             and wanted.told_high_watermark == partition.high_watermark <= wanted.known_high_watermark
             and wanted.told_log_start_offset == log.log_start_offset
         )
+
+
+def _agrees(log: Log, wanted: FetchedPartition) -> bool:
+    """Whether a follower that has everything has the same; in later epochs nothing was written then."""
+    epoch = wanted.last_fetched_epoch
+    return epoch in (-1, log.leader_epochs.latest) or log.end_offset_for_epoch(epoch) == (epoch, wanted.fetch_offset)
 
 
 class FollowerFetches:

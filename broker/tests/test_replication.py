@@ -373,12 +373,13 @@ async def test_a_leader_elected_while_it_asks_where_another_log_begins_keeps_its
 async def test_a_follower_asks_only_about_partitions_to_which_something_happened(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2], partitions=20)
     client = await trio.client(1)
-    sessions = trio.cluster.nodes[1].broker.fetch_sessions
 
-    def lively() -> int:
-        return sum(len(session.lively) for session in sessions._sessions.values() if session.privileged)
+    def lively(leader: int = 1) -> int:
+        sessions = trio.cluster.nodes[leader].broker.fetch_sessions._sessions.values()
+        followers = [session for session in sessions if session.privileged]
+        return sum(len(session.lively) for session in followers) if followers else -1
 
-    await trio.until(lambda: sessions and not lively())
+    await trio.until(lambda: not lively())
     assert (await client.produce("t", make_batch(b"a"), partition=7)).error_code == 0
     assert trio.log_of(2, 7) == trio.log_of(1, 7) != b""
     await trio.until(lambda: not lively())
@@ -388,6 +389,9 @@ async def test_a_follower_asks_only_about_partitions_to_which_something_happened
     assert set(trio.partition.isr) == {1, 2}
     assert (await client.produce("t", make_batch(b"b"), partition=7)).error_code == 0
     assert trio.log_of(2, 7) == trio.log_of(1, 7)
+    await trio.cluster.kill_broker(1)
+    await trio.cluster.start_broker(trio.static(1))
+    await trio.until(lambda: not lively(2))
 
 
 async def test_what_is_wrong_with_one_partition_keeps_no_other_from_being_copied(
