@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from threading import Thread
 
 from bench import load
 from bench.clusters import BROKERS, Brokers, clusters, from_command_line
@@ -69,10 +70,13 @@ def _leaders(session: Session) -> Iterator[Line]:
         first = cluster.addresses[0]
         create_on(first, "led", count, [1, 0, 2])
         _wait(first, lambda known: _led(known, "led", 1) == count and _in_sync(known))
+        # Beside it: when the process has ended is another matter.
+        stopping = Thread(target=cluster.stop, args=(1,))
         begun = time.perf_counter()
-        cluster.stop(1)
+        stopping.start()
         _wait(first, lambda known: _led(known, "led", 0) == count)
         handed_over = time.perf_counter() - begun
+        stopping.join()
         cluster.start(1)
         _wait(first, _in_sync)
         begun = time.perf_counter()
