@@ -23,7 +23,6 @@ from odradek_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
-from odradek_wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from odradek_wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -154,20 +153,6 @@ def _delete_acls(request: DeleteAclsRequest) -> DeleteAclsResponse:
     return DeleteAclsResponse(filter_results=[DeleteAclsResponse.DeleteAclsFilterResult() for _ in request.filters])
 
 
-def _alter_replica_log_dirs(request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    row, cell = (
-        AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult,
-        AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult,
-    )
-    return AlterReplicaLogDirsResponse(
-        results=[
-            row(topic.name, [cell(index) for index in topic.partitions])
-            for directory in request.dirs
-            for topic in directory.topics
-        ]
-    )
-
-
 def _elect_leaders(request: ElectLeadersRequest) -> ElectLeadersResponse:
     row, cell = ElectLeadersResponse.ReplicaElectionResult, ElectLeadersResponse.PartitionResult
     return ElectLeadersResponse(
@@ -296,7 +281,6 @@ _SHAPES: dict[ApiKey, Callable[[Any], Message]] = {
     ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
     ApiKey.CREATE_ACLS: _create_acls,
     ApiKey.DELETE_ACLS: _delete_acls,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: _alter_replica_log_dirs,
     ApiKey.ELECT_LEADERS: _elect_leaders,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _list_partition_reassignments,
