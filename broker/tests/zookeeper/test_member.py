@@ -51,7 +51,7 @@ class Trio:
         self.ports: dict[int, int] = {}
         self._connect = connect
 
-    async def start(self, broker: int, data: str | None = None) -> Member:
+    async def start(self, broker: int, data: str | None = None, **settings: str) -> Member:
         static = {
             "broker.id": str(broker),
             "log.dirs": str(self.path / (data or f"broker-{broker}")),
@@ -60,6 +60,7 @@ class Trio:
             "replica.lag.time.max.ms": "30000",
             "zookeeper.session.timeout.ms": str(SESSION_MS),
             "offsets.topic.num.partitions": "3",
+            **{name.replace("_", "."): value for name, value in settings.items()},
         }
         session = await self.zookeeper.connect(chroot="/kafka", session_timeout_ms=SESSION_MS)
         surroundings = Surroundings.of(static, log=self.log, clock=self.clock)
@@ -390,3 +391,31 @@ async def test_what_brokers_ask_each_other_is_served_and_advertised(trio: Trio) 
     assert {4, 5, 6, 7, 56, 67} <= set(versions)
     answer = await client.ask(LeaderAndIsrRequest(controller_id=1, controller_epoch=0, broker_epoch=0), 7)
     assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+async def test_a_listener_for_clients_knows_nothing_of_it_and_the_control_plane_has_its_own(
+    trio: Trio, make_batch: Callable[..., bytes], connect: Connect
+) -> None:
+    for broker in (1, 2, 3):
+        await trio.kill(broker)
+    for broker in (1, 2):
+        await trio.start(
+            broker,
+            listeners="PLAINTEXT://127.0.0.1:0,CONTROL://127.0.0.1:0,CLIENT://127.0.0.1:0",
+            listener_security_protocol_map="PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT,CLIENT:PLAINTEXT",
+            control_plane_listener_name="CONTROL",
+        )
+    await trio.create([1, 2])
+    assert await trio.produce(1, make_batch(b"a")) == 0
+    _, control, client = trio.members[1].node.listeners
+    request = LeaderAndIsrRequest(controller_id=1, controller_epoch=0, broker_epoch=0)
+    for listener, served in ((control, True), (client, False)):
+        asking = await connect(trio.members[1].node, port=listener.port)
+        versions = {each.api_key for each in (await asking.ask(ApiVersionsRequest("a", "1"), 3)).api_keys}
+        assert ({4, 5, 6, 7, 56, 67} <= versions) is served
+        assert served or not {4, 5, 6, 7, 56, 67} & versions
+        if served:
+            assert (await asking.ask(request, 7)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        else:
+            asking.send(request, 7)
+            assert await asking.is_closed_by_broker()
