@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from odradek_broker.identity import claim_over_zookeeper, cluster_of
 from odradek_broker.network.peer import Peer, PeerError
@@ -65,10 +66,25 @@ class Member:
         self._propagation: Propagation | None = None
         self._balance: TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.configs: ConfigWatch
-        self.controller: RemoteController
-        self.inbox: Inbox
-        self.adapter: Adapter
+        self.adapter = Adapter(ClusterImage(offset=0, levels=zookeeper_levels({})), node.id)
+        self.configs = ConfigWatch(zk, self._configured, self._log)
+        self.controller = RemoteController(
+            self.adapter,
+            ControllerChannel(
+                self._controller_address, str(node.id), config.integer("controller.socket.timeout.ms") / 1000
+            ),
+            self._register,
+            node.timers.sleep,
+            self._log,
+        )
+        self.inbox = Inbox(self.adapter, self.configs, self.controller, self._partitions, ConsumerOffsets(zk))
+        self.controller.configs = ConfigWriter(
+            zk,
+            self.configs,
+            lambda: self.adapter.image,
+            Settings(node.id, self._rng.randbytes, self._rng.randrange, config.static, Release.KAFKA_3_9),
+            self.inbox.configured,
+        )
         self.registration = Registration(
             zk,
             node.id,
@@ -107,26 +123,12 @@ class Member:
         return member
 
     async def _join(self) -> None:
-        node, around, config = self.node, self._surroundings, self._config
+        node, around = self.node, self._surroundings
         await create_persistent_paths(self._zk)
-        known = cluster_of(node.directories, config.static.get("cluster.id"), around.randbytes)
+        known = cluster_of(node.directories, self._config.static.get("cluster.id"), around.randbytes)
         cluster = await cluster_id(self._zk, known)
         claim_over_zookeeper(node.directories, cluster, node.id)
-        self.adapter = Adapter(ClusterImage(cluster_id=cluster, offset=0, levels=zookeeper_levels({})), node.id)
-        channel = ControllerChannel(
-            self._controller_address, str(node.id), config.integer("controller.socket.timeout.ms") / 1000
-        )
-        self.controller = RemoteController(self.adapter, channel, self._register, node.timers.sleep, self._log)
-        self.configs = ConfigWatch(self._zk, self._configured, self._log)
-        self.inbox = Inbox(self.adapter, self.configs, self.controller, self._partitions, ConsumerOffsets(self._zk))
-        rng = self._rng
-        self.controller.configs = ConfigWriter(
-            self._zk,
-            self.configs,
-            lambda: self.adapter.image,
-            Settings(node.id, rng.randbytes, rng.randrange, config.static, Release.KAFKA_3_9),
-            self.inbox.configured,
-        )
+        self.adapter.image = replace(self.adapter.image, cluster_id=cluster)
         self.adapter.configured(await self.configs.start())
         await node.join(self.controller, self.inbox)
         self.role.start()
@@ -246,9 +248,8 @@ class Member:
 
     async def _abandon(self) -> None:
         self.registration.abandon()
-        if hasattr(self, "configs"):
-            await self.configs.close()
-            self.controller.close()
+        await self.configs.close()
+        self.controller.close()
         await self._finish()
         await self.node.kill()
 
