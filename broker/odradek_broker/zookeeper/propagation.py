@@ -8,7 +8,7 @@ Kafka's controller does.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -54,16 +54,13 @@ class Propagation:
         log: Logger,
         *,
         timeout_s: float,
-        offline: Callable[[int, LeaderAndIsrResponse], None] = lambda broker_id, response: None,
     ) -> None:
-        """`connect` raises PeerError; `sleep` takes milliseconds. `offline` hears of answers that say that a broker
-        cannot serve some partition, because of its disk."""
+        """`connect` raises PeerError; `sleep` takes milliseconds."""
         self._controller_id = controller_id
         self._connect = connect
         self._sleep = sleep
         self._log = log
         self._timeout_s = timeout_s
-        self._offline = offline
         self._queues: dict[int, _Queue] = {}
         self.image = ClusterImage()
 
@@ -118,8 +115,10 @@ class Propagation:
                 request=type(request).__name__,
                 error=error.name,
             )
-        elif isinstance(response, LeaderAndIsrResponse) and _says_offline(response):
-            self._offline(broker_id, response)
+        elif isinstance(response, LeaderAndIsrResponse):
+            refused = _refused(response)
+            if refused:
+                self._log.error("a broker cannot hold partitions that it is given", to=broker_id, errors=refused)
 
     def failed(self, broker_id: int, error: Exception) -> None:
         self._log.error("telling a broker failed", to=broker_id, exc_info=error)
@@ -186,7 +185,11 @@ class _Queue:
             self._line = None
 
 
-def _says_offline(response: LeaderAndIsrResponse) -> bool:
-    return any(
-        each.error_code == ErrorCode.KAFKA_STORAGE_ERROR for topic in response.topics for each in topic.partition_errors
-    )
+def _refused(response: LeaderAndIsrResponse) -> dict[str, int]:
+    """How many partitions have which error; that it knew already what it was told, is none."""
+    found = Counter(each.error_code for topic in response.topics for each in topic.partition_errors)
+    return {
+        ErrorCode(code).name: count
+        for code, count in sorted(found.items())
+        if code not in (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+    }

@@ -101,14 +101,12 @@ class Wire:
 class Office:
     def __init__(self) -> None:
         self.brokers = Recorder()
-        self.offline: list[int] = []
         self.propagation = Propagation(
             CONTROLLER,
             self.brokers.connect,
             self.brokers.sleep,
             structlog.get_logger("test"),
             timeout_s=1,
-            offline=lambda broker_id, _: self.offline.append(broker_id),
         )
         self.image = ClusterImage()
 
@@ -256,5 +254,8 @@ async def test_too_long_a_queue_becomes_everything_anew(office: Office) -> None:
 async def test_a_broken_disk_is_heard_of(office: Office) -> None:
     errors = [LeaderAndIsrResponse.LeaderAndIsrPartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR)]
     office.brokers.answer = LeaderAndIsrResponse(topics=[LeaderAndIsrResponse.LeaderAndIsrTopicError(T, errors)])
-    await office.become(image([1], partition((1,), 1)))
-    assert office.offline == [1]
+    with structlog.testing.capture_logs() as logged:
+        await office.become(image([1], partition((1,), 1)))
+    assert [(each["log_level"], each["to"], each["errors"]) for each in logged] == [
+        ("error", 1, {"KAFKA_STORAGE_ERROR": 1})
+    ]
