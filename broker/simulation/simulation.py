@@ -40,8 +40,8 @@ LOOK_S = 0.05
 SETTLED_WITHIN_S = 90.0
 
 
-Script = Callable[[EmbeddedMembers], Awaitable[None]]
-"""What happens to the brokers; all of them run in the end."""
+Script = Callable[["Simulation"], Awaitable[None]]
+"""What goes wrong; in the end all brokers run, and all can reach each other."""
 
 
 class Failure(AssertionError):
@@ -165,7 +165,7 @@ class Simulation:
         group = Group(self._client, self.checks, TOPIC, PARTITIONS, self._chance())
         producing = [self._task(producer.run(self.chance.uniform(0.1, 0.8))) for producer in self.producers]
         forever = [self._task(work) for work in (reader.run(), near.run(), watcher.run(), self._look(), group.run())]
-        await (faults.run(self._duration_s) if self._script is None else self._script(self.members))
+        await (faults.run(self._duration_s) if self._script is None else self._script(self))
         self.trace.add("all", "is well again")
         for producer in self.producers:
             producer.stop()
