@@ -227,7 +227,7 @@ PLANTED: list[tuple[Plant, str, Script | None]] = [
     (follower_that_truncates_to_its_high_watermark, LOST, two_of_three_are_killed_at_once),
     (follower_that_never_truncates, "differ|not within", None),
     (isr_that_takes_followers_that_lag, LOST, None),
-    (leader_that_does_not_hear_that_it_was_replaced, ".", None),
+    (leader_that_does_not_hear_that_it_was_replaced, "not within|goes back|was acknowledged", None),
     (election_without_a_new_epoch, "both lead", None),
     (follower_that_learns_nothing_of_producers, "repeated|reordered|was answered with", None),
     (consumers_that_are_given_what_is_not_committed, "the high watermark is", None),
@@ -239,7 +239,7 @@ PLANTED: list[tuple[Plant, str, Script | None]] = [
     ),
     (commits_of_any_generation, "a commit of generation", None),
     (members_that_all_get_the_leaders_share, "both own", None),
-    (recovery_point_beyond_what_was_forced_to_the_disk, ".", None),
+    (recovery_point_beyond_what_was_forced_to_the_disk, "differ|was acknowledged", None),
 ]
 
 
