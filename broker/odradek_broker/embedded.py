@@ -43,6 +43,7 @@ class EmbeddedCluster:
         self._emulation = Emulation(config.setting(EMULATE))
         self._metadata_directory: LogDirectory | None = None
         self._store: EmbeddedStore | None = None
+        self._balancing: asyncio.Task[None] | None = None
         self.controller: Controller
         self.nodes: dict[int, Node] = {}
         """The running brokers by id."""
@@ -123,9 +124,22 @@ class EmbeddedCluster:
 
         def due() -> None:
             self._balance_later()
-            self._balancing = asyncio.get_running_loop().create_task(self.controller.balance_leaders())
+            self._balancing = asyncio.get_running_loop().create_task(self._balance())
 
         self._timers.call_later(config.integer("leader.imbalance.check.interval.seconds") * 1000, due)
+
+    async def _balance(self) -> None:
+        try:
+            await self.controller.balance_leaders()
+        except Exception as error:
+            self._surroundings.log.error("leaders cannot be balanced", exc_info=error)
+
+    async def _stop_balancing(self) -> None:
+        self._timers.close()
+        if self._balancing is not None:
+            self._balancing.cancel()
+            await asyncio.wait([self._balancing])
+            self._balancing = None
 
     @property
     def ready(self) -> bool:
@@ -169,7 +183,7 @@ class EmbeddedCluster:
         if self._store is None:
             return
         await asyncio.gather(*(node.leave(grace_ms) for node in nodes))
-        self._timers.close()
+        await self._stop_balancing()
         await self._background.stop()
         self._store = None
         await self.controller.close()
@@ -184,6 +198,7 @@ class EmbeddedCluster:
         self._timers.close()
         # The brokers first: nobody must be served while what runs on threads is waited for, or ask the store for more.
         await asyncio.gather(*(node.kill() for node in nodes))
+        await self._stop_balancing()
         await self._background.stop()
         store, self._store = self._store, None
         if store is not None:

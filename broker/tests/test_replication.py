@@ -690,3 +690,14 @@ async def test_a_replica_whose_disk_fails_is_led_and_waited_for_by_nobody(
         await trio.cluster.start_broker(trio.static(each))
     await trio.until_in_sync(0, 1, 2)
     assert await latest(await trio.client(trio.partition.leader)) == (0, 2)
+
+
+async def test_preferred_leaders_come_back_by_themselves_in_time(trio: Trio, make_batch: Any) -> None:
+    await trio.create([1, 2])
+    await (await trio.client(1)).produce("t", make_batch(b"a"))
+    await trio.cluster.stop_broker(1)
+    await trio.cluster.start_broker(trio.static(1))
+    await trio.until_in_sync(1, 2)
+    assert trio.partition.leader == 2
+    trio.clock.advance_timeouts(300_000)
+    await trio.until(lambda: trio.partition.leader == 1)
