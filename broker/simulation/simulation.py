@@ -109,6 +109,8 @@ class Simulation:
             raise Failure(self.seed, str(error), self.trace) from None
         except Violation as violation:
             raise Failure(self.seed, str(violation), self.trace) from None
+        except Exception as error:
+            raise Failure(self.seed, f"the run ended with {type(error).__name__}: {error}", self.trace) from error
         finally:
             self._close_loop()
         for failure in self.loop.failures:
