@@ -1,0 +1,79 @@
+"""Reassignments, elections, log directories and brokers that leave, as a cluster of one answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from compat_tests.oracle.cases import versions_of
+from compat_tests.oracle.pair import Pair
+from compat_tests.oracle.schema import Body
+
+pytestmark = pytest.mark.peers
+PairFor = Callable[[str, int], Pair]
+BROKER = 1
+NOBODY = 9
+
+
+@versions_of("AlterPartitionReassignments")
+def test_alter_partition_reassignments(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("AlterPartitionReassignments", version)
+    name = f"moved-{version}"
+    pair.create_topic(name, 2)
+
+    def ask(replicas: list[int] | None, *, topic: str = name, partition: int = 0) -> None:
+        wanted: Body = {"name": topic, "partitions": [{"partition_index": partition, "replicas": replicas}]}
+        pair.ask("AlterPartitionReassignments", version, {"timeout_ms": 20_000, "topics": [wanted]})
+
+    ask([BROKER])
+    ask(None)
+    ask([])
+    ask([NOBODY])
+    ask([BROKER, BROKER])
+    ask([BROKER], partition=7)
+    ask([BROKER], topic="no-such-topic")
+    pair.ask("AlterPartitionReassignments", version, {"timeout_ms": 20_000, "topics": []})
+
+
+@versions_of("ListPartitionReassignments")
+def test_list_partition_reassignments(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("ListPartitionReassignments", version)
+    pair.create_topic("at-rest", 2)
+
+    for topics in (None, [], [{"name": "at-rest", "partition_indexes": [0, 7]}]):
+        pair.ask("ListPartitionReassignments", version, {"timeout_ms": 20_000, "topics": topics})
+
+
+@versions_of("ElectLeaders")
+def test_elect_leaders(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("ElectLeaders", version)
+    pair.create_topic("led", 2)
+
+    def ask(topics: list[Body] | None, election_type: int = 0) -> None:
+        body: Body = {"topic_partitions": topics, "timeout_ms": 20_000}
+        if version >= 1:
+            body["election_type"] = election_type
+        pair.ask("ElectLeaders", version, body)
+
+    ask([{"topic": "led", "partitions": [0, 1, 7]}])
+    ask([{"topic": "no-such-topic", "partitions": [0]}])
+    if version >= 1:
+        ask([{"topic": "led", "partitions": [0]}], election_type=1)
+
+
+@versions_of("AlterReplicaLogDirs")
+def test_alter_replica_log_dirs(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("AlterReplicaLogDirs", version)
+    pair.create_topic("placed", 1)
+
+    for topic in ("placed", "no-such-topic"):
+        wanted = {"path": "/no/such/folder", "topics": [{"name": topic, "partitions": [0]}]}
+        pair.ask("AlterReplicaLogDirs", version, {"dirs": [wanted]})
+
+
+@versions_of("UnregisterBroker")
+def test_unregister_broker(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("UnregisterBroker", version)
+
+    pair.ask("UnregisterBroker", version, {"broker_id": NOBODY})
