@@ -28,7 +28,7 @@ def image_records(image: ClusterImage) -> Iterator[Message]:
     for controller in image.controllers.values():
         yield _controller(controller)
     for broker in image.brokers.values():
-        yield _broker(broker)
+        yield broker_record(broker)
     for topic in image.topics.values():
         yield from _topic(topic, image.levels)
     for resource, configs in image.configs.items():
@@ -61,7 +61,8 @@ def _controller(controller: ControllerRegistration) -> RegisterControllerRecord:
     )
 
 
-def _broker(broker: BrokerRegistration) -> RegisterBrokerRecord:
+def broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
+    """The registration as one record."""
     return RegisterBrokerRecord(
         broker.id,
         broker.is_migrating_zk_broker,

@@ -4,6 +4,8 @@ import contextlib
 import random
 import shutil
 import socket
+import subprocess
+from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 _LOWEST_PORT, _HIGHEST_PORT = 20_000, 32_000
@@ -15,6 +17,25 @@ def dying_with_us() -> list[str]:
     Strictly, when the thread is gone that started the command: none that ends earlier may start one.
     """
     return ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
+
+
+def wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Wait for a process that was told to end; SIGKILL when that takes too long."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def log_tail(directory: Path, lines: int) -> str:
+    """The last lines of a server's log and of its standard output, which stand in `directory`."""
+    tail: list[str] = []
+    for name in ("server.log", "stdout.log"):
+        file = directory / name
+        if file.exists():
+            tail += [f"--- {file}", *file.read_text(errors="replace").splitlines()[-lines:]]
+    return "\n".join(tail)
 
 
 def free_ports(count: int) -> list[int]:

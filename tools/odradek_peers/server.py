@@ -16,7 +16,7 @@ from typing import Self
 
 from odradek_peers.jars import KAFKA_4_3, libs
 from odradek_peers.logconf import log_to_file
-from odradek_peers.processes import LOOPBACK, dying_with_us, free_ports
+from odradek_peers.processes import LOOPBACK, dying_with_us, free_ports, log_tail, wait_or_kill
 from odradek_peers.ready import NotReady, wait_until_ready
 
 _START_SECONDS = 120.0
@@ -127,11 +127,7 @@ class ApacheKafka:
         if self._process is None:
             return
         self.terminate()
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        wait_or_kill(self._process, _STOP_SECONDS)
         self._process = None
 
     def kill(self) -> None:
@@ -151,12 +147,7 @@ class ApacheKafka:
 
     def log_tail(self, lines: int = 40) -> str:
         """The last lines of the server's log and of its standard output."""
-        tail: list[str] = []
-        for name in ("server.log", "stdout.log"):
-            file = self.directory / name
-            if file.exists():
-                tail += [f"--- {file}", *file.read_text(errors="replace").splitlines()[-lines:]]
-        return "\n".join(tail)
+        return log_tail(self.directory, lines)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -289,7 +289,7 @@ class Fetch:
                 self._urgent = True  # Whoever deleted the records waits for it.
         else:
             limit = partition.last_stable_offset if self._read_committed else partition.high_watermark
-            if self._may_read_followers:
+            if self._request.rack_id and self._may_read_followers:
                 preferred = preferred_replica(broker, partition, self._request.rack_id, wanted.fetch_offset)
                 if preferred is not None:
                     return self._sent_elsewhere(partition, wanted, preferred)

@@ -9,7 +9,7 @@ where Kafka has one. An API that becomes served takes its shape along as `failed
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from odradek_broker.api import Api
 from odradek_broker.context import Context
@@ -19,10 +19,6 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from odradek_wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
-from odradek_wire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-)
 from odradek_wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -40,14 +36,9 @@ from odradek_wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from odradek_wire.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeShareGroupStateResponse,
-)
-from odradek_wire.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
 )
 from odradek_wire.messages.read_share_group_state import ReadShareGroupStateRequest, ReadShareGroupStateResponse
 from odradek_wire.messages.read_share_group_state_summary import (
@@ -60,6 +51,8 @@ from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnO
 from odradek_wire.messages.write_share_group_state import WriteShareGroupStateRequest, WriteShareGroupStateResponse
 from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from odradek_wire.notation import StructType
+
+Answer = TypeVar("Answer")
 
 CLIENTS_MAX = 1000
 """How many clients of one API are remembered as warned about."""
@@ -153,37 +146,6 @@ def _delete_acls(request: DeleteAclsRequest) -> DeleteAclsResponse:
     return DeleteAclsResponse(filter_results=[DeleteAclsResponse.DeleteAclsFilterResult() for _ in request.filters])
 
 
-def _elect_leaders(request: ElectLeadersRequest) -> ElectLeadersResponse:
-    row, cell = ElectLeadersResponse.ReplicaElectionResult, ElectLeadersResponse.PartitionResult
-    return ElectLeadersResponse(
-        replica_election_results=[
-            row(topic.topic, [cell(index) for index in topic.partitions]) for topic in request.topic_partitions or ()
-        ]
-    )
-
-
-def _alter_partition_reassignments(request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
-    row, cell = (
-        AlterPartitionReassignmentsResponse.ReassignableTopicResponse,
-        AlterPartitionReassignmentsResponse.ReassignablePartitionResponse,
-    )
-    return AlterPartitionReassignmentsResponse(
-        responses=[
-            row(topic.name, [cell(each.partition_index) for each in topic.partitions]) for topic in request.topics
-        ]
-    )
-
-
-def _list_partition_reassignments(request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-    row, cell = (
-        ListPartitionReassignmentsResponse.OngoingTopicReassignment,
-        ListPartitionReassignmentsResponse.OngoingPartitionReassignment,
-    )
-    return ListPartitionReassignmentsResponse(
-        topics=[row(topic.name, [cell(index) for index in topic.partition_indexes]) for topic in request.topics or ()]
-    )
-
-
 def _alter_client_quotas(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     row, part = AlterClientQuotasResponse.EntryData, AlterClientQuotasResponse.EntityData
     return AlterClientQuotasResponse(
@@ -229,35 +191,32 @@ def _streams_group_describe(request: StreamsGroupDescribeRequest) -> StreamsGrou
     return StreamsGroupDescribeResponse(groups=[row(group_id=each) for each in request.group_ids])
 
 
+def _by_topic(request: Any, row: Callable[..., Answer], cell: Callable[..., object]) -> list[Answer]:
+    """The requests about the state of share groups name topics by id, with partitions; so do their answers."""
+    return [row(topic.topic_id, [cell(each.partition) for each in topic.partitions]) for topic in request.topics]
+
+
 def _initialize_share_group_state(request: InitializeShareGroupStateRequest) -> InitializeShareGroupStateResponse:
     row, cell = (
         InitializeShareGroupStateResponse.InitializeStateResult,
         InitializeShareGroupStateResponse.PartitionResult,
     )
-    return InitializeShareGroupStateResponse(
-        [row(topic.topic_id, [cell(each.partition) for each in topic.partitions]) for topic in request.topics]
-    )
+    return InitializeShareGroupStateResponse(_by_topic(request, row, cell))
 
 
 def _read_share_group_state(request: ReadShareGroupStateRequest) -> ReadShareGroupStateResponse:
     row, cell = ReadShareGroupStateResponse.ReadStateResult, ReadShareGroupStateResponse.PartitionResult
-    return ReadShareGroupStateResponse(
-        [row(topic.topic_id, [cell(each.partition) for each in topic.partitions]) for topic in request.topics]
-    )
+    return ReadShareGroupStateResponse(_by_topic(request, row, cell))
 
 
 def _write_share_group_state(request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse:
     row, cell = WriteShareGroupStateResponse.WriteStateResult, WriteShareGroupStateResponse.PartitionResult
-    return WriteShareGroupStateResponse(
-        [row(topic.topic_id, [cell(each.partition) for each in topic.partitions]) for topic in request.topics]
-    )
+    return WriteShareGroupStateResponse(_by_topic(request, row, cell))
 
 
 def _delete_share_group_state(request: DeleteShareGroupStateRequest) -> DeleteShareGroupStateResponse:
     row, cell = DeleteShareGroupStateResponse.DeleteStateResult, DeleteShareGroupStateResponse.PartitionResult
-    return DeleteShareGroupStateResponse(
-        [row(topic.topic_id, [cell(each.partition) for each in topic.partitions]) for topic in request.topics]
-    )
+    return DeleteShareGroupStateResponse(_by_topic(request, row, cell))
 
 
 def _read_share_group_state_summary(request: ReadShareGroupStateSummaryRequest) -> ReadShareGroupStateSummaryResponse:
@@ -265,9 +224,7 @@ def _read_share_group_state_summary(request: ReadShareGroupStateSummaryRequest) 
         ReadShareGroupStateSummaryResponse.ReadStateSummaryResult,
         ReadShareGroupStateSummaryResponse.PartitionResult,
     )
-    return ReadShareGroupStateSummaryResponse(
-        [row(topic.topic_id, [cell(each.partition) for each in topic.partitions]) for topic in request.topics]
-    )
+    return ReadShareGroupStateSummaryResponse(_by_topic(request, row, cell))
 
 
 def _describe_share_group_offsets(request: DescribeShareGroupOffsetsRequest) -> DescribeShareGroupOffsetsResponse:
@@ -281,9 +238,6 @@ _SHAPES: dict[ApiKey, Callable[[Any], Message]] = {
     ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
     ApiKey.CREATE_ACLS: _create_acls,
     ApiKey.DELETE_ACLS: _delete_acls,
-    ApiKey.ELECT_LEADERS: _elect_leaders,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: _list_partition_reassignments,
     ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_user_scram_credentials,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_user_scram_credentials,

@@ -24,6 +24,7 @@ from ..commands.policy import election_policy
 from ..commands.settings import Refusal, Settings
 from ..election import Election, change
 from ..image import BrokerRegistration, ClusterImage, PartitionRegistration, TopicImage
+from ..image_records import broker_record
 from ..replay import replay
 from .entities import credentials, quota_entity, quotas
 from .load import NO_STATE, config_resource
@@ -128,17 +129,11 @@ def _come(draft: Draft, broker: BrokerRegistration, settings: Settings) -> None:
 
 
 def _registration(broker: BrokerRegistration, in_controlled_shutdown: bool, fenced: bool) -> RegisterBrokerRecord:
-    return RegisterBrokerRecord(
-        broker.id,
-        broker.is_migrating_zk_broker,
-        broker.incarnation_id,
-        broker.epoch,
-        [RegisterBrokerRecord.BrokerEndpoint(*endpoint) for endpoint in broker.listeners],
-        [RegisterBrokerRecord.BrokerFeature(*feature) for feature in broker.features],
-        broker.rack,
-        fenced,
-        in_controlled_shutdown,
-        [],
+    # A cluster over ZooKeeper knows no directories.
+    return broker_record(
+        broker._replace(
+            fenced=fenced, in_controlled_shutdown=in_controlled_shutdown, directories=(), cordoned_log_dirs=()
+        )
     )
 
 
