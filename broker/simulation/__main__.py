@@ -1,4 +1,4 @@
-"""`python -m broker.simulation --seeds 1000`: run seeds on all processors; print nothing but what fails."""
+"""`python -m simulation --seeds 1000`: run seeds on all processors; print nothing but what fails."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import time
 from multiprocessing import Pool
 
-from broker.simulation.simulation import Failure, simulate
+from simulation.simulation import Failure, simulate
 
 
 def outcome(seed: int) -> tuple[int, str | None]:

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.simulation.checks import Checks
-from broker.simulation.client import Client, UnreachableError, answer_to
-
 from odradek_controller.configs.table import Resource
 from odradek_wire.message import Message
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -19,6 +16,8 @@ from odradek_wire.messages.delete_records import DeleteRecordsRequest
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.elect_leaders import ElectLeadersRequest
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from simulation.checks import Checks
+from simulation.client import Client, UnreachableError, answer_to
 
 PASSING = "passing"
 """A topic that comes and goes, always by the same name."""

@@ -11,14 +11,13 @@ import random
 from collections import deque
 from typing import TypeVar
 
-from broker.simulation.trace import Trace
-
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
 from odradek_wire.frames import decode_response, encode_request
 from odradek_wire.message import Message
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek_wire.messages.metadata import MetadataRequest, MetadataResponse
+from simulation.trace import Trace
 
 R = TypeVar("R", bound=Message)
 PORT = 9092

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.simulation.memory_disk import MemoryDisk
-from broker.simulation.memory_network import MemoryNetwork
-from broker.simulation.trace import Trace
-
 from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.node import Node
 from odradek_broker.surroundings import Surroundings
 from odradek_controller.image import ClusterImage
+from simulation.memory_disk import MemoryDisk
+from simulation.memory_network import MemoryNetwork
+from simulation.trace import Trace
 
 SETTINGS = {
     "metadata.log.dir": "/controller/metadata",

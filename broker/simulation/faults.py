@@ -6,13 +6,12 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from broker.simulation.administrator import Administrator
-from broker.simulation.embedded_members import EmbeddedMembers
-from broker.simulation.memory_disk import MemoryDisk
-from broker.simulation.memory_network import MemoryNetwork, Way
-from broker.simulation.trace import Trace
-
 from odradek_broker.clock import Clock
+from simulation.administrator import Administrator
+from simulation.embedded_members import EmbeddedMembers
+from simulation.memory_disk import MemoryDisk
+from simulation.memory_network import MemoryNetwork, Way
+from simulation.trace import Trace
 
 CLIENTS = (
     "idempotent-0",

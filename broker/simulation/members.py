@@ -8,10 +8,6 @@ import random
 from collections.abc import Callable
 from typing import TypeVar
 
-from broker.simulation.checks import Checks
-from broker.simulation.client import Client, UnreachableError
-from broker.simulation.readers import fetch
-
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -20,6 +16,9 @@ from odradek_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespo
 from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from odradek_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from simulation.checks import Checks
+from simulation.client import Client, UnreachableError
+from simulation.readers import fetch
 
 GROUP = "group"
 SESSION_TIMEOUT_MS = 3_000

@@ -14,9 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from broker.simulation.trace import Trace
-
 from odradek_broker.network.peer import Peer
+from simulation.trace import Trace
 
 PIPE_BYTES = 128 << 10
 """What is under way or not read yet, in one direction; more stays with the sender."""

@@ -6,14 +6,13 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
-from broker.simulation.checks import Checks
-from broker.simulation.client import Client, UnreachableError
-from broker.simulation.virtual_loop import START_MS
-
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek_wire.records.builder import BatchBuilder
+from simulation.checks import Checks
+from simulation.client import Client, UnreachableError
+from simulation.virtual_loop import START_MS
 
 PRODUCE_VERSION = 9
 INIT_PRODUCER_ID_VERSION = 4

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.simulation.checks import Checks
-from broker.simulation.client import Client, UnreachableError
-
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek_wire.records.batch import iterate
 from odradek_wire.records.records import read_records
+from simulation.checks import Checks
+from simulation.client import Client, UnreachableError
 
 FETCH_VERSION = 12
 LIST_OFFSETS_VERSION = 6

@@ -11,19 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from broker.simulation.administrator import Administrator
-from broker.simulation.checks import Checks, Violation
-from broker.simulation.client import Client
-from broker.simulation.embedded_members import EmbeddedMembers
-from broker.simulation.faults import Faults
-from broker.simulation.members import Group
-from broker.simulation.memory_disk import MemoryDisk
-from broker.simulation.memory_network import MemoryNetwork
-from broker.simulation.producers import Producer
-from broker.simulation.readers import Reader, Watcher
-from broker.simulation.trace import Trace, TraceLog
-from broker.simulation.virtual_loop import NothingEverHappensError, VirtualLoop
-
 from odradek_broker.clock import Clock
 from odradek_broker.config import EMULATE
 from odradek_broker.surroundings import Surroundings
@@ -32,6 +19,18 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from odradek_wire.records.batch import iterate
 from odradek_wire.records.records import read_records
+from simulation.administrator import Administrator
+from simulation.checks import Checks, Violation
+from simulation.client import Client
+from simulation.embedded_members import EmbeddedMembers
+from simulation.faults import Faults
+from simulation.members import Group
+from simulation.memory_disk import MemoryDisk
+from simulation.memory_network import MemoryNetwork
+from simulation.producers import Producer
+from simulation.readers import Reader, Watcher
+from simulation.trace import Trace, TraceLog
+from simulation.virtual_loop import NothingEverHappensError, VirtualLoop
 
 TOPIC = "events"
 PARTITIONS = 3
@@ -49,7 +48,7 @@ class Failure(AssertionError):
 
     def __init__(self, seed: int, why: str, trace: Trace) -> None:
         super().__init__(
-            f"{why}\n\nseed {seed}; again: .venv/bin/python -m broker.simulation --seed {seed}\n"
+            f"{why}\n\nseed {seed}; again: .venv/bin/python -m simulation --seed {seed}\n"
             f"The last events (virtual seconds, host):\n{trace.text(120)}"
         )
         self.why = why

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from broker.simulation.checks import Checks
-from broker.simulation.simulation import Failure, Script, Simulation, simulate
 
 from odradek_broker.coordinators.group_partition import GroupPartition
 from odradek_broker.core import group_session, offsets
@@ -24,6 +22,8 @@ from odradek_log import following
 from odradek_log.flushing import Flushing
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
+from simulation.checks import Checks
+from simulation.simulation import Failure, Script, Simulation, simulate
 
 SEEDS = range(40)
 """With a script where what it takes is rare."""

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from broker.simulation.simulation import Failure, simulate
+
+from simulation.simulation import Failure, simulate
 
 SEEDS = 200
 AT_ONCE = 10
@@ -22,7 +23,7 @@ def test_nothing_is_lost_repeated_reordered_or_taken_back(first: int) -> None:
 
 
 def test_the_same_seed_is_the_same_run_in_another_process_with_other_hashes() -> None:
-    run = "from broker.simulation.simulation import simulate; print(simulate(7).trace.digest)"
+    run = "from simulation.simulation import simulate; print(simulate(7).trace.digest)"
     digests = {
         subprocess.run(
             [sys.executable, "-c", run],

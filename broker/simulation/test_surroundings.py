@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker.simulation.memory_disk import MemoryDisk
-from broker.simulation.memory_network import HIGH_WATER_BYTES, PIPE_BYTES, MemoryNetwork
-from broker.simulation.trace import Trace
-from broker.simulation.virtual_loop import NothingEverHappensError, VirtualLoop
 
 from odradek_log.disk import APPEND, CREATE, Disk, RealDisk
 from odradek_log.errors import LogDirectoryError
+from simulation.memory_disk import MemoryDisk
+from simulation.memory_network import HIGH_WATER_BYTES, PIPE_BYTES, MemoryNetwork
+from simulation.trace import Trace
+from simulation.virtual_loop import NothingEverHappensError, VirtualLoop
 
 
 def _loop() -> tuple[VirtualLoop, MemoryNetwork]:

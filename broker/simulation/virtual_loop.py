@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from broker.simulation.memory_network import MemoryNetwork
+from simulation.memory_network import MemoryNetwork
 
 START_MS = 1_700_000_000_000
 _RESOLUTION_S = 1e-9
