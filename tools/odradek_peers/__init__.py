@@ -6,12 +6,13 @@ part of the distribution, and depends on nothing of it: these are the witnesses.
 """
 
 from odradek_peers.cluster import KafkaCluster
-from odradek_peers.jars import KAFKA_3_9, KAFKA_4_0, KAFKA_4_3, ZOOKEEPER, libs, zookeeper_libs
+from odradek_peers.jars import KAFKA_1_1, KAFKA_3_9, KAFKA_4_0, KAFKA_4_3, ZOOKEEPER, libs, zookeeper_libs
 from odradek_peers.server import ApacheKafka
 from odradek_peers.tools import JavaTools, RunningTool, ToolFailed
 from odradek_peers.zookeeper import ZooKeeperServer
 
 __all__ = [
+    "KAFKA_1_1",
     "KAFKA_3_9",
     "KAFKA_4_0",
     "KAFKA_4_3",

@@ -13,6 +13,8 @@ from odradek_peers.cache import filled_once
 KAFKA_4_3 = "4.3.0"
 KAFKA_4_0 = "4.0.0"
 KAFKA_3_9 = "3.9.1"
+KAFKA_1_1 = "1.1.1"
+"""The last one with the consumers that keep their groups in ZooKeeper; for its clients and tools, not as a server."""
 ZOOKEEPER = "3.8.4"
 """The release that Kafka 3.9 was built and shipped with."""
 
@@ -38,6 +40,11 @@ _ARTIFACTS: dict[str, list[tuple[str, str, str]]] = {
     KAFKA_3_9: [
         ("org.apache.kafka", "kafka_2.13", KAFKA_3_9),
         ("org.apache.kafka", "kafka-tools", KAFKA_3_9),
+        ("ch.qos.reload4j", "reload4j", "1.2.25"),
+        ("org.slf4j", "slf4j-reload4j", "1.7.36"),
+    ],
+    KAFKA_1_1: [
+        ("org.apache.kafka", "kafka_2.11", KAFKA_1_1),
         ("ch.qos.reload4j", "reload4j", "1.2.25"),
         ("org.slf4j", "slf4j-reload4j", "1.7.36"),
     ],

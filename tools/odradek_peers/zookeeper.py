@@ -1,4 +1,4 @@
-"""Apache ZooKeeper itself: one standalone server on loopback.
+"""Apache ZooKeeper itself: one standalone server, on loopback unless another address is named.
 
 Owns its configuration, start, interruption and end. Data stays in `directory`, so that a server can be killed and
 started again on what it wrote.
@@ -22,8 +22,8 @@ _START_SECONDS = 120.0
 _STOP_SECONDS = 30.0
 _MAX_SESSION_TIMEOUT_MS = 60_000
 
-# A small JVM that starts fast; what it writes is safe from its own death, not from the machine's.
-_JAVA = ["java", "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
+# A small JVM that starts fast.
+_JAVA = ["java", "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 _LOGBACK = """\
 <configuration>
@@ -40,11 +40,24 @@ class ZooKeeperServer:
     """A server that can be started, stopped, killed, paused and started again; as a context manager it is up inside.
 
     The port is a free one and stays the same. Without `directory` the data lives in a temporary folder that goes away
-    with `close`. Sessions may ask for timeouts from 2 ticks to a minute; one expires up to a tick late.
+    with `close`. Sessions may ask for timeouts from 2 ticks to a minute; one expires up to a tick late. `prefix` begins
+    its command: what runs it elsewhere than this process, for example in another network namespace. Unless `forced`,
+    what it writes is safe from its own death, not from the machine's.
     """
 
-    def __init__(self, *, directory: Path | None = None, tick_ms: int = 200) -> None:
+    def __init__(
+        self,
+        *,
+        directory: Path | None = None,
+        tick_ms: int = 200,
+        host: str = LOOPBACK,
+        prefix: tuple[str, ...] = (),
+        forced: bool = False,
+    ) -> None:
         self._tick_ms = tick_ms
+        self._forced = forced
+        self._host = host
+        self._prefix = prefix
         (self.port,) = free_ports(1)
         self._temporary = None if directory else tempfile.TemporaryDirectory(prefix="zookeeper-")
         self.directory = directory or Path(self._temporary.name if self._temporary else "")
@@ -53,7 +66,7 @@ class ZooKeeperServer:
     @property
     def connect_string(self) -> str:
         """host:port, as zookeeper.connect wants it; a chroot may follow."""
-        return f"{LOOPBACK}:{self.port}"
+        return f"{self._host}:{self.port}"
 
     @property
     def pid(self) -> int | None:
@@ -68,7 +81,8 @@ class ZooKeeperServer:
         with (self.directory / "stdout.log").open("ab") as output:
             self._process = subprocess.Popen(
                 [
-                    *dying_with_us(), *_JAVA, f"-Dlogback.configurationFile={logging}", "-cp", f"{zookeeper_libs()}/*",
+                    *self._prefix, *dying_with_us(), *_JAVA, f"-Dzookeeper.forceSync={'yes' if self._forced else 'no'}",
+                    f"-Dlogback.configurationFile={logging}", "-cp", f"{zookeeper_libs()}/*",
                     "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(settings),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -133,7 +147,7 @@ class ZooKeeperServer:
         settings = {
             "dataDir": str(self.directory / "data"),
             "clientPort": str(self.port),
-            "clientPortAddress": LOOPBACK,
+            "clientPortAddress": self._host,
             "tickTime": str(self._tick_ms),
             "maxSessionTimeout": str(_MAX_SESSION_TIMEOUT_MS),
             "maxClientCnxns": "0",
@@ -158,7 +172,7 @@ class ZooKeeperServer:
     def _serves(self) -> bool:
         try:
             # Who asks before it is ready may never be answered: ask again soon.
-            with socket.create_connection((LOOPBACK, self.port), timeout=0.5) as connection:
+            with socket.create_connection((self._host, self.port), timeout=0.5) as connection:
                 connection.sendall(b"srvr")
                 answer = b""
                 while piece := connection.recv(4096):
