@@ -10,10 +10,12 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Protocol
 
 from odradek_peers import ApacheKafka
+from odradek_peers.processes import free_ports
 
 from bench.line import KAFKA, ODRADEK
 from bench.process import listening_on
@@ -52,14 +54,14 @@ class Broker(Protocol):
 
 
 class Odradek:
-    """`odradek up --data FOLDER`, with several brokers on ports one after another."""
+    """`odradek up --data FOLDER`, with several brokers on ports one after another, or with other arguments."""
 
     name = ODRADEK
 
-    def __init__(self, folder: Path, *, brokers: int = 1) -> None:
+    def __init__(self, folder: Path, *more: str, brokers: int = 1) -> None:
         self._folder = folder
-        self._port = _free_port()
-        self._more = ["--brokers", str(brokers)] if brokers > 1 else []
+        self._port = _free_ports_in_a_row(brokers)
+        self._more = ["--brokers", str(brokers), *more] if brokers > 1 else more
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -99,6 +101,13 @@ class Odradek:
         if self._process:
             self._process.terminate()
             self._process.wait(120)
+            self._process = None
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._process:
+            self._process.kill()
+            self._process.wait()
             self._process = None
 
     def close(self) -> None:
@@ -163,6 +172,11 @@ class Peer:
         """Left as it is."""
 
 
-def _free_port() -> int:
-    with socket.create_server((_HOST, 0)) as listener:
-        return int(listener.getsockname()[1])
+def _free_ports_in_a_row(count: int) -> int:
+    """The first of so many ports that were free a moment ago."""
+    while True:
+        (first,) = free_ports(1)
+        with suppress(OSError), ExitStack() as held:
+            for port in range(first, first + count):
+                held.enter_context(socket.create_server((_HOST, port)))
+            return first

@@ -1,4 +1,4 @@
-"""Clusters of three brokers that are measured: Odradek in one process, Apache Kafka in three.
+"""Clusters of three brokers that are measured: Odradek in three processes and in one, Apache Kafka in three.
 
 Owns how they and their brokers are started, stopped and killed. Nothing is pinned to a processor.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from odradek_peers import KafkaCluster
+from odradek_peers import KafkaCluster, ZooKeeperServer
 
 from bench.brokers import KAFKA_CONFIG, KAFKA_HEAP, KAFKA_JVM, Odradek
 from bench.line import KAFKA, ODRADEK
@@ -23,6 +23,9 @@ from odradek import Cluster
 from odradek.client.client import parse_address
 
 BROKERS = 3
+ONE_PROCESS = "Odradek in one process"
+# Kafka's default of broker.session.timeout.ms: after it a broker that is silent is dead.
+_SESSION_TIMEOUT_MS = 9000
 
 
 class Brokers(Protocol):
@@ -45,10 +48,60 @@ class Brokers(Protocol):
     def close(self) -> None: ...
 
 
+class OdradekProcesses:
+    """Three of `odradek up --zookeeper`, and the ZooKeeper that keeps their cluster: its processor time and memory are
+    theirs, and it forces what it writes to disk as Kafka's controllers do."""
+
+    name = ODRADEK
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._zookeeper = ZooKeeperServer(directory=folder / "zookeeper", forced=True)
+        self._members = [
+            Odradek(
+                folder / str(broker),
+                f"--zookeeper={self._zookeeper.connect_string}/bench",
+                f"--broker-id={broker}",
+                f"--option=zookeeper.session.timeout.ms={_SESSION_TIMEOUT_MS}",
+            )
+            for broker in range(BROKERS)
+        ]
+
+    @property
+    def addresses(self) -> list[str]:
+        return [member.address for member in self._members]
+
+    @property
+    def pids(self) -> list[int]:
+        return [pid for pid in (self._zookeeper.pid, *(member.pid for member in self._members)) if pid is not None]
+
+    def start(self, broker: int | None = None) -> None:
+        if self._zookeeper.pid is None:
+            self._zookeeper.start()
+        for member in self._members if broker is None else [self._members[broker]]:
+            member.start()
+        running = [member for member in self._members if member.pid is not None]
+        for member in running:
+            wait_for_metadata(parse_address(member.address), brokers=len(running))
+
+    def stop(self, broker: int | None = None) -> None:
+        for member in self._members if broker is None else [self._members[broker]]:
+            member.stop()
+
+    def kill(self, broker: int | None = None) -> None:
+        for member in self._members if broker is None else [self._members[broker]]:
+            member.kill()
+
+    def close(self) -> None:
+        self.kill()
+        self._zookeeper.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
 class OdradekCluster:
     """`Cluster(brokers=3, process=True)`: one process, whose brokers can be killed one by one."""
 
-    name = ODRADEK
+    name = ONE_PROCESS
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -111,10 +164,10 @@ class KafkaProcesses:
 
 
 @contextmanager
-def clusters(session: Session) -> Iterator[list[Brokers]]:
-    """New ones that nobody has started yet; ended and their data deleted at the end."""
+def clusters(session: Session, *kinds: Callable[[Path], Brokers]) -> Iterator[list[Brokers]]:
+    """One of each kind, on new data, that nobody has started yet; ended and their data deleted at the end."""
     folder = session.new_folder()
-    made: list[Brokers] = [OdradekCluster(folder / "odradek"), KafkaProcesses(folder / "kafka")]
+    made = [kind(folder / str(number)) for number, kind in enumerate(kinds)]
     try:
         yield made
     finally:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from bench.brokers import Broker, Kafka, Odradek, Peer
+from bench.host_memory import take_from_host
 from bench.warm_up import warm_up
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ class Session:
             for broker in brokers:
                 # What an earlier turn left to be written would be written during this one.
                 os.sync()
+                if not self.quick:
+                    take_from_host()
                 for figure, value in measure(broker).items():
                     taken[figure][broker.name].append(value)
         return {

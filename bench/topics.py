@@ -51,7 +51,7 @@ def create_on(address: str, name: str, partitions: int, brokers: list[int]) -> N
 def send(wanted: list[CreateTopicsRequest.CreatableTopic], address: str) -> None:
     """Create them; none may be refused."""
     with Client(address, timeout_s=_TIMEOUT_MS / 1000) as client:
-        answer = client.call(CreateTopicsRequest(wanted, _TIMEOUT_MS), CreateTopicsResponse)
+        answer = client.call_controller(CreateTopicsRequest(wanted, _TIMEOUT_MS), CreateTopicsResponse)
     refused = [result for result in answer.topics if result.error_code]
     assert not refused, refused[0]
 
@@ -61,4 +61,4 @@ def delete(address: str, names: list[str]) -> None:
     states = [DeleteTopicsRequest.DeleteTopicState(name) for name in names]
     with Client(address, timeout_s=_TIMEOUT_MS / 1000) as client:
         request = DeleteTopicsRequest(states, topic_names=list(names), timeout_ms=_TIMEOUT_MS)
-        client.call(request, DeleteTopicsResponse)
+        client.call_controller(request, DeleteTopicsResponse)

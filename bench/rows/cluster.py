@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from threading import Thread
 
 from bench import load
-from bench.clusters import BROKERS, Brokers, clusters, from_command_line
-from bench.line import ODRADEK, Line, at_least, at_most, limit
+from bench.clusters import (
+    BROKERS,
+    ONE_PROCESS,
+    Brokers,
+    KafkaProcesses,
+    OdradekCluster,
+    OdradekProcesses,
+    clusters,
+    from_command_line,
+)
+from bench.line import KAFKA, ODRADEK, Figures, Line, at_least, at_most, limit
 from bench.process import cpu_seconds, resident_mb
 from bench.ready import wait_for_metadata
 from bench.session import Session
@@ -28,6 +38,7 @@ _TOPICS = 10
 _SETTLE_S = 2.0
 _GIVE_UP_S = 300.0
 _PAUSE_S = 0.005
+_SIGN_OF_LIFE_S = 3.0
 _RUNS = 3
 
 
@@ -52,15 +63,18 @@ def _replicated(session: Session) -> Iterator[Line]:
                 "client": done["client_cpu"] / done["seconds"],
             }
 
-    with clusters(session) as both:
-        for cluster in both:
+    with clusters(session, OdradekProcesses, OdradekCluster, KafkaProcesses) as all_three:
+        for cluster in all_three:
             cluster.start()
             for _ in range(session.runs(2)):
                 measure(cluster)
-        medians = session.in_turn(both, measure, session.runs(_RUNS))
+        medians = session.in_turn(all_three, measure, session.runs(_RUNS))
     note = f"three copies of each record; the client took {medians['client'][ODRADEK]:.1f} processors"
-    yield Line("produce 1 KiB to 3 brokers, acks=all", "MB/s", medians["rate"], (at_least(1.0),), note)
-    yield Line("… server CPU per GB", "CPU-s", medians["cpu"])
+    work = "produce 1 KiB to 3 brokers, acks=all"
+    yield Line(work, "MB/s", _processes(medians["rate"]), (at_least(1.0),), note)
+    yield Line("… server CPU per GB", "CPU-s", _processes(medians["cpu"]))
+    yield Line("… with Odradek's three in one process", "MB/s", _one_process(medians["rate"]))
+    yield Line("… server CPU per GB", "CPU-s", _one_process(medians["cpu"]))
 
 
 def _leaders(session: Session) -> Iterator[Line]:
@@ -82,23 +96,43 @@ def _leaders(session: Session) -> Iterator[Line]:
         _wait(first, _in_sync)
         begun = time.perf_counter()
         with Client(first, timeout_s=_GIVE_UP_S) as client:
-            client.call(ElectLeadersRequest(0, None, int(_GIVE_UP_S * 1000)), ElectLeadersResponse)
+            client.call_controller(ElectLeadersRequest(0, None, int(_GIVE_UP_S * 1000)), ElectLeadersResponse)
         for address in cluster.addresses:
             _wait(address, lambda known: _led(known, "led", 1) == count)
         elected = time.perf_counter() - begun
         create_on(first, "written", 1, [2, 0, 1])
         _wait(first, lambda known: _led(known, "written", 2) == 1 and _in_sync(known))
+        # At some moment between two of its signs of life, which come every two or three seconds.
+        time.sleep(random.uniform(0, session.seconds(_SIGN_OF_LIFE_S)))
         died = _next_write_after(cluster, "written", leader=2)
         cluster.close()
         return {"shutdown": handed_over, "elected": elected, "died": died}
 
-    with clusters(session) as both:
-        figures = session.in_turn(both, measure, 1)
-    work = f"hand over {count:,} leaders: controlled shutdown of their broker"
-    yield Line(work, "s", figures["shutdown"], (at_most(1.0),), "until Metadata names the other leaders")
-    yield Line("… ElectLeaders, until every broker names them", "s", figures["elected"], (at_most(1.0),))
-    note = "default timeouts; Odradek's one process is told to kill a broker, of Kafka's three one is killed"
-    yield Line("kill -9 of a leader to the next acknowledged write", "s", figures["died"], (at_most(1.0),), note)
+    with clusters(session, OdradekProcesses, OdradekCluster, KafkaProcesses) as all_three:
+        figures = session.in_turn(all_three, measure)
+    handed_over, elected, died = figures["shutdown"], figures["elected"], figures["died"]
+    moved = f"hand over {count:,} leaders: controlled shutdown of their broker"
+    named = "until Metadata names the other leaders"
+    yield Line(moved, "s", _processes(handed_over), (at_most(1.0),), named)
+    yield Line("… with Odradek's three in one process", "s", _one_process(handed_over), (at_most(1.0),), named)
+    moved = f"move {count:,} leaders: ElectLeaders"
+    named = "until every broker names them"
+    yield Line(moved, "s", _processes(elected), (at_most(1.0),), named)
+    yield Line("… with Odradek's three in one process", "s", _one_process(elected), (at_most(1.0),), named)
+    died_of = "kill -9 of a leader to the next acknowledged write"
+    note = "a broker that is silent for 9 s is dead, for both"
+    yield Line(died_of, "s", _processes(died), (at_most(1.0),), note)
+    note = "the process is told to kill a broker, and knows at once"
+    yield Line("… with Odradek's three in one process", "s", _one_process(died), (at_most(1.0),), note)
+
+
+def _processes(figures: Figures) -> Figures:
+    """Three processes of each kind."""
+    return {ODRADEK: figures[ODRADEK], KAFKA: figures[KAFKA]}
+
+
+def _one_process(figures: Figures) -> Figures:
+    return {ODRADEK: figures[ONE_PROCESS], KAFKA: figures[KAFKA]}
 
 
 def _next_write_after(cluster: Brokers, name: str, *, leader: int) -> float:
@@ -176,8 +210,9 @@ def _many_partitions(session: Session) -> Iterator[Line]:
         cluster.close()
         return figures
 
-    with clusters(session) as both:
-        figures = session.in_turn(both, measure, 1)
+    with clusters(session, OdradekCluster, KafkaProcesses) as both:
+        measured = session.in_turn(both, measure, 1)
+    figures = {name: _one_process(by_broker) for name, by_broker in measured.items()}
     work = f"{count * _TOPICS:,} partitions on 3 brokers, 3 replicas each: creation"
     yield Line(work, "s", figures["create"], (at_most(1.0),), "until all are in sync")
     yield Line("… memory", "MB", figures["memory"], (at_most(1.0),), "all processes")
