@@ -75,6 +75,20 @@ async def test_an_expired_session_is_learnt_with_its_end(server: ZooKeeperDouble
     assert await zk.exists("/a") is None
 
 
+async def test_a_client_that_stands_still_for_longer_than_its_timeout_has_lost_its_session(
+    server: ZooKeeperDouble, timers: ManualTimers
+) -> None:
+    zk, other = await server.connect(session_timeout_ms=TIMEOUT_MS), await server.connect()
+    await zk.create("/a", ephemeral=True)
+    for stood_ms, left in ((TIMEOUT_MS - 1, True), (TIMEOUT_MS - 1, True), (TIMEOUT_MS, False)):
+        server.freeze(zk, True)
+        timers.advance(stood_ms)
+        server.freeze(zk, False)
+        assert (await other.exists("/a") is not None) == left
+    await zk.until_connected()
+    assert await zk.exists("/a") is None
+
+
 async def test_a_write_whose_answer_is_cut_off_is_done(server: ZooKeeperDouble, timers: ManualTimers) -> None:
     zk = await server.connect(session_timeout_ms=TIMEOUT_MS)
     other = await server.connect()

@@ -72,9 +72,12 @@ class ZooKeeperDouble:
         self._clients: list[DoubleZooKeeper] = []
         self.up = True
 
-    async def connect(self, *, chroot: str = "", session_timeout_ms: int = 18_000) -> DoubleZooKeeper:
-        """A client with a session, below a chroot that is there (made if need be)."""
-        client = DoubleZooKeeper(self, self._timers, Chroot(chroot), session_timeout_ms)
+    async def connect(
+        self, *, chroot: str = "", session_timeout_ms: int = 18_000, timers: Timers | None = None
+    ) -> DoubleZooKeeper:
+        """A client with a session, below a chroot that is there (made if need be). What it hears, it hears on its own
+        `timers`, if it has some."""
+        client = DoubleZooKeeper(self, timers or self._timers, Chroot(chroot), session_timeout_ms)
         self._clients.append(client)
         client.reconnect()
         await client.until_connected()
@@ -97,6 +100,12 @@ class ZooKeeperDouble:
         """What is on its way in connections that nobody gave up arrives."""
         client.cut_to_server = client.cut_to_client = False
         client.link_changed()
+
+    def freeze(self, client: DoubleZooKeeper, frozen: bool) -> None:
+        """Whether a client's process stands still and sends no pings. What it hears is up to its own timers."""
+        client.frozen = frozen
+        if client.connection is not None and client.connection.session is not None:
+            self.reckon(client.connection.session)
 
     def expire(self, client: DoubleZooKeeper) -> None:
         """End a client's session now, as if its timeout had passed on the server."""
@@ -131,8 +140,8 @@ class ZooKeeperDouble:
         if client in self._clients:
             self._clients.remove(client)
 
-    def new_pipe(self) -> _Pipe:
-        return _Pipe(self._timers, self._latency_ms)
+    def new_pipe(self, to_client: Timers | None = None) -> _Pipe:
+        return _Pipe(to_client or self._timers, self._latency_ms)
 
     def attach(self, connection: _Connection, session_id: int) -> None:
         """A client's first message: it goes on with its session, or begins one if the id is 0."""
@@ -217,7 +226,8 @@ class _ServerSession:
         if connection is None:
             return False
         client = connection.client
-        return client.connected and client.connection is connection and not client.cut_to_server
+        heard = not client.cut_to_server and not client.frozen
+        return client.connected and client.connection is connection and heard
 
     def stop_timer(self) -> None:
         if self.timer is not None:
@@ -296,6 +306,7 @@ class DoubleZooKeeper:
         self.session_timeout_ms = session_timeout_ms
         self.cut_to_server = False
         self.cut_to_client = False
+        self.frozen = False
         self.connection: _Connection | None = None
         self._server = server
         self._timers = timers
@@ -391,7 +402,9 @@ class DoubleZooKeeper:
         # A connection needs both directions to come about; what was cut is tried again when it heals.
         cut = self.cut_to_server or self.cut_to_client
         if self.connection is None and self._server.up and not cut and not self._session.closed:
-            connection = self.connection = _Connection(self, self._server.new_pipe(), self._server.new_pipe())
+            connection = self.connection = _Connection(
+                self, self._server.new_pipe(), self._server.new_pipe(self._timers)
+            )
             connection.to_server.send(lambda: self._server.attach(connection, self._resumes))
 
     def learn_connected(self, connection: _Connection, session_id: int) -> None:
