@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from odradek_peers import JavaTools, RunningTool, ZooKeeperServer
-from odradek_peers.jars import KAFKA_1_1
+from odradek_peers import KAFKA_1_1, JavaTools, RunningTool
 
 from compat_tests.oracle.peer import Peer
 from compat_tests.zookeeper.members import Members
@@ -23,41 +22,18 @@ pytestmark = pytest.mark.peers
 _TOOLS = JavaTools(KAFKA_1_1)
 _DRIVERS = Path(__file__).parents[1] / "drivers"
 _MEMBER, _SIMPLE = _DRIVERS / "OldGroupMember.java", _DRIVERS / "OldSimpleConsumer.java"
-_names = (f"old-{number}" for number in itertools.count())
+_names = (f"read-{number}" for number in itertools.count())
 _numbers = itertools.count()
 _EARLIEST, _LATEST = "-2", "-1"
-
-
-@pytest.fixture(scope="module")
-def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
-    """Three processes of ours, all running between the tests."""
-    with ZooKeeperServer() as server:
-        found = Members(server, "/old", tmp_path_factory.mktemp("old"))
-        try:
-            for broker in (1, 2, 3):
-                found.odradek(broker)
-            found.until(lambda: len(found.admin().list_topics(timeout=10).brokers) == 3)
-            yield found
-        finally:
-            found.close()
-
-
-@pytest.fixture
-def zookeeper(members: Members) -> Iterator[KazooClient]:
-    client = KazooClient(members.zookeeper)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
 
 
 class Group:
     """High-level consumers of one group and topic, each in a process of its own."""
 
-    def __init__(self, members: Members, zookeeper: KazooClient, topic: str, *properties: str) -> None:
+    def __init__(self, ours: Members, zookeeper: KazooClient, topic: str, *properties: str) -> None:
         self.topic = topic
         self.name = f"group-of-{topic}"
-        self._members = members
+        self._members = ours
         self._zookeeper = zookeeper
         self._properties = (
             "auto.offset.reset=smallest",
@@ -126,11 +102,11 @@ class Group:
 
 
 @pytest.fixture
-def group_of(members: Members, zookeeper: KazooClient) -> Iterator[Callable[..., Group]]:
+def group_of(ours: Members, zookeeper: KazooClient) -> Iterator[Callable[..., Group]]:
     with ExitStack() as stack:
 
         def make(topic: str, *properties: str) -> Group:
-            group = Group(members, zookeeper, topic, *properties)
+            group = Group(ours, zookeeper, topic, *properties)
             stack.callback(group.close)
             return group
 
@@ -138,24 +114,24 @@ def group_of(members: Members, zookeeper: KazooClient) -> Iterator[Callable[...,
 
 
 @pytest.fixture
-def topic(members: Members) -> str:
+def topic(ours: Members) -> str:
     """A topic of four partitions."""
     name = next(_names)
-    members.create(name, [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2]])
+    ours.create(name, [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2]])
     return name
 
 
-def _produced(members: Members, topic: str, count: int = 200) -> set[str]:
+def _produced(ours: Members, topic: str, count: int = 200) -> set[str]:
     values = [f"{next(_numbers)}" for _ in range(count)]
-    members.produce(topic, [value.encode() for value in values])
+    ours.produce(topic, [value.encode() for value in values])
     return set(values)
 
 
-def _ends(members: Members, topic: str) -> dict[int, int]:
+def _ends(ours: Members, topic: str) -> dict[int, int]:
     """Partition → its end."""
     found = {}
-    for partition, leader in enumerate(members.leaders(topic)):
-        with _asking(members, leader) as ask:
+    for partition, leader in enumerate(ours.leaders(topic)):
+        with _asking(ours, leader) as ask:
             wanted = {"name": topic, "partitions": [{"partition_index": partition, "timestamp": -1}]}
             answer = ask("ListOffsets", 1, {"replica_id": -1, "topics": [wanted]})
         found[partition] = answer["topics"][0]["partitions"][0]["offset"]
@@ -165,8 +141,8 @@ def _ends(members: Members, topic: str) -> dict[int, int]:
 class _asking:
     """A connection to a broker, for a block."""
 
-    def __init__(self, members: Members, broker: int) -> None:
-        self._peer = Peer("ours", members.members[broker].bootstrap_servers)
+    def __init__(self, ours: Members, broker: int) -> None:
+        self._peer = Peer("ours", ours.members[broker].bootstrap_servers)
 
     def __enter__(self) -> Callable[[str, int, dict[str, Any]], dict[str, Any]]:
         return self._peer.ask
@@ -175,103 +151,103 @@ class _asking:
         self._peer.close()
 
 
-def _fetched(members: Members, group: str, topic: str, version: int = 0) -> dict[int, int]:
+def _fetched(ours: Members, group: str, topic: str, version: int = 0) -> dict[int, int]:
     """What OffsetFetch says: from ZooKeeper in version 0, from the coordinator in version 1."""
-    with _asking(members, _coordinator(members, group) if version else 2) as ask:
+    with _asking(ours, _coordinator(ours, group) if version else 2) as ask:
         asked = {"name": topic, "partition_indexes": [0, 1, 2, 3]}
         answer = ask("OffsetFetch", version, {"group_id": group, "topics": [asked]})
     return {each["partition_index"]: each["committed_offset"] for each in answer["topics"][0]["partitions"]}
 
 
-def _coordinator(members: Members, group: str) -> int:
-    with _asking(members, 1) as ask:
+def _coordinator(ours: Members, group: str) -> int:
+    with _asking(ours, 1) as ask:
         return int(ask("FindCoordinator", 0, {"key": group})["node_id"])
 
 
 def test_consumers_share_the_partitions_and_take_over_from_who_leaves_or_dies(
-    members: Members, group_of: Callable[..., Group], topic: str
+    ours: Members, group_of: Callable[..., Group], topic: str
 ) -> None:
     group = group_of(topic)
     group.join("a")
     group.until_owned(a=4)
-    values = _produced(members, topic)
+    values = _produced(ours, topic)
     group.until_read(values)
     group.join("b")
     group.until_owned(a=2, b=2)
-    values |= _produced(members, topic)
+    values |= _produced(ours, topic)
     group.until_read(values)
     group.leave("a")
     group.until_owned(b=4)
-    values |= _produced(members, topic)
+    values |= _produced(ours, topic)
     group.until_read(values)
     group.join("c")
     group.until_owned(b=2, c=2)
     group.kill("b")
     group.until_owned(c=4)
-    values |= _produced(members, topic)
+    values |= _produced(ours, topic)
     group.until_read(values)
     group.leave("c")
 
-    assert group.committed() == _ends(members, topic)
-    assert _fetched(members, group.name, topic) == group.committed()
+    assert group.committed() == _ends(ours, topic)
+    assert _fetched(ours, group.name, topic) == group.committed()
     assert set(group.read) == values
 
 
 def test_a_consumer_follows_the_leaders_when_a_broker_goes_and_comes_back(
-    members: Members, group_of: Callable[..., Group], topic: str
+    ours: Members, group_of: Callable[..., Group], topic: str
 ) -> None:
     group = group_of(topic)
     group.join("a")
-    values = _produced(members, topic)
+    values = _produced(ours, topic)
     group.until_read(values)
-    members.members[2].stop()
+    ours.members[2].stop()
     try:
-        values |= _produced(members, topic)
+        values |= _produced(ours, topic)
         group.until_read(values)
     finally:
-        members.members[2].start()
-    members.until(lambda: members.in_sync(topic) == [{1, 2, 3}] * 4)
-    members.members[1].kill()
+        ours.members[2].start()
+    ours.until(lambda: ours.in_sync(topic) == [{1, 2, 3}] * 4)
+    ours.members[1].kill()
     try:
-        values |= _produced(members, topic)
+        values |= _produced(ours, topic)
         group.until_read(values)
     finally:
-        members.members[1].start()
-    members.until(lambda: members.in_sync(topic) == [{1, 2, 3}] * 4)
-    values |= _produced(members, topic)
+        ours.members[1].start()
+    ours.until(lambda: ours.in_sync(topic) == [{1, 2, 3}] * 4)
+    values |= _produced(ours, topic)
     group.until_read(values)
     group.leave("a")
-    assert group.committed() == _ends(members, topic)
+    assert group.committed() == _ends(ours, topic)
     assert set(group.read) == values
 
 
-def test_partitions_that_are_added_are_read(members: Members, group_of: Callable[..., Group], topic: str) -> None:
+def test_partitions_that_are_added_are_read(ours: Members, group_of: Callable[..., Group], topic: str) -> None:
     group = group_of(topic)
     group.join("a")
     group.until_owned(a=4)
     _TOOLS.run(
-        "kafka.admin.TopicCommand", "--zookeeper", members.zookeeper, "--alter", "--topic", topic, "--partitions", "6"
+        "kafka.admin.TopicCommand", "--zookeeper", ours.zookeeper, "--alter", "--topic", topic, "--partitions", "6"
     )
     group.until_owned(a=6)
-    members.until(lambda: len(members.leaders(topic)) == 6 and -1 not in members.leaders(topic))
-    group.until_read(_produced(members, topic))
+    ours.until(lambda: len(ours.leaders(topic)) == 6 and -1 not in ours.leaders(topic))
+    group.until_read(_produced(ours, topic))
 
 
 def test_what_a_client_commits_by_version_0_is_where_a_consumer_begins(
-    members: Members, group_of: Callable[..., Group], topic: str
+    ours: Members, group_of: Callable[..., Group], topic: str
 ) -> None:
-    _produced(members, topic)
+    _produced(ours, topic)
     group = group_of(topic)
-    ends = _ends(members, topic)
+    ends = _ends(ours, topic)
     wanted = [
         {"partition_index": index, "committed_offset": end, "committed_metadata": ""} for index, end in ends.items()
     ]
-    with _asking(members, 3) as ask:
+    with _asking(ours, 3) as ask:
         answer = ask("OffsetCommit", 0, {"group_id": group.name, "topics": [{"name": topic, "partitions": wanted}]})
     assert [each["error_code"] for each in answer["topics"][0]["partitions"]] == [0] * 4
     assert group.committed() == ends
 
-    values = _produced(members, topic)
+    values = _produced(ours, topic)
     group.join("a")
     group.until_read(values)
     group.leave("a")
@@ -279,33 +255,33 @@ def test_what_a_client_commits_by_version_0_is_where_a_consumer_begins(
 
 
 def test_a_consumer_that_keeps_offsets_in_kafka_commits_to_both_when_told_to(
-    members: Members, group_of: Callable[..., Group], topic: str
+    ours: Members, group_of: Callable[..., Group], topic: str
 ) -> None:
     group = group_of(topic, "offsets.storage=kafka", "dual.commit.enabled=true")
     group.join("a")
-    values = _produced(members, topic)
+    values = _produced(ours, topic)
     group.until_read(values)
     group.leave("a")
-    ends = _ends(members, topic)
+    ends = _ends(ours, topic)
     assert group.committed() == ends
-    assert _fetched(members, group.name, topic, version=1) == ends
+    assert _fetched(ours, group.name, topic, version=1) == ends
 
-    values = _produced(members, topic)
+    values = _produced(ours, topic)
     only_kafka = group_of(topic, "offsets.storage=kafka", "dual.commit.enabled=false")
     only_kafka.join("b")
     only_kafka.until_read(values)
     only_kafka.leave("b")
     assert sorted(only_kafka.read) == sorted(values)
     assert only_kafka.committed() == ends
-    assert _fetched(members, group.name, topic, version=1) == _ends(members, topic)
+    assert _fetched(ours, group.name, topic, version=1) == _ends(ours, topic)
 
 
-def test_the_simple_consumer_fetches_looks_offsets_up_and_commits(members: Members, zookeeper: KazooClient) -> None:
+def test_the_simple_consumer_fetches_looks_offsets_up_and_commits(ours: Members, zookeeper: KazooClient) -> None:
     topic = next(_names)
-    members.create(topic, [[2, 1, 3], [3, 1, 2]])
-    members.produce(topic, [b"%d" % number for number in range(100)])
-    ends = _ends(members, topic)
-    host, _, port = members.members[2].bootstrap_servers.rpartition(":")
+    ours.create(topic, [[2, 1, 3], [3, 1, 2]])
+    ours.produce(topic, [b"%d" % number for number in range(100)])
+    ends = _ends(ours, topic)
+    host, _, port = ours.members[2].bootstrap_servers.rpartition(":")
     with _TOOLS.start(str(_SIMPLE), host, port) as simple:
 
         def told(line: str) -> str:
@@ -313,7 +289,7 @@ def test_the_simple_consumer_fetches_looks_offsets_up_and_commits(members: Membe
             return simple.next_line()
 
         assert told(f"leader {topic} 0") == f"2 {host}:{port}"
-        assert told(f"leader {topic} 1") == f"3 {members.members[3].bootstrap_servers}"
+        assert told(f"leader {topic} 1") == f"3 {ours.members[3].bootstrap_servers}"
         assert told(f"offsets {topic} 0 {_LATEST} 1") == f"0 {ends[0]}"
         assert told(f"offsets {topic} 0 {_EARLIEST} 1") == "0 0"
         assert told(f"offsets {topic} 0 {_LATEST} 5") == f"0 {ends[0]} 0"
@@ -335,17 +311,17 @@ def test_the_simple_consumer_fetches_looks_offsets_up_and_commits(members: Membe
 
 
 def test_the_group_and_its_consumers_stand_in_zookeeper_as_kafkas_tools_expect_it(
-    members: Members, zookeeper: KazooClient, group_of: Callable[..., Group], topic: str
+    ours: Members, zookeeper: KazooClient, group_of: Callable[..., Group], topic: str
 ) -> None:
     group = group_of(topic)
     group.join("a")
-    values = _produced(members, topic)
+    values = _produced(ours, topic)
     group.until_read(values)
     (registered,) = zookeeper.get_children(f"/consumers/{group.name}/ids")
     found = json.loads(zookeeper.get(f"/consumers/{group.name}/ids/{registered}")[0])
     assert found["subscription"] == {topic: 1}
     told = _TOOLS.run(
-        "kafka.admin.ConsumerGroupCommand", "--zookeeper", members.zookeeper, "--describe", "--group", group.name
+        "kafka.admin.ConsumerGroupCommand", "--zookeeper", ours.zookeeper, "--describe", "--group", group.name
     )
     lags = [line.split()[4] for line in told.splitlines() if line.startswith(topic)]
     assert len(lags) == 4

@@ -1,0 +1,35 @@
+"""Three processes of ours over a ZooKeeper, which the tests of a module share, and a look into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+from odradek_peers import ZooKeeperServer
+
+from compat_tests.zookeeper.members import Members
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
+    """Brokers 1, 2 and 3; a test leaves them all running."""
+    with ZooKeeperServer() as server:
+        found = Members(server, "/ours", tmp_path_factory.mktemp("ours"))
+        try:
+            for broker in (1, 2, 3):
+                found.odradek(broker)
+            found.until(lambda: len(found.admin().list_topics(timeout=10).brokers) == 3)
+            yield found
+        finally:
+            found.close()
+
+
+@pytest.fixture
+def zookeeper(ours: Members) -> Iterator[KazooClient]:
+    """A client below the cluster's chroot."""
+    client = KazooClient(ours.zookeeper)
+    client.start()
+    yield client
+    client.stop()
+    client.close()

@@ -1,0 +1,223 @@
+"""Tools that speak to the controller through ZooKeeper, as Kafka's of 1.1 do, and those of today beside them.
+
+Each of these leaves a wish or a change in ZooKeeper, and brokers of ours do what Kafka's would.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from kazoo.client import KazooClient
+from odradek_peers import KAFKA_1_1, KAFKA_3_9, KAFKA_4_3, JavaTools, ToolFailed
+
+from compat_tests.zookeeper.members import WAIT_S, Members
+
+pytestmark = pytest.mark.peers
+
+_numbers = itertools.count()
+
+
+class Tools:
+    """Those of 1.1, aimed at the cluster's ZooKeeper."""
+
+    def __init__(self, ours: Members, folder: Path) -> None:
+        self._ours = ours
+        self._folder = folder
+        self._tools = JavaTools(KAFKA_1_1)
+
+    def run(self, command: str, *arguments: str) -> str:
+        return self._tools.run(f"kafka.admin.{command}", "--zookeeper", self._ours.zookeeper, *arguments)
+
+    def file(self, document: Any) -> str:
+        path = self._folder / "input.json"
+        path.write_text(json.dumps(document))
+        return str(path)
+
+    def create(self, *replicas: Sequence[int], config: Sequence[str] = ()) -> str:
+        """A topic with these replicas, in sync."""
+        name = f"tools-{next(_numbers)}"
+        assigned = ",".join(":".join(map(str, each)) for each in replicas)
+        settings = [word for each in config for word in ("--config", each)]
+        told = self.run("TopicCommand", "--create", "--topic", name, "--replica-assignment", assigned, *settings)
+        assert f'Created topic "{name}".' in told
+        self._ours.until(lambda: name in self._ours.admin().list_topics(timeout=WAIT_S).topics)
+        self._ours.until(lambda: self._ours.in_sync(name) == [set(each) for each in replicas])
+        return name
+
+    def reassignment(self, name: str, replicas: dict[int, list[int]]) -> tuple[str, str]:
+        wanted = [{"topic": name, "partition": index, "replicas": each} for index, each in replicas.items()]
+        return "--reassignment-json-file", self.file({"version": 1, "partitions": wanted})
+
+
+@pytest.fixture
+def tools(ours: Members, tmp_path: Path) -> Tools:
+    return Tools(ours, tmp_path)
+
+
+def _replicas(ours: Members, name: str) -> list[list[int]]:
+    found = ours.admin().list_topics(name, timeout=WAIT_S).topics[name].partitions
+    return [list(found[index].replicas) for index in sorted(found)]
+
+
+def _config(zookeeper: KazooClient, entity: str) -> dict[str, str]:
+    found: dict[str, str] = json.loads(zookeeper.get(f"/config/{entity}")[0])["config"]
+    return found
+
+
+def _unpreferred(ours: Members, name: str) -> None:
+    """Broker 2 leads nothing of this topic, although it is there again."""
+    ours.members[2].stop()
+    ours.until(lambda: 2 not in ours.leaders(name))
+    ours.members[2].start()
+    ours.until(lambda: ours.in_sync(name) == [{1, 2, 3}] * 3)
+    assert 2 not in ours.leaders(name)
+
+
+def test_a_topic_is_made_described_grown_and_deleted(ours: Members, zookeeper: KazooClient, tools: Tools) -> None:
+    name = tools.create([1, 2], [2, 3], config=["min.insync.replicas=2"])
+    told = tools.run("TopicCommand", "--describe", "--topic", name)
+    assert re.search(r"PartitionCount:2\s+ReplicationFactor:2\s+Configs:min.insync.replicas=2", told)
+    assert re.search(r"Partition: 1\s+Leader: 2\s+Replicas: 2,3\s+Isr: 2,3", told)
+    ours.produce(name, [b"before"])
+
+    assigned = ("--partitions", "4", "--replica-assignment", "1:2,2:3,3:1,1:3")
+    assert "Adding partitions succeeded!" in tools.run("TopicCommand", "--alter", "--topic", name, *assigned)
+    ours.until(lambda: ours.in_sync(name) == [{1, 2}, {2, 3}, {3, 1}, {1, 3}])
+    ours.produce(name, [b"%d" % number for number in range(100)])
+    ours.assert_all_there(name)
+    with pytest.raises(ToolFailed, match="already exists"):
+        tools.run("TopicCommand", "--create", "--topic", name, "--partitions", "1", "--replication-factor", "1")
+
+    assert f"Topic {name} is marked for deletion." in tools.run("TopicCommand", "--delete", "--topic", name)
+    ours.until(lambda: name not in ours.admin().list_topics(timeout=WAIT_S).topics)
+    ours.until(lambda: name not in tools.run("TopicCommand", "--list").split())
+    assert not zookeeper.exists(f"/config/topics/{name}")
+    assert zookeeper.get_children("/admin/delete_topics") == []
+
+
+def test_preferred_leaders_of_a_file_and_of_all_lead_again(ours: Members, zookeeper: KazooClient, tools: Tools) -> None:
+    name = tools.create([2, 1, 3], [2, 3, 1], [2, 1, 3])
+    _unpreferred(ours, name)
+    wanted = tools.file({"partitions": [{"topic": name, "partition": 0}, {"topic": name, "partition": 2}]})
+
+    told = tools.run("PreferredReplicaLeaderElectionCommand", "--path-to-json-file", wanted)
+
+    assert "Created preferred replica election path" in told
+    ours.until(lambda: ours.leaders(name)[0] == ours.leaders(name)[2] == 2)
+    assert ours.leaders(name)[1] != 2
+    ours.until(lambda: not zookeeper.exists("/admin/preferred_replica_election"))
+    tools.run("PreferredReplicaLeaderElectionCommand")
+    ours.until(lambda: ours.leaders(name) == [2] * 3)
+
+
+@pytest.mark.parametrize("release", [KAFKA_3_9, KAFKA_4_3])
+def test_todays_tool_elects_the_leaders_of_a_file(ours: Members, tools: Tools, release: str) -> None:
+    name = tools.create([2, 1, 3], [2, 3, 1], [1, 2, 3])
+    _unpreferred(ours, name)
+    places = [{"topic": name, "partition": index} for index in (0, 2)]
+    command = (
+        "kafka-leader-election", "--bootstrap-server", ours.bootstrap_servers, "--election-type", "preferred",
+        "--path-to-json-file", tools.file({"partitions": places}),
+    )  # fmt: skip
+
+    told = JavaTools(release).run(*command)
+
+    assert f"Successfully completed leader election (PREFERRED) for partitions {name}-0" in told
+    assert f"Valid replica already elected for partitions {name}-2" in told
+    ours.until(lambda: ours.leaders(name)[0] == 2)
+    assert ours.leaders(name)[1] != 2
+
+
+def test_replicas_move_with_a_throttle_that_goes_when_they_have_arrived(
+    ours: Members, zookeeper: KazooClient, tools: Tools
+) -> None:
+    name = tools.create([1, 2], [2, 3])
+    ours.produce(name, [b"%d" % number for number in range(1000)])
+    file = tools.reassignment(name, {0: [3, 2], 1: [1, 2, 3]})
+
+    told = tools.run("ReassignPartitionsCommand", "--execute", *file, "--throttle", "10000000")
+
+    assert "The inter-broker throttle limit was set to 10000000 B/s" in told
+    assert "Successfully started reassignment of partitions." in told
+    ours.until(lambda: ours.in_sync(name) == [{3, 2}, {1, 2, 3}])
+    ours.until(lambda: not zookeeper.exists("/admin/reassign_partitions"))
+    assert _config(zookeeper, f"topics/{name}").keys() == {
+        "leader.replication.throttled.replicas", "follower.replication.throttled.replicas",
+    }  # fmt: skip
+    told = tools.run("ReassignPartitionsCommand", "--verify", *file)
+    assert f"Reassignment of partition {name}-0 completed successfully" in told
+    assert f"Reassignment of partition {name}-1 completed successfully" in told
+    assert "Throttle was removed." in told
+    assert _config(zookeeper, f"topics/{name}") == {}
+    assert all(_config(zookeeper, f"brokers/{broker}") == {} for broker in (1, 2, 3))
+    assert _replicas(ours, name) == [[3, 2], [1, 2, 3]]
+    ours.assert_all_there(name)
+
+
+def test_a_move_waits_for_a_broker_and_may_not_be_joined_by_another(
+    ours: Members, zookeeper: KazooClient, tools: Tools
+) -> None:
+    name = tools.create([1, 2])
+    ours.produce(name, [b"%d" % number for number in range(1000)])
+    file = tools.reassignment(name, {0: [3, 1]})
+    # More than a follower gets before it is told to wait.
+    ours.produce(name, [bytes(4000)] * 2000)
+    tools.run("ReassignPartitionsCommand", "--execute", *file, "--throttle", "1")
+    ours.until(lambda: _replicas(ours, name) == [[3, 1, 2]])
+    assert json.loads(zookeeper.get("/admin/reassign_partitions")[0]) == {
+        "version": 1, "partitions": [{"topic": name, "partition": 0, "replicas": [3, 1]}]
+    }  # fmt: skip
+    told = tools.run("ReassignPartitionsCommand", "--verify", *file)
+    assert f"Reassignment of partition {name}-0 is still in progress" in told
+    told = tools.run("ReassignPartitionsCommand", "--execute", *file)
+    assert "There is an existing assignment running." in told
+
+    # Told again, only the rate changes.
+    tools.run("ReassignPartitionsCommand", "--execute", *file, "--throttle", "1000000000")
+    ours.until(lambda: ours.in_sync(name) == [{1, 3}])
+    ours.until(lambda: not zookeeper.exists("/admin/reassign_partitions"))
+    assert "Throttle was removed." in tools.run("ReassignPartitionsCommand", "--verify", *file)
+
+
+def test_what_is_written_about_a_topic_or_a_broker_counts_while_brokers_run(
+    ours: Members, zookeeper: KazooClient, tools: Tools
+) -> None:
+    name = tools.create([1], [2], [3])
+
+    def entity(kind: str, entity_name: str, *arguments: str) -> str:
+        return tools.run("ConfigCommand", "--entity-type", kind, "--entity-name", entity_name, *arguments)
+
+    assert "Completed Updating config" in entity("topics", name, "--alter", "--add-config", "max.message.bytes=100000")
+    assert "max.message.bytes=100000" in entity("topics", name, "--describe")
+    for partition in range(3):
+        ours.until(lambda partition=partition: _refused(ours, name, partition, 200_000))  # type: ignore[misc]
+    assert "Updated config" in tools.run(
+        "TopicCommand", "--alter", "--topic", name, "--delete-config", "max.message.bytes"
+    )
+    for partition in range(3):
+        ours.until(lambda partition=partition: not _refused(ours, name, partition, 200_000))  # type: ignore[misc]
+
+    rate = "leader.replication.throttled.rate"
+    entity("brokers", "2", "--alter", "--add-config", f"{rate}=12345")
+    assert _config(zookeeper, "brokers/2")[rate] == "12345"
+    described = ("kafka-configs", "--bootstrap-server", ours.bootstrap_servers, "--entity-type", "brokers",
+                 "--entity-name", "2", "--describe")  # fmt: skip
+    ours.until(lambda: f"{rate}=12345" in JavaTools(KAFKA_3_9).run(*described))
+    entity("brokers", "2", "--alter", "--delete-config", rate)
+    ours.until(lambda: rate not in JavaTools(KAFKA_3_9).run(*described))
+
+
+def _refused(ours: Members, topic: str, partition: int, size: int) -> bool:
+    """Whether the broker takes no record of this size."""
+    producer = Producer({"bootstrap.servers": ours.bootstrap_servers, "log_level": 0})
+    errors: list[Any] = []
+    producer.produce(topic, bytes(size), partition=partition, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(WAIT_S) == 0
+    return errors[0] is not None and errors[0].name() == "MSG_SIZE_TOO_LARGE"
