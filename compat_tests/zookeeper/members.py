@@ -8,47 +8,61 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
+from odradek_peers.processes import LOOPBACK, dying_with_us
 
 WAIT_S = 60.0
 SESSION_MS = 4_000
-READY_S = 30.0
+CONFIG = {"zookeeper.session.timeout.ms": str(SESSION_MS), "offsets.topic.num.partitions": "4"}
 
 
 class OdradekMember:
-    """`odradek up --zookeeper`, in a process of its own."""
+    """`odradek up --zookeeper`, in a process of its own; `prefix` begins its command."""
 
-    def __init__(self, broker: int, zookeeper: str, directory: Path) -> None:
+    def __init__(
+        self,
+        broker: int,
+        zookeeper: str,
+        directory: Path,
+        *,
+        host: str = LOOPBACK,
+        prefix: tuple[str, ...] = (),
+        options: Mapping[str, str] = CONFIG,
+    ) -> None:
         self._broker = broker
         self._zookeeper = zookeeper
         self._directory = directory
+        self._host = host
+        self._prefix = prefix
+        self._options = options
         self._process: subprocess.Popen[str] | None = None
         self._port = 0
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"127.0.0.1:{self._port}"
+        return f"{self._host}:{self._port}"
 
     def start(self) -> None:
         self._directory.mkdir(exist_ok=True)
         with (self._directory / "log").open("ab") as log:
             self._process = process = subprocess.Popen(
                 [
+                    *self._prefix,
+                    *dying_with_us(),
                     str(Path(sys.executable).with_name("odradek")),
                     "up",
                     f"--zookeeper={self._zookeeper}",
                     f"--broker-id={self._broker}",
-                    "--host=127.0.0.1",
+                    f"--host={self._host}",
                     f"--port={self._port}",
                     f"--data={self._directory / 'data'}",
-                    f"--option=zookeeper.session.timeout.ms={SESSION_MS}",
-                    "--option=offsets.topic.num.partitions=4",
+                    *(f"--option={name}={value}" for name, value in self._options.items()),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

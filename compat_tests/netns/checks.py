@@ -1,0 +1,299 @@
+"""What must hold of a history, whatever happened to the cluster: pure functions that return what does not hold.
+
+A record that was acknowledged (acks=all) is there at the end, once, at its offset; whoever asks later is told of it;
+nothing that anybody was told goes back. Records are strings; those of an idempotent producer end with a number that
+counts up per producer: `name:12`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+
+from compat_tests.netns.history import Operation, Outcome, Place, What
+
+History = Sequence[Operation]
+Check = Callable[[History], list[str]]
+
+
+def _ok(history: History, *whats: What) -> Iterator[Operation]:
+    return (each for each in history if each.what in whats and each.outcome is Outcome.OK)
+
+
+def _name(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"
+
+
+def _final_logs(history: History) -> dict[Place, dict[int, str]]:
+    logs: dict[Place, dict[int, str]] = defaultdict(dict)
+    for each in _ok(history, What.FINAL):
+        logs[each.place].update(enumerate(each.values, each.offset))
+    return logs
+
+
+def nothing_acknowledged_is_lost(history: History) -> list[str]:
+    """What was acknowledged is in the final log, at the offset that its producer was told."""
+    logs = _final_logs(history)
+    whole = {place: set(log.values()) for place, log in logs.items()}
+    broken = []
+    for each in _ok(history, What.PRODUCE):
+        for number, value in enumerate(each.values):
+            if each.offset < 0:
+                there = value in whole.get(each.place, ())
+            else:
+                there = logs[each.place].get(each.offset + number) == value
+            if not there:
+                at = f" at {each.offset + number}" if each.offset >= 0 else ""
+                broken.append(f"{_name(each.place)}: {value} was acknowledged{at} and is lost")
+    return broken
+
+
+def offsets_keep_their_records(history: History) -> list[str]:
+    """Nobody saw two records at one offset: not in acknowledgements, nor by reading, nor at the end."""
+    known: dict[tuple[Place, int], str] = {}
+    broken = []
+    for each in _ok(history, What.PRODUCE, What.READ, What.FINAL):
+        if each.offset < 0:
+            continue
+        for offset, value in enumerate(each.values, each.offset):
+            before = known.setdefault((each.place, offset), value)
+            if before != value:
+                broken.append(f"{_name(each.place)} offset {offset}: {before}, and then {value} ({each.what})")
+    return broken
+
+
+def what_was_read_stays(history: History) -> list[str]:
+    """What any consumer got is in the final log."""
+    logs = _final_logs(history)
+    return [
+        f"{_name(each.place)}: {value} was read at {offset} and is not in the log"
+        for each in _ok(history, What.READ)
+        for offset, value in enumerate(each.values, each.offset)
+        if logs[each.place].get(offset) != value
+    ]
+
+
+def nothing_comes_from_nowhere(history: History) -> list[str]:
+    """What is in the log was written by somebody."""
+    written = {value for each in history if each.what is What.PRODUCE for value in each.values}
+    return [
+        f"{_name(place)}: nobody wrote {value}"
+        for place, log in _final_logs(history).items()
+        for value in log.values()
+        if value not in written
+    ]
+
+
+def consumers_miss_nothing(history: History) -> list[str]:
+    """A consumer gets offset after offset: it neither skips nor goes back. A group's member begins anew with every
+    generation."""
+    positions: dict[tuple[str, int, Place], int] = {}
+    broken = []
+    for each in _ok(history, What.READ):
+        key = each.process, each.generation, each.place
+        expected = positions.get(key, each.offset)
+        if each.offset != expected:
+            broken.append(f"{each.process} was at {expected} of {_name(each.place)} and got {each.offset}")
+        positions[key] = each.offset + len(each.values)
+    return broken
+
+
+def idempotent_producers_stay_in_order(history: History) -> list[str]:
+    """In the final log their numbers go up; one that is there twice is told by `nothing_is_there_twice`."""
+    idempotent = {value for each in history if each.idempotent for value in each.values}
+    broken = []
+    for place, log in _final_logs(history).items():
+        last: dict[str, int] = {}
+        for offset in sorted(log):
+            producer, _, number = log[offset].rpartition(":")
+            if log[offset] in idempotent:
+                if int(number) < last.get(producer, -1):
+                    broken.append(f"{_name(place)}: {log[offset]} at {offset} stands behind {last[producer]}")
+                last[producer] = max(last.get(producer, -1), int(number))
+    return broken
+
+
+def nothing_is_there_twice(history: History) -> list[str]:
+    """An idempotent producer's record is in the final log once."""
+    idempotent = {value for each in history if each.idempotent for value in each.values}
+    broken = []
+    for place, log in _final_logs(history).items():
+        seen: dict[str, int] = {}
+        for offset in sorted(log):
+            if log[offset] in idempotent and log[offset] in seen:
+                broken.append(f"{_name(place)}: {log[offset]} is at {seen[log[offset]]} and at {offset}")
+            seen.setdefault(log[offset], offset)
+    return broken
+
+
+class _Floors:
+    """Per place, the largest offset that somebody had been told of by a moment."""
+
+    def __init__(self, told: Iterable[tuple[Place, float, int]]) -> None:
+        by_place: dict[Place, list[tuple[float, int]]] = defaultdict(list)
+        for place, moment, offset in told:
+            by_place[place].append((moment, offset))
+        self._floors: dict[Place, tuple[list[float], list[int]]] = {}
+        for place, points in by_place.items():
+            points.sort()
+            self._floors[place] = [m for m, _ in points], list(accumulate((o for _, o in points), max))
+
+    def before(self, place: Place, moment: float) -> int:
+        moments, floors = self._floors.get(place, ([], []))
+        index = bisect_left(moments, moment)
+        return floors[index - 1] if index else 0
+
+
+def _told_too_little(history: History, floors: _Floors, what: str) -> list[str]:
+    """Answers about the end of a partition that are below what had been told before they were asked for.
+
+    A leader that was cut off and has not heard that another leads, answers as things stood when it was cut off: to
+    clients that have not heard of the other either. Kafka's leaders do the same; none asks others before it answers.
+    """
+    deposed = defaultdict(list)
+    for each in _ok(history, What.DEPOSED):
+        for partition in each.partitions:
+            deposed[each.topic, partition].append(each)
+    broken = []
+    for each in _ok(history, What.LATEST, What.END):
+        since = [cut.begin for cut in deposed[each.place] if cut.begin < each.end and each.begin < cut.end]
+        floor = floors.before(each.place, min([each.begin, *since]))
+        if each.offset < floor:
+            broken.append(
+                f"{each.process} was told at {each.end:.3f} that {_name(each.place)} ends at {each.offset}; "
+                f"{floor} had been {what} before it asked at {each.begin:.3f}"
+            )
+    return broken
+
+
+def no_read_is_stale(history: History) -> list[str]:
+    """Who asks for the end after an acknowledgement is told of one beyond it; who reads to the end gets that far."""
+    acknowledged = (
+        (each.place, each.end, each.offset + len(each.values))
+        for each in _ok(history, What.PRODUCE)
+        if each.offset >= 0
+    )
+    return _told_too_little(history, _Floors(acknowledged), "acknowledged")
+
+
+def _seen(history: Iterable[Operation]) -> Iterator[tuple[Place, float, int]]:
+    for each in history:
+        if each.outcome is Outcome.OK and each.what in (What.READ, What.LATEST, What.END):
+            yield each.place, each.end, each.offset + len(each.values)
+
+
+def ends_do_not_go_back(history: History) -> list[str]:
+    """No latest offset is below one that any client was told before, or below what it had read."""
+    return _told_too_little(history, _Floors(_seen(history)), "seen")
+
+
+def no_client_sees_an_end_go_back(history: History) -> list[str]:
+    """Whoever leads, and knows of it or not: one client is never told less than it knew."""
+    by_client = defaultdict(list)
+    for each in history:
+        by_client[each.process].append(each)
+    broken = []
+    for its in by_client.values():
+        floors = _Floors(_seen(its))
+        broken += [
+            f"{each.process} knew that {_name(each.place)} ends at {floor} and was told {each.offset} at {each.end:.3f}"
+            for each in _ok(its, What.LATEST, What.END)
+            if (floor := floors.before(each.place, each.begin)) > each.offset
+        ]
+    return broken
+
+
+def a_partition_has_one_owner(history: History) -> list[str]:
+    """Per group and generation."""
+    owners: dict[tuple[str, int, Place], str] = {}
+    broken = []
+    for each in _ok(history, What.OWNS):
+        for partition in each.partitions:
+            place = each.topic, partition
+            other = owners.setdefault((each.group, each.generation, place), each.process)
+            if other != each.process:
+                broken.append(
+                    f"{each.group}, generation {each.generation}: {other} and {each.process} own {_name(place)}"
+                )
+    return broken
+
+
+def committed_offsets_do_not_go_back(history: History) -> list[str]:
+    """OffsetFetch answers no less than what had been committed, or told, before it was asked; unless a commit whose
+    answer never came may have written that."""
+    places = {(each.group, each.place) for each in history if each.what in (What.COMMIT, What.COMMITTED)}
+    broken = []
+    for group, place in sorted(places):
+        its = [each for each in history if (each.group, each.place) == (group, place)]
+        known = _Floors((place, each.end, each.offset) for each in _ok(its, What.COMMIT, What.COMMITTED))
+        for each in _ok(its, What.COMMITTED):
+            floor = known.before(place, each.begin)
+            perhaps = {
+                other.offset
+                for other in its
+                if other.what is What.COMMIT and other.outcome is Outcome.INFO and other.begin < each.end
+            }
+            if max(each.offset, 0) < floor and each.offset not in perhaps:
+                broken.append(
+                    f"{group}: {each.process} was told at {each.end:.3f} that {each.offset} of {_name(place)} is "
+                    f"committed; it was {floor} before it asked at {each.begin:.3f}"
+                )
+    return broken
+
+
+def groups_read_everything(history: History) -> list[str]:
+    """Of a topic that a group subscribes to, its members get every acknowledged record."""
+    read: dict[tuple[str, Place], set[str]] = defaultdict(set)
+    topics = defaultdict(set)
+    for each in _ok(history, What.READ):
+        if each.group:
+            read[each.group, each.place].update(each.values)
+            topics[each.topic].add(each.group)
+    return [
+        f"{group}: {value} of {_name(each.place)} was read by no member"
+        for each in _ok(history, What.PRODUCE)
+        for group in sorted(topics[each.topic])
+        for value in each.values
+        if value not in read[group, each.place]
+    ]
+
+
+def last_owners(history: History, group: str) -> dict[str, tuple[int, ...]]:
+    """What each member of the group's newest generation was told."""
+    assignments = [each for each in _ok(history, What.OWNS) if each.group == group]
+    newest = max((each.generation for each in assignments), default=-1)
+    return {each.process: each.partitions for each in assignments if each.generation == newest}
+
+
+def acknowledged_by_another(history: History, place: Place, leader: int, since: float) -> float | None:
+    """When a record was first acknowledged that was sent after `since`, and not to `leader`; None if none was."""
+    ends = [
+        each.end
+        for each in _ok(history, What.PRODUCE)
+        if each.place == place and each.leader not in (-1, leader) and each.begin > since
+    ]
+    return min(ends, default=None)
+
+
+CHECKS: tuple[Check, ...] = (
+    nothing_acknowledged_is_lost,
+    offsets_keep_their_records,
+    what_was_read_stays,
+    nothing_comes_from_nowhere,
+    consumers_miss_nothing,
+    idempotent_producers_stay_in_order,
+    nothing_is_there_twice,
+    no_read_is_stale,
+    ends_do_not_go_back,
+    no_client_sees_an_end_go_back,
+    a_partition_has_one_owner,
+    committed_offsets_do_not_go_back,
+    groups_read_everything,
+)
+
+
+def broken_rules(history: History) -> list[str]:
+    """All that does not hold, each with its rule's name."""
+    return [f"{check.__name__}: {each}" for check in CHECKS for each in check(history)]

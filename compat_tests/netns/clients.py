@@ -1,0 +1,409 @@
+"""Unmodified clients that ask all the time and write down what they did and were told (`history`).
+
+    python -m compat_tests.netns.clients KIND NAME FILE BOOTSTRAP TOPIC PARTITIONS [GROUP]
+
+One process each, so that none waits for another's interpreter; SIGTERM ends it in order: what is under way is waited
+for. All are librdkafka's, but `probe`, which must find a new leader faster than librdkafka looks for one.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from compat_tests.netns.history import Operation, Outcome, Recorder, What
+from odradek.client.client import Client
+from odradek.client.connection import ClientError
+from odradek.client.records import Writer
+from odradek_wire.records.record import Record
+
+_POLL_S = 0.1
+_ASK_S = 2.0
+_FLUSH_S = 60.0
+_BATCH = 500
+_PROBE_S = 0.5
+_PROBE_PAUSE_S = 0.05
+_FAILED_PROBE_PAUSE_S = 0.01
+_TAIL = 20
+# What says that a commit was refused, not that its answer was lost.
+_REFUSED = {
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError._ASSIGNMENT_LOST,
+    KafkaError._NO_OFFSET,
+}
+
+# librdkafka's ways, but for the time that it would wait for somebody who is gone.
+_COMMON: dict[str, Any] = {
+    "log_level": 0,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "socket.connection.setup.timeout.ms": 1000,
+    "topic.metadata.refresh.interval.ms": 1000,
+    "retry.backoff.ms": 50,
+}
+
+
+class Job(NamedTuple):
+    """What a process is told to do, and where it writes that down."""
+
+    name: str
+    servers: str
+    topic: str
+    partitions: int
+    group: str
+    recorder: Recorder
+    stopping: threading.Event
+
+    @property
+    def places(self) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, partition) for partition in range(self.partitions)]
+
+
+def produce(job: Job) -> None:
+    """An idempotent producer, some hundred records a second; what fails is not tried again."""
+    producer = Producer(
+        {
+            **_COMMON,
+            "bootstrap.servers": job.servers,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "request.timeout.ms": 5000,
+            "socket.timeout.ms": 6000,
+            "message.timeout.ms": 120_000,
+        }
+    )
+    waiting: set[str] = set()
+
+    def send(value: str, partition: int) -> None:
+        begin = time.monotonic()
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            waiting.discard(value)
+            job.recorder.write(
+                Operation(
+                    job.name,
+                    What.PRODUCE,
+                    begin,
+                    time.monotonic(),
+                    Outcome.OK if error is None else Outcome.INFO,
+                    job.topic,
+                    partition,
+                    _offset(message) if error is None else -1,
+                    (value,),
+                    idempotent=True,
+                    note="" if error is None else str(error),
+                )
+            )
+
+        waiting.add(value)
+        producer.produce(job.topic, value.encode(), partition=partition, on_delivery=delivered)
+
+    for number in count():
+        if job.stopping.wait(0.005):
+            break
+        send(f"{job.name}:{number}", number % job.partitions)
+        producer.poll(0)
+    producer.flush(_FLUSH_S)
+    for value in sorted(waiting):
+        partition = int(value.rpartition(":")[2]) % job.partitions
+        now = time.monotonic()
+        job.recorder.write(
+            Operation(job.name, What.PRODUCE, now, now, Outcome.INFO, job.topic, partition, values=(value,))
+        )
+
+
+def probe(job: Job) -> None:
+    """For each partition, one plain record after another, each by whoever Metadata names as the leader."""
+    servers = job.servers.split(",")
+
+    def one(partition: int) -> None:
+        client: Client | None = None
+        for number in count():
+            value = f"{job.name}-{partition}:{number}"
+            begin, leader, outcome, note = time.monotonic(), -1, Outcome.FAIL, ""
+            try:
+                if client is None:
+                    servers.append(servers.pop(0))
+                    client = Client(",".join(servers), timeout_s=_PROBE_S)
+                leader = client.topic(job.topic).partitions[partition].leader_id
+                writer = Writer(client, job.topic)
+                writer.write(Record(0, time.time_ns() // 1_000_000, None, value.encode()), partition)
+                outcome = Outcome.INFO
+                writer.flush()
+                outcome = Outcome.OK
+            except ClientError as error:
+                note = str(error)
+                if client is not None:
+                    client.close()
+                client = None
+            job.recorder.write(
+                Operation(
+                    job.name, What.PRODUCE, begin, time.monotonic(), outcome, job.topic, partition,
+                    values=(value,), leader=leader, note=note,
+                )
+            )  # fmt: skip
+            if job.stopping.wait(_PROBE_PAUSE_S if client is not None else _FAILED_PROBE_PAUSE_S):
+                return
+
+    _at_once([lambda partition=partition: one(partition) for partition in range(job.partitions)])  # type: ignore[misc]
+
+
+def _consumer(job: Job, **settings: object) -> Consumer:
+    return Consumer(
+        {
+            **_COMMON,
+            "bootstrap.servers": job.servers,
+            "group.id": job.group or job.name,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 200,
+            "socket.timeout.ms": 5000,
+            **settings,
+        }
+    )
+
+
+def _write_read(job: Job, process: str, begin: float, messages: Iterable[Message], generation: int = -1) -> None:
+    """One operation for each run of records without a gap."""
+    now = time.monotonic()
+    runs: list[tuple[int, int, list[str]]] = []
+    for message in sorted(messages, key=_partition):
+        partition, offset, value = _partition(message), _offset(message), message.value()
+        assert value is not None
+        if not runs or runs[-1][0] != partition or runs[-1][1] + len(runs[-1][2]) != offset:
+            runs.append((partition, offset, []))
+        runs[-1][2].append(bytes(value).decode())
+    for partition, offset, values in runs:
+        job.recorder.write(
+            Operation(
+                process, What.READ, begin, now, Outcome.OK, job.topic, partition, offset, tuple(values),
+                group=job.group, generation=generation,
+            )
+        )  # fmt: skip
+
+
+def read(job: Job) -> None:
+    """A consumer by assignment, from the beginning on."""
+    consumer = _consumer(job)
+    consumer.assign([TopicPartition(job.topic, each.partition, OFFSET_BEGINNING) for each in job.places])
+    while not job.stopping.is_set():
+        begin = time.monotonic()
+        messages = consumer.consume(_BATCH, _POLL_S)
+        for message in messages:
+            error = message.error()
+            if error is not None and not error.retriable() and error.code() != KafkaError._TRANSPORT:
+                job.recorder.write(
+                    Operation(
+                        job.name, What.READ, begin, time.monotonic(), Outcome.FAIL, job.topic,
+                        _partition(message), note=str(error),
+                    )
+                )  # fmt: skip
+        _write_read(job, job.name, begin, [message for message in messages if message.error() is None])
+    consumer.close()
+
+
+def watch(job: Job) -> None:
+    """Asks for the latest offsets, and of a group for the committed ones."""
+    consumer = _consumer(job)
+
+    def ask(what: What, place: TopicPartition, answer: Callable[[], int]) -> None:
+        begin, offset, outcome, note = time.monotonic(), -1, Outcome.OK, ""
+        try:
+            offset = answer()
+        except KafkaException as error:
+            outcome, note = Outcome.FAIL, str(error)
+        job.recorder.write(
+            Operation(
+                job.name, what, begin, time.monotonic(), outcome, job.topic, place.partition, offset,
+                group=job.group if what is What.COMMITTED else "", note=note,
+            )
+        )  # fmt: skip
+
+    while not job.stopping.wait(_POLL_S):
+        for place in job.places:
+            if job.stopping.is_set():
+                break
+            ask(What.LATEST, place, lambda place=place: consumer.get_watermark_offsets(place, _ASK_S)[1])  # type: ignore[misc]
+            if job.group:
+                ask(What.COMMITTED, place, lambda place=place: _committed(consumer, place))  # type: ignore[misc]
+    consumer.close()
+
+
+def _committed(consumer: Consumer, place: TopicPartition) -> int:
+    (found,) = consumer.committed([place], _ASK_S)
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return max(found.offset, -1)
+
+
+def begin_anew(job: Job) -> None:
+    """One new consumer after another; each reads the last records of a partition until there is no more."""
+    for number in count():
+        if job.stopping.is_set():
+            return
+        begin, name, partition = time.monotonic(), f"{job.name}.{number}", number % job.partitions
+        consumer = _consumer(job, **{"enable.partition.eof": True, "auto.offset.reset": "earliest"})
+        place = TopicPartition(job.topic, partition)
+        outcome, offset, note = Outcome.FAIL, -1, ""
+        try:
+            low, high = consumer.get_watermark_offsets(place, _ASK_S)
+            consumer.assign([TopicPartition(job.topic, partition, max(low, high - _TAIL))])
+            while time.monotonic() < begin + 3 * _ASK_S and not job.stopping.is_set():
+                messages = consumer.consume(_BATCH, _POLL_S)
+                _write_read(job, name, begin, [message for message in messages if message.error() is None])
+                ends = [m for m in messages if (e := m.error()) is not None and e.code() == KafkaError._PARTITION_EOF]
+                if ends:
+                    outcome, offset = Outcome.OK, _offset(ends[0])
+                    break
+        except KafkaException as error:
+            note = str(error)
+        job.recorder.write(
+            Operation(
+                name, What.END, begin, time.monotonic(), outcome, job.topic, partition, offset, note=note
+            )
+        )  # fmt: skip
+        consumer.close()
+
+
+def join(job: Job) -> None:
+    """Ten members of a group."""
+    _at_once([lambda number=number: _member(job, f"{job.name}.{number}") for number in range(MEMBERS)])  # type: ignore[misc]
+
+
+MEMBERS = 10
+
+
+def _member(job: Job, name: str) -> None:
+    """Reads, then commits; so that what nobody has read is not committed."""
+    time.sleep(random.uniform(0, 0.2))
+    generation = -1
+
+    def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        nonlocal generation
+        generation = _generation(consumer)
+        now = time.monotonic()
+        job.recorder.write(
+            Operation(
+                name, What.OWNS, now, now, Outcome.OK, job.topic, group=job.group, generation=generation,
+                partitions=tuple(sorted(each.partition for each in partitions)),
+            )
+        )  # fmt: skip
+        positions.clear()
+
+    def revoked(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        positions.clear()
+
+    positions: dict[int, int] = {}
+    consumer = _consumer(
+        job,
+        **{
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 500,
+            "auto.offset.reset": "earliest",
+            "client.id": name,
+        },
+    )
+    consumer.subscribe([job.topic], on_assign=assigned, on_revoke=revoked)
+    while not job.stopping.is_set():
+        begin = time.monotonic()
+        messages = [message for message in consumer.consume(_BATCH, 5 * _POLL_S) if message.error() is None]
+        _write_read(job, name, begin, messages, generation)
+        for message in messages:
+            positions[_partition(message)] = _offset(message) + 1
+        if positions:
+            _commit(job, name, consumer, dict(positions), generation)
+            positions.clear()
+    consumer.close()
+
+
+def _commit(job: Job, name: str, consumer: Consumer, positions: dict[int, int], generation: int) -> None:
+    begin, note = time.monotonic(), ""
+    outcomes = dict.fromkeys(positions, Outcome.INFO)
+    try:
+        done = consumer.commit(
+            offsets=[TopicPartition(job.topic, *each) for each in positions.items()], asynchronous=False
+        )
+        for each in done or ():
+            outcomes[each.partition] = _outcome(each.error)
+    except KafkaException as error:
+        note = str(error)
+        outcomes = dict.fromkeys(positions, _outcome(error.args[0]))
+    for partition, offset in positions.items():
+        job.recorder.write(
+            Operation(
+                name, What.COMMIT, begin, time.monotonic(), outcomes[partition], job.topic, partition, offset,
+                group=job.group, generation=generation, note=note,
+            )
+        )  # fmt: skip
+
+
+def _outcome(error: KafkaError | None) -> Outcome:
+    if error is None:
+        return Outcome.OK
+    return Outcome.FAIL if error.code() in _REFUSED else Outcome.INFO
+
+
+def _generation(consumer: Consumer) -> int:
+    """librdkafka writes down a group's metadata as this mark, the generation, and more."""
+    mark, metadata = b"CGMDv2:", bytes(consumer.consumer_group_metadata())
+    assert metadata.startswith(mark)
+    return int.from_bytes(metadata[len(mark) : len(mark) + 4], sys.byteorder, signed=True)
+
+
+def _partition(message: Message) -> int:
+    partition = message.partition()
+    return -1 if partition is None else partition
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    return -1 if offset is None else offset
+
+
+def _at_once(work: list[Callable[[], None]]) -> None:
+    threads = [threading.Thread(target=each) for each in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+KINDS: dict[str, Callable[[Job], None]] = {
+    "produce": produce,
+    "probe": probe,
+    "read": read,
+    "watch": watch,
+    "begin-anew": begin_anew,
+    "join": join,
+}
+
+
+def main() -> None:
+    kind, name, file, servers, topic, partitions, *group = sys.argv[1:]
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
+    job = Job(name, servers, topic, int(partitions), "".join(group), Recorder(Path(file)), stopping)
+    KINDS[kind](job)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""Hosts: network namespaces, one address each, joined by a wire whose links can be cut, slowed and made to lose.
+
+Owns the namespaces (`odradek-PID-N`, so that what a dead test left behind is known and swept) and the wire's process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from odradek_peers.processes import dying_with_us
+
+from compat_tests.netns.wire import WHOLE, Fate
+
+_NAMESPACES = Path("/run/netns")
+_OURS = re.compile(r"odradek-(\d+)-\d+")
+_NETWORK = "10.99.0"
+_CLONE_NEWNET = 0x40000000
+_END_S = 10.0
+_ROOT = Path(__file__).parents[2]
+
+
+class HostsError(Exception):
+    """This machine cannot do that, or the wire did not obey."""
+
+
+def missing() -> str | None:
+    """Why this machine can have no hosts, in a sentence; None if it can."""
+    if sys.platform != "linux":
+        return "network namespaces are Linux's"
+    if shutil.which("ip") is None:
+        return "`ip` is missing (Debian: the package iproute2)"
+    if os.geteuid() != 0:
+        return "making network namespaces takes root"
+    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        return "/dev/net/tun is missing: this kernel or container has no TUN devices"
+    try:
+        with Hosts(["a", "b"]):
+            return None
+    except (HostsError, OSError) as error:
+        return f"network namespaces with TUN devices cannot be made here: {error}"
+
+
+class Hosts:
+    """As a context manager the hosts are there inside; what runs in them ends by its own doing."""
+
+    def __init__(self, names: Iterable[str], *, seed: int = 0) -> None:
+        self._seed = seed
+        self._namespaces = {name: f"odradek-{os.getpid()}-{number}" for number, name in enumerate(names, 1)}
+        self.addresses = {name: f"{_NETWORK}.{number}" for number, name in enumerate(self._namespaces, 1)}
+        self._wire: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        _sweep()
+        try:
+            self._start()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def prefix(self, name: str) -> tuple[str, ...]:
+        """What makes a command run on that host."""
+        return ("ip", "netns", "exec", self._namespaces[name])
+
+    @contextlib.contextmanager
+    def on(self, name: str) -> Iterator[None]:
+        """This thread is on that host: sockets that it opens, threads and processes that it starts are there."""
+        with open("/proc/thread-self/ns/net") as before, (_NAMESPACES / self._namespaces[name]).open() as there:
+            _enter(there.fileno())
+            try:
+                yield
+            finally:
+                _enter(before.fileno())
+
+    def link(self, source: str, target: str, fate: Fate) -> None:
+        """How packets fare from one host to the other, from now on."""
+        cut, delay_ms, jitter_ms, loss = fate
+        self._tell(f"link {self.addresses[source]} {self.addresses[target]} {int(cut)} {delay_ms} {jitter_ms} {loss}")
+
+    def between(self, some: Iterable[str], others: Iterable[str], fate: Fate) -> None:
+        """Both ways, between each of some and each of others."""
+        for one in some:
+            for other in others:
+                if one != other:
+                    self.link(one, other, fate)
+                    self.link(other, one, fate)
+
+    def isolate(self, name: str, fate: Fate) -> None:
+        """Both ways, between one host and all others."""
+        self.between([name], self.addresses, fate)
+
+    def heal(self) -> None:
+        """All links are whole."""
+        self.between(self.addresses, self.addresses, WHOLE)
+
+    def count(self, source: str, target: str) -> tuple[int, int]:
+        """Packets that were carried, and that were dropped, since the beginning."""
+        carried, dropped = self._tell(f"count {self.addresses[source]} {self.addresses[target]}").split()
+        return int(carried), int(dropped)
+
+    def _start(self) -> None:
+        for namespace in self._namespaces.values():
+            _ip("netns", "add", namespace)
+            _ip("-n", namespace, "link", "set", "lo", "up")
+        self._wire = subprocess.Popen(
+            [*dying_with_us(), sys.executable, "-m", "compat_tests.netns.wire", str(self._seed)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            cwd=_ROOT,
+        )
+        for name, namespace in self._namespaces.items():
+            self._tell(f"join {namespace} {self.addresses[name]}")
+
+    def _end(self) -> None:
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.communicate(timeout=_END_S)
+        for namespace in self._namespaces.values():
+            _remove(namespace)
+
+    def _tell(self, command: str) -> str:
+        assert self._wire is not None
+        assert self._wire.stdin is not None
+        assert self._wire.stdout is not None
+        self._wire.stdin.write(command + "\n")
+        answer = self._wire.stdout.readline().strip()
+        if not answer or answer.startswith("failed"):
+            raise HostsError(f"{command}: {answer or 'the wire has ended'}")
+        return answer
+
+
+def _sweep() -> None:
+    """Remove what tests left behind that were killed."""
+    if not _NAMESPACES.is_dir():
+        return
+    for name in sorted(os.listdir(_NAMESPACES)):
+        found = _OURS.fullmatch(name)
+        if found and not Path("/proc", found[1]).exists():
+            _remove(name)
+
+
+def _remove(namespace: str) -> None:
+    if (_NAMESPACES / namespace).exists():
+        _ip("netns", "delete", namespace)
+
+
+def _ip(*arguments: str) -> None:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise HostsError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+
+
+def _enter(namespace: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(namespace, _CLONE_NEWNET):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

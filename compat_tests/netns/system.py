@@ -1,0 +1,307 @@
+"""The system under test: ZooKeeper and three brokers, each on a host of its own, and clients on another.
+
+Owns starting and ending them, and what can be done to a broker: each fault is undone when its block ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+from odradek_peers import ZooKeeperServer
+from odradek_peers.processes import dying_with_us
+
+from compat_tests.netns.checks import last_owners
+from compat_tests.netns.history import Operation, Recorder, What, read_history
+from compat_tests.netns.hosts import Hosts
+from compat_tests.netns.wire import Fate
+from compat_tests.zookeeper.members import WAIT_S, Members, OdradekMember
+from odradek.client.client import Client
+from odradek.client.connection import ClientError
+
+BROKERS = (1, 2, 3)
+SESSION_S = 3.0
+ZOOKEEPER, CLIENTS = "zookeeper", "clients"
+CUT = Fate(cut=True)
+_ROOT = Path(__file__).parents[2]
+_CONFIG = {
+    "zookeeper.session.timeout.ms": str(int(SESSION_S * 1000)),
+    "replica.lag.time.max.ms": "3000",
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+def host(broker: int) -> str:
+    return f"broker-{broker}"
+
+
+class System:
+    """As a context manager everything runs inside, and this thread is on the clients' host."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self._directory = directory
+        self.hosts = Hosts([*(host(broker) for broker in BROKERS), ZOOKEEPER, CLIENTS], seed=seed)
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> System:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.hosts)
+            stack.enter_context(self.hosts.on(CLIENTS))
+            self.zookeeper = stack.enter_context(
+                ZooKeeperServer(
+                    directory=self._directory / "zookeeper",
+                    host=self.hosts.addresses[ZOOKEEPER],
+                    prefix=self.hosts.prefix(ZOOKEEPER),
+                )
+            )
+            self.members = Members(self.zookeeper, "/netns", self._directory)
+            stack.callback(self.members.close)
+            for broker in BROKERS:
+                self.members.members[broker] = member = OdradekMember(
+                    broker,
+                    self.members.zookeeper,
+                    self._directory / str(broker),
+                    host=self.hosts.addresses[host(broker)],
+                    prefix=self.hosts.prefix(host(broker)),
+                    options=_CONFIG,
+                )
+                member.start()
+            self.members.until(lambda: len(self.members.admin().list_topics(timeout=WAIT_S).brokers) == len(BROKERS))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self._stack.close()
+
+    def member(self, broker: int) -> OdradekMember:
+        found = self.members.members[broker]
+        assert isinstance(found, OdradekMember)
+        return found
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def killed(self, broker: int) -> Iterator[None]:
+        """kill -9; started again."""
+        self.member(broker).kill()
+        try:
+            yield
+        finally:
+            self.member(broker).start()
+
+    @contextlib.contextmanager
+    def stopped(self, broker: int) -> Iterator[None]:
+        """SIGSTOP, SIGCONT."""
+        self.member(broker).pause()
+        try:
+            yield
+        finally:
+            self.member(broker).go_on()
+
+    @contextlib.contextmanager
+    def isolated(self, broker: int) -> Iterator[None]:
+        """Nothing passes between this broker and all the others, ZooKeeper and clients."""
+        self.hosts.isolate(host(broker), CUT)
+        with self._healing():
+            yield
+
+    @contextlib.contextmanager
+    def mute(self, broker: int) -> Iterator[None]:
+        """Nobody hears this broker, who hears all."""
+        for name in self.hosts.addresses:
+            self.hosts.link(host(broker), name, CUT)
+        with self._healing():
+            yield
+
+    @contextlib.contextmanager
+    def deaf(self, broker: int) -> Iterator[None]:
+        """This broker hears nobody; all hear it."""
+        for name in self.hosts.addresses:
+            self.hosts.link(name, host(broker), CUT)
+        with self._healing():
+            yield
+
+    @contextlib.contextmanager
+    def without_zookeeper(self, broker: int) -> Iterator[None]:
+        """This broker and ZooKeeper do not hear each other; all else is whole."""
+        self.hosts.between([host(broker)], [ZOOKEEPER], CUT)
+        with self._healing():
+            yield
+
+    @contextlib.contextmanager
+    def without_brokers(self, broker: int) -> Iterator[None]:
+        """This broker and the other ones do not hear each other; all else is whole."""
+        self.hosts.between([host(broker)], [host(other) for other in BROKERS], CUT)
+        with self._healing():
+            yield
+
+    @contextlib.contextmanager
+    def everywhere(self, fate: Fate) -> Iterator[None]:
+        """All packets fare so."""
+        self.hosts.between(self.hosts.addresses, self.hosts.addresses, fate)
+        with self._healing():
+            yield
+
+    @contextlib.contextmanager
+    def _healing(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self.hosts.heal()
+
+
+class Workload:
+    """Clients at work on topics of their own, and the history of it."""
+
+    def __init__(self, system: System, directory: Path, name: str) -> None:
+        self._system = system
+        self._directory = directory
+        self._name = name
+        directory.mkdir(parents=True)
+        self._numbers = itertools.count()
+        self._nemesis = Recorder(directory / "nemesis.jsonl")
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._topics: dict[str, int] = {}
+
+    def topic(self, short: str, partitions: int) -> str:
+        """Replicated to all; the brokers lead in turn."""
+        topic = f"{self._name}-{short}"
+        self._topics[topic] = partitions
+        replicas = [[BROKERS[(p + n) % len(BROKERS)] for n in range(len(BROKERS))] for p in range(partitions)]
+        self._system.members.create(topic, replicas)
+        return topic
+
+    def start(self, kind: str, topic: str, group: str = "") -> str:
+        """A client more; its name."""
+        name = f"{kind}-{next(self._numbers)}"
+        with (self._directory / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [
+                    *dying_with_us(), sys.executable, "-m", "compat_tests.netns.clients", kind, name,
+                    str(self._directory / f"{name}.jsonl"), self._system.members.bootstrap_servers, topic,
+                    str(self._topics[topic]), *([group] if group else []),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=_ROOT,
+            )  # fmt: skip
+        return name
+
+    def kill(self, name: str) -> None:
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+
+    def pause(self, name: str) -> None:
+        self._running[name].send_signal(signal.SIGSTOP)
+
+    def go_on(self, name: str) -> None:
+        self._running[name].send_signal(signal.SIGCONT)
+
+    def stop(self, *names: str) -> None:
+        """In order; they say what has become of what they were doing."""
+        for name in names:
+            self._running[name].terminate()
+        for name in names:
+            code = self._running.pop(name).wait(3 * WAIT_S)
+            assert code == 0, f"{name} ended with {code}: {(self._directory / f'{name}.log').read_text()[-2000:]}"
+
+    def stop_all(self) -> None:
+        self.stop(*self._running)
+
+    def close(self) -> None:
+        for name in list(self._running):
+            self.kill(name)
+
+    # -- what there is to see -----------------------------------------------------------------------------------------
+
+    def history(self) -> list[Operation]:
+        return read_history(sorted(self._directory.glob("*.jsonl")))
+
+    def deposed(self, note: str, broker: int, led: Mapping[str, tuple[int, ...]], begin: float) -> None:
+        """Writes down that a broker that led these partitions was cut off then, and knows by now who leads them."""
+        now = time.monotonic()
+        for topic, partitions in led.items():
+            self._nemesis.write(
+                Operation(
+                    "nemesis", What.DEPOSED, begin, now, topic=topic, partitions=partitions, leader=broker, note=note
+                )
+            )
+
+    def led_by(self, broker: int) -> dict[str, tuple[int, ...]]:
+        """The partitions, by topic."""
+        leaders = {topic: self._system.members.leaders(topic) for topic in self._topics}
+        return {
+            topic: tuple(partition for partition, leader in enumerate(its) if leader == broker)
+            for topic, its in leaders.items()
+        }
+
+    def until(self, condition: Callable[[list[Operation]], object], about: str) -> None:
+        self._system.members.until(lambda: condition(self.history()), about)
+
+    def is_whole(self) -> bool:
+        """Every broker knows of all of them, and that they are in sync; and so who leads."""
+        return len(known := {self._known_to(broker) for broker in BROKERS}) == 1 and None not in known
+
+    def _known_to(self, broker: int) -> tuple[tuple[str, int, int], ...] | None:
+        """Who leads each partition, in which epoch, if all replicas are in sync; None if one is not."""
+        try:
+            with Client(self._system.member(broker).bootstrap_servers, timeout_s=1) as client:
+                if client.node_ids() != list(BROKERS):
+                    return None
+                partitions = [(topic, each) for topic in self._topics for each in client.topic(topic).partitions]
+        except ClientError:
+            return None
+        if any(sorted(each.isr_nodes) != list(BROKERS) for _, each in partitions):
+            return None
+        return tuple((topic, each.leader_id, each.leader_epoch) for topic, each in partitions)
+
+    def all_own_something(self, group: str, topic: str, members: int) -> bool:
+        owners = last_owners(self.history(), group)
+        owned = sorted(itertools.chain(*owners.values()))
+        return len(owners) == members and all(owners.values()) and owned == list(range(self._topics[topic]))
+
+    def read_final_logs(self) -> None:
+        """Everything that is there, by one who begins now."""
+        for topic, partitions in self._topics.items():
+            consumer = Consumer(
+                {
+                    "bootstrap.servers": self._system.members.bootstrap_servers,
+                    "group.id": "final",
+                    "enable.auto.commit": False,
+                }
+            )
+            places = [TopicPartition(topic, partition) for partition in range(partitions)]
+            ends = {each.partition: consumer.get_watermark_offsets(each, WAIT_S)[1] for each in places}
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+            left = {partition for partition, end in ends.items() if end}
+            give_up = time.monotonic() + WAIT_S
+            while left:
+                messages = consumer.consume(1000, 0.1)
+                begin = time.monotonic()
+                assert begin < give_up, f"partitions {left} of {topic} have less than their ends say"
+                for message in messages:
+                    assert message.error() is None
+                    partition, offset, value = message.partition(), message.offset(), message.value()
+                    assert partition is not None
+                    assert offset is not None
+                    assert value is not None
+                    self._nemesis.write(
+                        Operation(
+                            "final", What.FINAL, begin, begin, topic=topic, partition=partition, offset=offset,
+                            values=(bytes(value).decode(),),
+                        )
+                    )  # fmt: skip
+                    if offset + 1 >= ends[partition]:
+                        left.discard(partition)
+            consumer.close()

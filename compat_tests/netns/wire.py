@@ -1,0 +1,204 @@
+"""The wire between network namespaces: a process that carries every IP packet, and may lose, hold back or cut.
+
+Each namespace has one TUN device whose other end is a file here, so that all traffic between namespaces passes this
+program. Kernels have netem for that, but not all are built with it, and it draws its random numbers itself; TUN devices
+are nearly everywhere, a link here is one-way by nature, and what is lost follows from a seed. The devices' MTU is
+large: a packet costs a read and a write here, so few of them carry much.
+
+    python -m compat_tests.netns.wire SEED
+
+Commands are lines on its standard input, answered by a line each; it ends with its input.
+
+    join NAMESPACE ADDRESS                     a device `wire` in that namespace (a name of iproute2's)
+    link FROM TO CUT DELAY_MS JITTER_MS LOSS   how packets fare from one address to the other: CUT is 0 or 1, LOSS a
+                                               probability; packets of a link stay in order
+    count FROM TO                              carried and dropped packets
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import heapq
+import itertools
+import os
+import random
+import select
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+DEVICE = "wire"
+MTU = 65_000
+_NETWORK_BITS = 24
+_TUN = "/dev/net/tun"
+_TUNSETIFF = 0x400454CA
+_IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
+_IPV4 = 4
+_FROM, _TO = slice(12, 16), slice(16, 20)
+_PACKETS_AT_A_TIME = 64
+_QUEUE_PACKETS = 5_000
+_HELD_PACKETS_MAX = 20_000
+
+
+class Fate(NamedTuple):
+    """What becomes of the packets of a link."""
+
+    cut: bool = False
+    delay_ms: float = 0.0
+    jitter_ms: float = 0.0
+    loss: float = 0.0
+
+
+WHOLE = Fate()
+
+
+@dataclass
+class _Link:
+    fate: Fate = WHOLE
+    last_due: float = 0.0
+    held: int = 0
+    carried: int = 0
+    dropped: int = 0
+
+
+class Wire:
+    """All devices, and the links between them. Times are seconds of the monotonic clock."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(seed)
+        self._devices: dict[bytes, int] = {}
+        self._links: dict[tuple[bytes, bytes], _Link] = {}
+        self._due: list[tuple[float, int, _Link, bytes]] = []
+        self._order = itertools.count()
+        self._epoll = select.epoll()
+
+    def join(self, namespace: str, address: str) -> None:
+        """A device in that namespace, up. Raises OSError, or CalledProcessError with what `ip` says."""
+        device = os.open(_TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        # Its name here is ours alone for the moment until it is moved.
+        here = f"{DEVICE}{os.getpid()}"
+        fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", here.encode(), _IFF_TUN | _IFF_NO_PI))
+        _ip("link", "set", here, "netns", namespace, "name", DEVICE)
+        _ip("-n", namespace, "addr", "add", f"{address}/{_NETWORK_BITS}", "dev", DEVICE)
+        _ip("-n", namespace, "link", "set", DEVICE, "mtu", str(MTU), "txqueuelen", str(_QUEUE_PACKETS), "up")
+        self._devices[socket.inet_aton(address)] = device
+        self._epoll.register(device, select.EPOLLIN)
+
+    def link(self, source: str, target: str, fate: Fate) -> None:
+        self._link(socket.inet_aton(source), socket.inet_aton(target)).fate = fate
+
+    def count(self, source: str, target: str) -> tuple[int, int]:
+        """Carried and dropped packets."""
+        link = self._link(socket.inet_aton(source), socket.inet_aton(target))
+        return link.carried, link.dropped
+
+    def run(self, commands: int, command: Callable[[], bool]) -> None:
+        """Carry packets; `command` is called when that file can be read, and ends this by returning False."""
+        self._epoll.register(commands, select.EPOLLIN)
+        while True:
+            for file, _ in self._epoll.poll(self._until_next()):
+                if file != commands:
+                    self._receive(file)
+                elif not command():
+                    return
+            self._deliver_what_is_due()
+
+    def _until_next(self) -> float:
+        return max(0.0, self._due[0][0] - time.monotonic()) if self._due else -1
+
+    def _receive(self, device: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(_PACKETS_AT_A_TIME):
+                packet = os.read(device, MTU + 1)
+                if packet[0] >> 4 == _IPV4:
+                    self._send(packet)
+
+    def _send(self, packet: bytes) -> None:
+        link = self._link(packet[_FROM], packet[_TO])
+        fate = link.fate
+        if fate.cut or (fate.loss and self._rng.random() < fate.loss) or link.held >= _HELD_PACKETS_MAX:
+            link.dropped += 1
+        elif fate.delay_ms or fate.jitter_ms or link.held:
+            delay_s = (fate.delay_ms + self._rng.uniform(0, fate.jitter_ms)) / 1000
+            link.last_due = due = max(time.monotonic() + delay_s, link.last_due)
+            link.held += 1
+            heapq.heappush(self._due, (due, next(self._order), link, packet))
+        else:
+            self._deliver(link, packet)
+
+    def _deliver_what_is_due(self) -> None:
+        now = time.monotonic()
+        while self._due and self._due[0][0] <= now:
+            _, _, link, packet = heapq.heappop(self._due)
+            link.held -= 1
+            # What was under way when the link was cut is lost too.
+            if link.fate.cut:
+                link.dropped += 1
+            else:
+                self._deliver(link, packet)
+
+    def _deliver(self, link: _Link, packet: bytes) -> None:
+        device = self._devices.get(packet[_TO])
+        if device is None:
+            link.dropped += 1
+            return
+        try:
+            os.write(device, packet)
+            link.carried += 1
+        except OSError:
+            # As a network does: the packet is gone.
+            link.dropped += 1
+
+    def _link(self, source: bytes, target: bytes) -> _Link:
+        return self._links.setdefault((source, target), _Link())
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
+
+
+def _obey(wire: Wire, line: str) -> str:
+    """The answer to one command."""
+    match line.split():
+        case ["join", namespace, address]:
+            wire.join(namespace, address)
+            return "done"
+        case ["link", source, target, cut, delay_ms, jitter_ms, loss]:
+            wire.link(source, target, Fate(cut == "1", float(delay_ms), float(jitter_ms), float(loss)))
+            return "done"
+        case ["count", source, target]:
+            return "{} {}".format(*wire.count(source, target))
+    raise ValueError(f"not a command: {line!r}")
+
+
+def main() -> None:
+    wire = Wire(int(sys.argv[1]))
+    commands = sys.stdin.fileno()
+    unread = bytearray()
+
+    def command() -> bool:
+        piece = os.read(commands, 65536)
+        unread.extend(piece)
+        while b"\n" in unread:
+            line, _, rest = bytes(unread).partition(b"\n")
+            unread[:] = rest
+            try:
+                answer = _obey(wire, line.decode())
+            except subprocess.CalledProcessError as error:
+                answer = f"failed: {error.stderr.strip()}"
+            except OSError as error:
+                answer = f"failed: {error}"
+            print(answer, flush=True)
+        return bool(piece)
+
+    wire.run(commands, command)
+
+
+if __name__ == "__main__":
+    main()
