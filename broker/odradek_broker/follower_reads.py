@@ -128,13 +128,19 @@ class Resting:
         return len(self._sleepers)
 
     def rest(self, key: PartitionKey, partition: Partition, progress: FollowerProgress) -> None:
+        self._forget(key)
         self._sleepers[key] = Sleeper(self, key, partition, progress)
         del self.session.lively[key]
 
+    def wake(self, key: PartitionKey) -> None:
+        """Something happened to it. Its sleeper stays: a fetch that waits on, because what happened is nothing that it
+        waits for, must hear of what happens next."""
+        self.session.lively[key] = self.session.partitions[key]
+        self.purgatory.changed(self.watchers)
+
     def disturb(self, key: PartitionKey) -> None:
-        sleeper = self._sleepers.pop(key, None)
-        if sleeper is not None:
-            sleeper.leave()
+        """A request mentions it."""
+        if self._forget(key):
             self.session.lively[key] = self.session.partitions[key]
 
     def end(self) -> None:
@@ -142,9 +148,15 @@ class Resting:
             sleeper.leave()
         self._sleepers.clear()
 
+    def _forget(self, key: PartitionKey) -> bool:
+        sleeper = self._sleepers.pop(key, None)
+        if sleeper is not None:
+            sleeper.leave()
+        return sleeper is not None
+
 
 class Sleeper:
-    """One partition at rest, among those who wait for news of it."""
+    """One partition at rest, or awake since the last request, among those who wait for news of it."""
 
     __slots__ = ("_key", "_progress", "_resting", "_watchers")
 
@@ -158,8 +170,8 @@ class Sleeper:
 
     def try_complete(self) -> None:
         """Something happened: the session's fetch looks at it."""
-        self._resting.disturb(self._key)
-        self._resting.purgatory.changed(self._resting.watchers)
+        self._progress.wake()
+        self._resting.wake(self._key)
 
     def leave(self) -> None:
         self._watchers.operations.pop(self, None)

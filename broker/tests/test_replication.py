@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,9 @@ Connect = Callable[..., Awaitable[Any]]
 class Trio:
     """Three brokers, 0 to 2, each in a rack of its own, on a clock that stands still."""
 
-    def __init__(self, path: Path, connect: Connect) -> None:
+    def __init__(self, path: Path, connect: Connect, settings: Mapping[str, str] | None = None) -> None:
         self.path = path
+        self._settings = settings or {}
         self.clock = ManualClock(int(time.time() * 1000))
         self._connect = connect
         self._ports: dict[int, int] = {}
@@ -64,6 +65,7 @@ class Trio:
             "odradek.sync": "false",
             "replica.lag.time.max.ms": str(LAG_TIME_MAX_MS),
             "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+            **self._settings,
         }
 
     async def client(self, broker: int) -> Any:
@@ -170,6 +172,24 @@ async def test_what_is_acknowledged_by_all_is_byte_for_byte_everywhere(trio: Tri
         assert (await client.produce("t", make_batch(value))).error_code == 0
     assert trio.log_of(0) == trio.log_of(1) == trio.log_of(2)
     assert await latest(client) == (0, 3)
+
+
+@pytest.mark.parametrize("release", ["3.9", "4.3"])
+async def test_acknowledgements_by_all_follow_one_another_while_time_stands_still(
+    tmp_path: Path, connect: Connect, make_batch: Any, release: str
+) -> None:
+    """Nobody waits for a follower that waits, whatever its Fetch can say: from 4.3 on it tells the high watermark."""
+    trio = Trio(tmp_path, connect, {"odradek.emulate": release})
+    await trio.start()
+    try:
+        await trio.create([0, 1, 2])
+        await trio.until_in_sync(0, 1, 2)
+        client = await trio.client(0)
+        async with asyncio.timeout(TIMEOUT_S):
+            for number in range(20):
+                assert (await client.produce("t", make_batch(b"%d" % number), acks=-1)).error_code == 0
+    finally:
+        await trio.cluster.stop(grace_ms=100)
 
 
 async def test_nobody_reads_what_is_not_on_all_in_sync_replicas(trio: Trio, make_batch: Any) -> None:
