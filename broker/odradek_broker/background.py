@@ -125,7 +125,7 @@ class Background:
     def checkpoint_high_watermarks(self, hosting: Hosting, partitions: Iterable[Partition]) -> None:
         """Write them now, in this thread: at shutdown."""
         self._offer_high_watermarks(hosting, partitions)
-        for directory in hosting.directories:
+        for directory in hosting.healthy:
             directory.write_high_watermarks()
 
     # -- jobs -----------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Background:
     def _checkpoint_recovery(self, hosting: Hosting) -> None:
         """Write how far the logs are on the disk, then force sealed segments there, for the next time: a start after a
         crash reads what lies behind the recovery point."""
-        for directory in hosting.directories:
+        for directory in hosting.healthy:
             directory.offer_checkpoints()
             self.run("recovery point checkpoint", partial(_write_and_flush, directory))
 
@@ -172,9 +172,9 @@ class Background:
     @staticmethod
     def _offer_high_watermarks(hosting: Hosting, partitions: Iterable[Partition]) -> list[LogDirectory]:
         """Which directories have news to write."""
-        found = {directory: hosting.unclaimed_high_watermarks(directory) for directory in hosting.directories}
+        found = {directory: hosting.unclaimed_high_watermarks(directory) for directory in hosting.healthy}
         for partition in partitions:
-            if partition.directory is not None:
+            if partition.directory is not None and partition.directory in found:
                 found[partition.directory][partition.topic, partition.index] = partition.high_watermark
         return [directory for directory, offsets in found.items() if directory.offer_high_watermarks(offsets)]
 

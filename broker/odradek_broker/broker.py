@@ -6,7 +6,7 @@ requests to `apis`, and putting the parts of a process together to `node`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek_broker.authorizer import AllowAll, Authorizer
@@ -60,11 +60,14 @@ class Broker:
         authorizer: Authorizer | None = None,
         quotas: Quotas | None = None,
         inter_broker: InterBroker | None = None,
+        directory_failed: Callable[[], None] = lambda: None,
     ) -> None:
+        """`directory_failed` is called after a log directory has gone offline with all that is in it."""
         self.config = config
         self.node_id = config.node_id
         self.controller = controller
         self.inter_broker = inter_broker
+        self._directory_failed = directory_failed
         self.emulation = controller.emulation
         self.image: ClusterImage = controller.image
         self.clock = clock
@@ -165,11 +168,20 @@ class Broker:
             if partition.topic == CONSUMER_OFFSETS:
                 self.groups.elected(partition)
 
-    def _lost(self, partition: Partition) -> None:
-        """The disk under a partition fails: who else has it may lead it."""
+    def _lost(self, partitions: Sequence[Partition]) -> None:
+        """These are served no more: who else has them may lead them."""
+        for partition in partitions:
+            self.following.leave(partition)
+        if self.inter_broker is not None:
+            self.inter_broker.replicas_lost()
+        elif self.image.levels.directories:
+            self.assignments.report([each for each in partitions if self._has_others(each)])
+        if any(directory.offline for directory in self.hosting.directories):
+            self._directory_failed()
+
+    def _has_others(self, partition: Partition) -> bool:
         registration = self.image.partition(partition.topic_id, partition.index)
-        if self.image.levels.directories and registration is not None and len(registration.replicas) > 1:
-            self.assignments.report([partition])
+        return registration is not None and len(registration.replicas) > 1
 
     def _wait_no_more_for(self, broker_id: int) -> None:
         """A broker is gone or going: it will not join an ISR, nor delete records."""

@@ -134,6 +134,10 @@ class InterBroker(Protocol):
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse: ...
 
+    def replicas_lost(self) -> None:
+        """Some are served no more, by a log directory that has failed: the controller is to ask which."""
+        ...
+
     async def create_missing(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         """What this broker itself has to create, because a client has named it or a group needs it."""
         ...

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from odradek_broker.background import Background
@@ -24,6 +25,7 @@ from odradek_controller.controller import Controller
 from odradek_controller.embedded import EmbeddedStore
 from odradek_controller.levels import Emulation
 from odradek_log.directory import LogDirectory
+from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_wire.messages.create_topics import CreateTopicsRequest
 from odradek_wire.uuid import Uuid
 
@@ -44,6 +46,9 @@ class EmbeddedCluster:
         self._metadata_directory: LogDirectory | None = None
         self._store: EmbeddedStore | None = None
         self._balancing: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        self.ended = asyncio.Event()
+        """Set when the last broker has ended because its disks failed."""
         self.controller: Controller
         self.nodes: dict[int, Node] = {}
         """The running brokers by id."""
@@ -67,7 +72,7 @@ class EmbeddedCluster:
             nodes = [await cluster._open(static) for static in (first, *others)]
             await cluster._open_controller(nodes)
             for node in nodes:
-                await node.join(cluster.controller)
+                await node.join(cluster.controller, cluster._directory_failed)
             if len(nodes) > 1:
                 cluster._balance_later()
         except BaseException:
@@ -153,7 +158,7 @@ class EmbeddedCluster:
         node = await self._open(static)
         try:
             claim(node.directories, self.controller.image.cluster_id, node.id, self._surroundings.randbytes)
-            await node.join(self.controller)
+            await node.join(self.controller, self._directory_failed)
         except BaseException:
             del self.nodes[node.id]
             await node.kill()
@@ -174,12 +179,30 @@ class EmbeddedCluster:
         await node.kill()
         await self.controller.fence_broker(broker_id)
 
+    def _directory_failed(self, node: Node) -> None:
+        """A broker without a disk ends, as Kafka's; so does one that has lost the metadata of its own cluster."""
+        if node.has_disk and (self._metadata_directory is not None or not node.directories[0].offline):
+            return
+        self._surroundings.log.error("a broker has lost its disks and ends", broker=node.id)
+        task = asyncio.get_running_loop().create_task(self._end(node))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _end(self, node: Node) -> None:
+        if self.nodes.get(node.id) is node:
+            with suppress(OSError, LogOfflineError, CorruptLogError):  # the metadata may have been on that disk, too
+                await self.kill_broker(node.id)
+            if not self.nodes:
+                self.ended.set()
+
     # -- all of it ----------------------------------------------------------------------------------------------------
 
     async def stop(self, grace_ms: int = 5000) -> None:
         """Orderly: requests in flight are answered, logs flushed, the markers of a clean shutdown written.
         Idempotent."""
         nodes, self.nodes = list(self.nodes.values()), {}
+        if self._ending:
+            await asyncio.wait(self._ending)
         if self._store is None:
             return
         await asyncio.gather(*(node.leave(grace_ms) for node in nodes))
@@ -195,6 +218,8 @@ class EmbeddedCluster:
     async def kill(self) -> None:
         """As kill -9 would end the process: connections break, nothing is flushed or written any more. Idempotent."""
         nodes, self.nodes = list(self.nodes.values()), {}
+        if self._ending:
+            await asyncio.wait(self._ending)
         self._timers.close()
         # The brokers first: nobody must be served while what runs on threads is waited for, or ask the store for more.
         await asyncio.gather(*(node.kill() for node in nodes))

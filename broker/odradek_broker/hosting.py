@@ -1,13 +1,13 @@
 """From metadata to partitions: which logs are here, which of them this broker leads, what settings they have.
 
 Owns creating, leading, resigning and deleting partitions as deltas say, over one or more log directories. A delta says
-what is decided already, so that a disk that fails refuses nothing: it takes a partition offline, and the others go on.
-Leaves what a partition is to `partition.py`.
+what is decided already, so that a disk that fails refuses nothing: it takes its directory offline with all partitions
+there, and the other directories go on. Leaves what a partition is to `partition.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from odradek_broker.config import BrokerConfig
@@ -20,6 +20,7 @@ from odradek_controller.configs.table import Resource
 from odradek_controller.image import NO_LEADER, Fate, MetadataDelta, PartitionRegistration, TopicImage
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
+from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
 from odradek_wire.uuid import Uuid
@@ -57,9 +58,10 @@ class Hosting:
         randbytes: Callable[[int], bytes],
         now_ms: Callable[[], int],
         to_loop: Callable[[Callable[[], None]], object],
-        lost: Callable[[Partition], None] | None = None,
+        lost: Callable[[Sequence[Partition]], None],
     ) -> None:
-        """`lost` is told of partitions whose disk fails; `to_loop` brings a callback from any thread to the loop's."""
+        """`lost` is told of partitions that cannot be served any more, all of a directory at once; `to_loop` brings a
+        callback from any thread to the loop's."""
         assert directories, "a broker has at least one log directory"
         self.directories = directories
         self._node_id = node_id
@@ -75,6 +77,11 @@ class Hosting:
         self._started = False
         self._high_watermarks: dict[tuple[str, int], int] = {}
         self._preferred: dict[tuple[str, int], LogDirectory] = {}
+
+    @property
+    def healthy(self) -> list[LogDirectory]:
+        """The directories whose disks have not failed."""
+        return [directory for directory in self.directories if not directory.offline]
 
     def load(self, config: BrokerConfig, overrides_of: Callable[[str], Mapping[str, str]]) -> None:
         """Open every log that is there, before the first delta is applied."""
@@ -183,13 +190,13 @@ class Hosting:
         """The partition on the log that was found at start, or on a new one; offline when the disk refuses.
 
         `assigned`: the directory in which the controller believes it."""
-        partition = Partition(topic.name, topic.id, index, self._purgatory, self._propose, self._lost)
+        partition = Partition(topic.name, topic.id, index, self._purgatory, self._propose, self._met_trouble)
         partition.strict = self._config is not None and self._config.strict_validation
         partition.set_min_insync_replicas(config.min_insync_replicas)
         self._partitions.add(partition)
         key = (topic.name, index)
         believed = None if assigned is None else self._directory_of(assigned)
-        for directory in sorted(self.directories, key=lambda each: each is not believed):
+        for directory in sorted(self.healthy, key=lambda each: each is not believed):
             log = directory.logs.get(key)
             if log is not None and self._is_log_of(partition, log):
                 if partition.served_log is None:
@@ -215,7 +222,7 @@ class Hosting:
         """A new log where it is assigned, or somebody wants it, or in the directory that has fewest; when that one's
         disk refuses, in the next."""
         wanted = assigned or self._preferred.pop((partition.topic, partition.index), None)
-        for directory in sorted(self.directories, key=lambda each: (each is not wanted, len(each.logs))):
+        for directory in sorted(self.healthy, key=lambda each: (each is not wanted, len(each.logs))):
             try:
                 log = directory.create_log(partition.topic, partition.index, partition.topic_id, config)
             except OSError as error:
@@ -225,6 +232,8 @@ class Hosting:
                     directory=directory.path,
                     error=str(error),
                 )
+                if not isinstance(error, FileExistsError):  # somebody else's files stand in the way of this one only
+                    self.fail(directory)
             else:
                 self._serve(partition, log, directory)
                 return
@@ -247,6 +256,28 @@ class Hosting:
         """A flush may fail on another thread, while nobody here is using the log."""
         log.on_failure = lambda error: self._to_loop(partition.take_offline)
 
+    # -- disks that fail ----------------------------------------------------------------------------------------------
+
+    def _met_trouble(self, partition: Partition) -> None:
+        """What is damaged, or could not be opened, is offline alone; a disk that fails has failed for its whole
+        directory (Kafka's LogDirFailureChannel)."""
+        directory, log = partition.directory, partition.served_log
+        if directory is not None and directory.offline:
+            return
+        if directory is None or log is None or isinstance(log.failure, CorruptLogError | LogOfflineError):
+            self._lost([partition])
+        else:
+            self.fail(directory)
+
+    def fail(self, directory: LogDirectory) -> None:
+        """The disk has failed: nothing there is served from now on."""
+        directory.go_offline()
+        here = [partition for partition in self._partitions if partition.directory is directory]
+        directory.env.reporter.error("log directory goes offline", directory=directory.path, partitions=len(here))
+        for partition in here:
+            partition.take_offline()
+        self._lost(here)
+
     def _meet(self, fate: Fate, topic: str, index: int, changes: Changes) -> None:
         """Also of a log that no topic has claimed since the start."""
         partition = self._partitions.get(topic, index)
@@ -258,7 +289,7 @@ class Hosting:
             return
         if partition is not None:
             self._forget(partition, changes)
-        for directory in self.directories:
+        for directory in self.healthy:
             if (topic, index) in directory.logs or (topic, index) in directory.failed:
                 if fate is Fate.DELETED:
                     self._remove(directory, topic, index)
@@ -270,13 +301,13 @@ class Hosting:
         changes.resigned.append(partition)
         partition.resign(partition.leader_epoch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._partitions.remove(partition)
-        for directory in self.directories:
+        for directory in self.healthy:
             if directory.futures.get((partition.topic, partition.index)) is partition.future is not None:
                 self.give_up_move(partition, directory)
 
     def _delete(self, partition: Partition, changes: Changes) -> None:
         self._forget(partition, changes)
-        for directory in self.directories:
+        for directory in self.healthy:
             key = (partition.topic, partition.index)
             log = directory.logs.get(key)
             if key in directory.failed or (log is not None and log is partition.served_log):
@@ -292,7 +323,7 @@ class Hosting:
 
     def _set_aside_strays(self) -> None:
         """Logs that no topic of the cluster claims, found at the first delta: kept under another name, as Kafka."""
-        for directory in self.directories:
+        for directory in self.healthy:
             for topic, index in sorted({*directory.logs, *directory.failed}):
                 if self._partitions.get(topic, index) is None:
                     directory.env.reporter.warning("setting a stray log aside", partition=f"{topic}-{index}")
@@ -347,7 +378,7 @@ class Hosting:
 
     def _find_moves(self, changes: Changes) -> None:
         """Copies that were begun before the last end: those go on whose partition is here, in another directory."""
-        for directory in self.directories:
+        for directory in self.healthy:
             for (topic, index), future in sorted(directory.futures.items(), key=lambda item: item[0]):
                 partition = self._partitions.get(topic, index)
                 if (

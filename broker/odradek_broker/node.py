@@ -67,9 +67,15 @@ class Node:
             raise
         return node
 
-    async def join(self, controller: ClusterController, inter_broker: InterBroker | None = None) -> None:
+    async def join(
+        self,
+        controller: ClusterController,
+        directory_failed: Callable[[Node], None],
+        inter_broker: InterBroker | None = None,
+    ) -> None:
         """Be a broker of the controller's cluster: it answers when this returns; other brokers too, if `inter_broker`
-        has the answers.
+        has the answers. `directory_failed` is called when a log directory has gone offline: whoever owns the node ends
+        it if it cannot go on.
 
         Raises OSError when a port or the disk refuses, ValueError when the controller does; the node is at its end
         then."""
@@ -85,6 +91,7 @@ class Node:
                 around.randbytes,
                 around.log,
                 inter_broker=inter_broker,
+                directory_failed=lambda: directory_failed(self),
             )
             apis = controller.emulation.apis
             table = TABLE if apis is None else TABLE.answering_all_of(apis)
@@ -161,6 +168,11 @@ class Node:
     def port(self) -> int:
         """The port of the first listener."""
         return self.server.listeners[0].port
+
+    @property
+    def has_disk(self) -> bool:
+        """Whether some log directory has not failed."""
+        return any(not directory.offline for directory in self.directories)
 
     @property
     def ready(self) -> bool:

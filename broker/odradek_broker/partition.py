@@ -280,7 +280,7 @@ class Partition:
 
     def check_lag(self, now_ms: int, lag_time_max_ms: int) -> None:
         """Propose to drop followers that have been behind for too long."""
-        if self.leader is not None and not self.leader.alone:
+        if self.leader is not None and not self.leader.alone and self.error != ErrorCode.KAFKA_STORAGE_ERROR:
             self.carry_out(self.leader.check_lag(now_ms, lag_time_max_ms))
 
     def isr_decided(self, isr: frozenset[int], partition_epoch: int) -> None:

@@ -1,4 +1,4 @@
-"""A disk that fails under a running node: what is decided stays decided, one partition goes offline, who waits for it
+"""A disk that fails under a running node: what is decided stays decided, its directory goes offline, who waits for it
 is told. And the loop itself never waits for the platter."""
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from pathlib import Path
 from threading import get_ident
 from typing import Any
 
+import pytest
 from broker.tests.alone import Node
 from log.tests.failing_disk import FailingDisk
 
 from odradek_log.disk import RealDisk
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from odradek_wire.messages.fetch import FetchRequest
 from odradek_wire.uuid import Uuid
 
@@ -29,31 +31,32 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_a_flush_that_fails_in_the_background_answers_who_waits(
-    start_node: Any, connect: Any, make_batch: MakeBatch
+    start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     disk = FailingDisk()
-    node = await start_node(disk=disk, log_flush_scheduler_interval_ms="1000")
+    directories = f"{tmp_path}/one,{tmp_path}/two"
+    node = await start_node(disk=disk, log_flush_scheduler_interval_ms="1000", log_dirs=directories)
     client, waiting = await connect(node), await connect(node)
     await client.create_topic("t", partitions=2, flush_ms="1")
-    assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.NONE
+    assert (await client.produce("t", make_batch(b"v"), partition=1)).error_code == ErrorCode.NONE
     wait = asyncio.create_task(
         waiting.ask(
             FetchRequest(
                 max_wait_ms=30_000,
                 min_bytes=1,
-                topics=[FetchRequest.FetchTopic("t", partitions=[FetchRequest.FetchPartition(0, fetch_offset=1)])],
+                topics=[FetchRequest.FetchTopic("t", partitions=[FetchRequest.FetchPartition(1, fetch_offset=1)])],
             ),
             11,
         )
     )
     await until(lambda: len(node.broker.purgatory) == 1)
-    replicated = node.broker.partitions.get("t", 0).wait_for_high_watermark(2, 30_000)
-    disk.fail(errno.EIO, lambda name, path, _: name == "sync" and "/t-0/" in str(path))
+    replicated = node.broker.partitions.get("t", 1).wait_for_high_watermark(2, 30_000)
+    disk.fail(errno.EIO, lambda name, path, _: name == "sync" and "/two/t-1/" in str(path))
     node.broker.clock.advance_timeouts(1000)
     assert (await wait).responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert await replicated == ErrorCode.KAFKA_STORAGE_ERROR
-    assert node.broker.partitions.get("t", 0).error == ErrorCode.KAFKA_STORAGE_ERROR
-    assert (await client.produce("t", make_batch(b"v"), partition=1)).error_code == ErrorCode.NONE
+    assert node.broker.partitions.get("t", 1).error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.NONE
 
 
 async def test_a_stray_log_that_cannot_be_set_aside_hinders_its_name_only_and_not_for_ever(
@@ -99,19 +102,22 @@ async def test_a_deleted_log_that_cannot_be_removed_gives_its_name_back_later(
     assert (await client.produce("t", make_batch(b"new"))).base_offset == 0
 
 
-async def test_a_partition_whose_topic_id_cannot_be_written_stays_offline_alone(
+async def test_a_topic_id_that_cannot_be_written_takes_its_directory_offline(
     start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
-    node = await start_node()
+    directories = f"{tmp_path}/one,{tmp_path}/two"
+    node = await start_node(log_dirs=directories)
     await (await connect(node)).create_topic("t", partitions=2)
+    two = next(index for index in (0, 1) if node.broker.partitions.get("t", index).directory.path.endswith("two"))
     await node.stop()
-    (tmp_path / "data" / "t-0" / "partition.metadata").unlink()
+    (tmp_path / "two" / f"t-{two}" / "partition.metadata").unlink()
     disk = FailingDisk()
-    disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "/t-0/" in str(path))
-    node = await start_node(disk=disk)
+    disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "/two/" in str(path))
+    node = await start_node(disk=disk, log_dirs=directories)
     client = await connect(node)
-    assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert (await client.produce("t", make_batch(b"v"), partition=1)).error_code == ErrorCode.NONE
+    answer = await client.produce("t", make_batch(b"v"), partition=two)
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await client.produce("t", make_batch(b"v"), partition=1 - two)).error_code == ErrorCode.NONE
 
 
 async def test_a_log_directory_that_takes_nothing_new_leaves_new_partitions_to_the_others(
@@ -120,13 +126,11 @@ async def test_a_log_directory_that_takes_nothing_new_leaves_new_partitions_to_t
     disk = FailingDisk()
     node = await start_node(disk=disk, log_dirs=f"{tmp_path}/one,{tmp_path}/two")
     client = await connect(node)
-    disk.fail(errno.EROFS, lambda name, path, _: name == "make_directory" and "/one/" in str(path))
+    disk.fail(errno.EROFS, lambda name, path, _: name == "make_directory" and "/two/" in str(path))
     await client.create_topic("t", partitions=3)
     for index in range(3):
         assert (await client.produce("t", make_batch(b"v"), partition=index)).error_code == ErrorCode.NONE
-    disk.fail(errno.EROFS, lambda name, _path, _: name == "make_directory")
-    await client.create_topic("nowhere")
-    assert (await client.produce("nowhere", make_batch(b"v"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [each.offline for each in node.broker.hosting.directories] == [False, True]
 
 
 class WatchedDisk(RealDisk):
@@ -175,3 +179,35 @@ async def test_the_loop_forces_nothing_to_the_disk_while_it_serves(
     }
     await until(lambda: wanted <= {name for name, _ in disk.forced})
     assert get_ident() not in {thread for _, thread in disk.forced}
+
+
+async def test_a_broker_all_of_whose_disks_have_failed_ends(
+    start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    disk = FailingDisk()
+    node = await start_node(disk=disk, log_dirs=f"{tmp_path}/one,{tmp_path}/two")
+    client = await connect(node)
+    await client.create_topic("t", partitions=2)
+    two = next(index for index in (0, 1) if node.broker.partitions.get("t", index).directory.path.endswith("two"))
+    disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/two/" in str(path))
+    answer = await client.produce("t", make_batch(b"v"), partition=two)
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    described = await client.ask(DescribeLogDirsRequest(None), 4)
+    assert {Path(each.log_dir).name: each.error_code for each in described.results} == {
+        "one": ErrorCode.NONE,
+        "two": ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+    assert not node.cluster.ended.is_set()
+    # Deleting needs nothing of the disk that has failed.
+    request = DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")], timeout_ms=1000)
+    assert (await client.ask(request, 6)).responses[0].error_code == ErrorCode.NONE
+    await client.create_topic("t", partitions=2)
+    for index in (0, 1):
+        assert (await client.produce("t", make_batch(b"v"), partition=index)).base_offset == 0
+    disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/one/t-" in str(path))
+    failing = asyncio.ensure_future(client.produce("t", make_batch(b"v")))
+    await asyncio.wait_for(node.cluster.ended.wait(), 10)
+    await asyncio.gather(failing, return_exceptions=True)
+    assert not node.cluster.nodes
+    with pytest.raises(OSError, match=r"refused|Connect call failed"):
+        await connect(node)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -383,17 +384,17 @@ async def test_a_final_epoch_closes_the_session(client: Any, node: Node) -> None
 
 
 class FailingDisk(RealDisk):
-    """A disk on which one partition's files take no more bytes once `full` is set."""
+    """A disk on which the files below one directory take no more bytes once `full` is set."""
 
-    def __init__(self, partition: str) -> None:
+    def __init__(self, directory: str) -> None:
         super().__init__(sync=False)
         self.full = False
-        self._partition = f"/{partition}/"
+        self._directory = f"/{directory}/"
         self._descriptors: set[int] = set()
 
     def open(self, path: str, flags: int, /) -> int:
         descriptor = super().open(path, flags)
-        if self._partition in path:
+        if self._directory in path:
             self._descriptors.add(descriptor)
         return descriptor
 
@@ -403,20 +404,24 @@ class FailingDisk(RealDisk):
         return os.write(fd, data)
 
 
-async def test_a_failing_disk_takes_only_its_partition_offline(
-    start_node: Any, connect: Any, make_batch: MakeBatch
+async def test_a_failing_disk_takes_its_directory_offline_and_no_other(
+    start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
-    disk = FailingDisk("t-0")
-    client = await connect(await start_node(disk=disk))
-    await client.create_topic("t", partitions=2)
-    await client.produce("t", make_batch(b"before"))
+    disk = FailingDisk("two")
+    client = await connect(await start_node(disk=disk, log_dirs=f"{tmp_path}/one,{tmp_path}/two"))
+    await client.create_topic("t", partitions=4)
+    failing = sorted(int(path.name[2:]) for path in (tmp_path / "two").glob("t-*"))
+    assert len(failing) == 2
+    for index in range(4):
+        await client.produce("t", make_batch(b"before"), partition=index)
     disk.full = True
-    for _ in range(2):
-        assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    answer = await client.produce("t", make_batch(b"v"), partition=failing[0])
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     disk.full = False
-    assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert (await fetch(client, "t")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert (await client.produce("t", make_batch(b"v"), partition=1)).error_code == ErrorCode.NONE
+    for index in range(4):
+        error = ErrorCode.KAFKA_STORAGE_ERROR if index in failing else ErrorCode.NONE
+        assert (await client.produce("t", make_batch(b"v"), partition=index)).error_code == error
+        assert (await fetch(client, "t", partition=index)).error_code == error
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])

@@ -18,6 +18,7 @@ from odradek_broker.partition import Partition
 from odradek_controller.image import PartitionRegistration
 from odradek_log.checkpoints import read_offsets
 from odradek_log.disk import RealDisk
+from odradek_log.errors import CorruptLogError
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -689,13 +690,13 @@ async def test_a_broker_is_drained_onto_a_new_one_while_it_is_written(trio: Trio
 
 
 @pytest.mark.parametrize("broker", [1, 2])
-async def test_a_replica_whose_disk_fails_is_led_and_waited_for_by_nobody(
+async def test_a_replica_whose_log_is_damaged_is_led_and_waited_for_by_nobody(
     trio: Trio, make_batch: Any, broker: int
 ) -> None:
     await trio.create([1, 2, 0])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
-    trio.hosted(broker).log.fail("write", OSError("planted"))
+    trio.hosted(broker).log.fail("read", CorruptLogError("planted"))
     await trio.until_in_sync(*{0, 1, 2} - {broker})
     assert trio.partition.leader == (2 if broker == 1 else 1)
     leader = await trio.client(trio.partition.leader)

@@ -50,6 +50,8 @@ class LogDirectory:
         self.clean_shutdown = False
         """Whether the last owner closed the directory properly."""
         self.previous_broker_epoch = -1
+        self.offline = False
+        """Whether its disk has failed: nothing here is read or written any more."""
         self._lock = lock
         self._recovery_points = OffsetCheckpoint(env, self._file(file_names.RECOVERY_POINT_CHECKPOINT))
         self._start_offsets = OffsetCheckpoint(env, self._file(file_names.LOG_START_CHECKPOINT))
@@ -371,9 +373,19 @@ class LogDirectory:
         self.previous_broker_epoch = int(epoch[1]) if epoch else -1
         disk.remove(path)
 
+    def go_offline(self) -> None:
+        """The disk has failed under something here, and is trusted with nothing any more."""
+        self.offline = True
+        for log in [*self.logs.values(), *self.futures.values()]:
+            if log.failure is None:
+                log.abandon()
+
     def close(self, broker_epoch: int = -1) -> None:
         """Close every log, write the checkpoints and the marker. With a log that could not be closed the marker is left
         out, so that the next start looks at everything."""
+        if self.offline:
+            self._lock.release()
+            return
         self._settle_all()
         clean = True
         for log in [*self.logs.values(), *self.futures.values()]:

@@ -38,6 +38,8 @@ def _move(ctx: Context, directory: LogDirectory | None, topic: str, index: int) 
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     if directory is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
+    if directory.offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
     partition = broker.partitions.get(topic, index)
     if partition is None:
         broker.hosting.prefer(topic, index, directory)

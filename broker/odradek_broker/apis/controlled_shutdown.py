@@ -15,4 +15,10 @@ async def handle(ctx: Context, request: ControlledShutdownRequest) -> Controlled
     return await ctx.broker.as_member.controlled_shutdown(request)
 
 
-API = Api(ControlledShutdownRequest, ControlledShutdownResponse, handle)
+def failed(ctx: Context, request: ControlledShutdownRequest, error: ErrorCode) -> ControlledShutdownResponse:
+    """That the controller is another broker has a name of its own here, as it did before there was NOT_CONTROLLER."""
+    elsewhere = error is ErrorCode.NOT_CONTROLLER
+    return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH if elsewhere else error)
+
+
+API = Api(ControlledShutdownRequest, ControlledShutdownResponse, handle, failed=failed)

@@ -31,6 +31,9 @@ def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResp
 
 
 def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> Result:
+    path = os.path.abspath(directory.path)
+    if directory.offline:
+        return Result(ErrorCode.KAFKA_STORAGE_ERROR, path)
     topics: dict[str, Topic] = {}
     for partition in sorted(ctx.broker.partitions, key=lambda each: (each.topic, each.index)):
         if wanted is None or (partition.topic, partition.index) in wanted:
@@ -42,7 +45,7 @@ def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]
         total, usable = usage.total, usage.free
     except OSError:
         total = usable = UNKNOWN_BYTES
-    return Result(ErrorCode.NONE, os.path.abspath(directory.path), list(topics.values()), total, usable)
+    return Result(ErrorCode.NONE, path, list(topics.values()), total, usable)
 
 
 def _in_directory(partition: Partition, directory: LogDirectory) -> Found | None:

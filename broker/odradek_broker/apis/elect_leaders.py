@@ -18,7 +18,7 @@ async def handle(ctx: Context, request: ElectLeadersRequest) -> ElectLeadersResp
 def failed(ctx: Context, request: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResponse:
     """Version 0 has no place for an error of the whole request."""
     return ElectLeadersResponse(
-        error_code=error,
+        error_code=error if ctx.api_version >= 1 else ErrorCode.NONE,
         replica_election_results=[
             ElectLeadersResponse.ReplicaElectionResult(
                 topic.topic,

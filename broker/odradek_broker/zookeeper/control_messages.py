@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE
-from odradek_controller.image import BrokerRegistration, ClusterImage, MetadataDelta, PartitionRegistration, TopicImage
+from odradek_controller.image import (
+    LOST_DIRECTORY,
+    BrokerRegistration,
+    ClusterImage,
+    MetadataDelta,
+    PartitionRegistration,
+    TopicImage,
+)
 from odradek_wire.message import Message
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek_wire.messages.stop_replica import StopReplicaRequest
@@ -41,12 +48,18 @@ def began_anew(delta: MetadataDelta) -> list[int]:
 
 def everything(image: ClusterImage, broker_id: int, controller_id: int) -> list[Message]:
     """All that a broker has to know that may know nothing: what these do not name is not there."""
-    places = [(topic, index) for topic in image.topics.values() for index in range(len(topic.partitions))]
+    places = _places(image)
     held = [place for place in places if broker_id in _partition(place).replicas]
     return [
         _update_metadata(image, broker_id, controller_id, places, (), FULL),
         _leader_and_isr(image, broker_id, controller_id, held, (), FULL),
     ]
+
+
+def held_by(image: ClusterImage, broker_id: int, controller_id: int) -> list[Message]:
+    """What a broker has been given, once more."""
+    held = [place for place in _places(image) if broker_id in _partition(place).replicas]
+    return [_leader_and_isr(image, broker_id, controller_id, held, (), INCREMENTAL)] if held else []
 
 
 class Changes:
@@ -95,6 +108,10 @@ class Changes:
             elif going and broker_id in before.isr and broker_id not in after.isr:
                 # It must not come back into the ISR that it has just been taken out of.
                 yield topic.name, state(index, after.leader_epoch, False)
+
+
+def _places(image: ClusterImage) -> list[Place]:
+    return [(topic, index) for topic in image.topics.values() for index in range(len(topic.partitions))]
 
 
 def _partition(place: Place) -> PartitionRegistration:
@@ -203,7 +220,6 @@ def _update_metadata(
 def _state(
     image: ClusterImage, index: int, partition: PartitionRegistration
 ) -> UpdateMetadataRequest.UpdateMetadataPartitionState:
-    live = image.brokers
     return UpdateMetadataRequest.UpdateMetadataPartitionState(
         partition_index=index,
         controller_epoch=image.epoch,
@@ -212,8 +228,14 @@ def _state(
         isr=list(partition.isr),
         zk_version=partition.partition_epoch,
         replicas=list(partition.replicas),
-        offline_replicas=[replica for replica in partition.replicas if replica not in live or live[replica].fenced],
+        offline_replicas=[replica for replica in partition.replicas if _is_offline(image, partition, replica)],
     )
+
+
+def _is_offline(image: ClusterImage, partition: PartitionRegistration, replica: int) -> bool:
+    """Its broker is not there, or the disk is not on which the broker had it."""
+    broker = image.brokers.get(replica)
+    return broker is None or broker.fenced or partition.directory(replica) == LOST_DIRECTORY
 
 
 def _stop_replica(

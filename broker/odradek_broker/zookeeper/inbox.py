@@ -14,6 +14,7 @@ from odradek_broker.partitions import Partitions
 from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch
 from odradek_broker.zookeeper.consumer_offsets import ConsumerOffsets
+from odradek_broker.zookeeper.log_dir_events import LogDirEvents
 from odradek_broker.zookeeper.remote_controller import RemoteController
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import ConfigResource
@@ -41,12 +42,14 @@ class Inbox:
         controller: RemoteController,
         partitions: Callable[[], Partitions],
         old_offsets: ConsumerOffsets,
+        log_dir_events: LogDirEvents,
     ) -> None:
         self.old_offsets = old_offsets
         self._adapter = adapter
         self._configs = configs
         self._controller = controller
         self._partitions = partitions
+        self._log_dir_events = log_dir_events
         self._handling = asyncio.Lock()
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
@@ -94,6 +97,9 @@ class Inbox:
             partition = partitions.get(each.topic_name, each.partition_index)
             if not each.error_code and partition is not None and partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
                 each.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def replicas_lost(self) -> None:
+        self._log_dir_events.tell()
 
     # -- for other brokers, if the controller is here -----------------------------------------------------------------
 

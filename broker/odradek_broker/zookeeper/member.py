@@ -23,6 +23,7 @@ from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch
 from odradek_broker.zookeeper.config_writer import ConfigWriter
 from odradek_broker.zookeeper.consumer_offsets import ConsumerOffsets
 from odradek_broker.zookeeper.inbox import Inbox
+from odradek_broker.zookeeper.log_dir_events import LogDirEvents
 from odradek_broker.zookeeper.propagation import Propagation
 from odradek_broker.zookeeper.registration import Registration
 from odradek_broker.zookeeper.remote_controller import ControllerChannel, RemoteController
@@ -33,6 +34,7 @@ from odradek_controller.image import BrokerRegistration, ClusterImage, Endpoint
 from odradek_controller.store import NotControllerError
 from odradek_controller.zookeeper.bootstrap import cluster_id, create_persistent_paths
 from odradek_controller.zookeeper.client import ZooKeeper
+from odradek_controller.zookeeper.controller import ZooKeeperController
 from odradek_controller.zookeeper.controller_role import ControllerRole
 from odradek_controller.zookeeper.load import zookeeper_levels
 from odradek_controller.zookeeper.znodes import BrokerZnode
@@ -66,6 +68,9 @@ class Member:
         self._propagation: Propagation | None = None
         self._balance: TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ending: asyncio.Task[None] | None = None
+        self.ended = asyncio.Event()
+        """Set when it has ended because its disks failed."""
         self.adapter = Adapter(ClusterImage(offset=0, levels=zookeeper_levels({})), node.id)
         self.configs = ConfigWatch(zk, self._configured, self._log)
         self.controller = RemoteController(
@@ -77,7 +82,10 @@ class Member:
             node.timers.sleep,
             self._log,
         )
-        self.inbox = Inbox(self.adapter, self.configs, self.controller, self._partitions, ConsumerOffsets(zk))
+        self._log_dir_events = LogDirEvents(zk, node.id)
+        self.inbox = Inbox(
+            self.adapter, self.configs, self.controller, self._partitions, ConsumerOffsets(zk), self._log_dir_events
+        )
         self.controller.configs = ConfigWriter(
             zk,
             self.configs,
@@ -103,6 +111,7 @@ class Member:
             now_ms=surroundings.clock.monotonic_ms,
             elected=self._elected,
             resigned=self._resigned,
+            log_dir_failed=self._log_dir_failed,
             reporter=surroundings.log,
         )
 
@@ -130,7 +139,7 @@ class Member:
         claim_over_zookeeper(node.directories, cluster, node.id)
         self.adapter.image = replace(self.adapter.image, cluster_id=cluster)
         self.adapter.configured(await self.configs.start())
-        await node.join(self.controller, self.inbox)
+        await node.join(self.controller, self._directory_failed, self.inbox)
         self.role.start()
 
     async def _configured(self, configs: Configs) -> None:
@@ -159,11 +168,12 @@ class Member:
 
     # -- as the controller --------------------------------------------------------------------------------------------
 
-    def _elected(self, controller: Controller) -> None:
+    def _elected(self, controller: ZooKeeperController) -> None:
         self._log.info("this broker is the controller", epoch=controller.image.epoch)
         self.controller.local = controller
         self._propagation = Propagation(
             self.node.id,
+            controller,
             self._connect,
             self.node.timers.sleep,
             self._log,
@@ -171,6 +181,11 @@ class Member:
         )
         controller.subscribe(self._propagation.apply)
         self._balance_later(controller)
+
+    def _log_dir_failed(self, broker_ids: list[int]) -> None:
+        """Who is elected later asks everybody anyway."""
+        if self._propagation is not None:
+            self._propagation.ask_again(broker_ids)
 
     def _resigned(self) -> None:
         self._log.info("this broker is the controller no more")
@@ -220,6 +235,7 @@ class Member:
         await self.role.close()
         await self.registration.close()
         await self.configs.close()
+        await self._log_dir_events.close()
         self.controller.close()
         await self._finish()
         await self.node.close()
@@ -249,9 +265,20 @@ class Member:
     async def _abandon(self) -> None:
         self.registration.abandon()
         await self.configs.close()
+        await self._log_dir_events.close()
         self.controller.close()
         await self._finish()
         await self.node.kill()
+
+    def _directory_failed(self, node: Node) -> None:
+        if not node.has_disk:
+            self._log.error("this broker has lost its disks and ends")
+            self._ending = asyncio.get_running_loop().create_task(self._end())
+
+    async def _end(self) -> None:
+        """As if the process were killed: there is nothing left that could be closed in order."""
+        await self.kill()
+        self.ended.set()
 
     async def _finish(self) -> None:
         if self._tasks:

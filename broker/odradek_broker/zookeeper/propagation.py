@@ -9,17 +9,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from odradek_broker.network.peer import PeerError
-from odradek_broker.zookeeper.control_messages import VERSIONS, Changes, began_anew, everything, live_brokers
-from odradek_controller.image import BrokerRegistration, ClusterImage, MetadataDelta
+from odradek_broker.zookeeper.control_messages import (
+    VERSIONS,
+    Changes,
+    began_anew,
+    everything,
+    held_by,
+    live_brokers,
+)
+from odradek_controller.image import LOST_DIRECTORY, BrokerRegistration, ClusterImage, MetadataDelta
+from odradek_controller.store import NotControllerError
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrResponse
 from odradek_wire.messages.stop_replica import StopReplicaRequest
+from odradek_wire.uuid import Uuid
 
 if TYPE_CHECKING:
     from odradek_broker.report import Logger
@@ -39,6 +48,16 @@ class Line(Protocol):
     def close(self) -> None: ...
 
 
+class Term(Protocol):
+    """Whose word this is: the controller (`ZooKeeperController`), which hears what brokers answer to it."""
+
+    async def replicas_found(
+        self, broker: BrokerRegistration, lost: Collection[tuple[Uuid, int]], served: Collection[tuple[Uuid, int]]
+    ) -> None:
+        """What a broker of this registration serves no more, or again. Raises NotControllerError."""
+        ...
+
+
 Connect = Callable[[BrokerRegistration], Awaitable[Line]]
 Sleep = Callable[[int], Awaitable[None]]
 
@@ -49,6 +68,7 @@ class Propagation:
     def __init__(
         self,
         controller_id: int,
+        term: Term,
         connect: Connect,
         sleep: Sleep,
         log: Logger,
@@ -57,6 +77,7 @@ class Propagation:
     ) -> None:
         """`connect` raises PeerError; `sleep` takes milliseconds."""
         self._controller_id = controller_id
+        self._term = term
         self._connect = connect
         self._sleep = sleep
         self._log = log
@@ -82,6 +103,14 @@ class Propagation:
             else:
                 queue.add(changes.of(broker_id))
 
+    def ask_again(self, broker_ids: Iterable[int]) -> None:
+        """These have lost replicas: which, their answers say when they are given them once more. (Who is going would
+        take up again what it has been told to halt.)"""
+        for broker_id in broker_ids:
+            queue = self._queues.get(broker_id)
+            if queue is not None and not self.image.brokers[broker_id].in_controlled_shutdown:
+                queue.add(held_by(self.image, broker_id, self._controller_id))
+
     async def close(self) -> None:
         """Send nothing more: when this returns, no task does."""
         queues, self._queues = list(self._queues.values()), {}
@@ -105,20 +134,40 @@ class Propagation:
     def everything(self, broker_id: int) -> list[Message]:
         return everything(self.image, broker_id, self._controller_id)
 
-    def answered(self, broker_id: int, request: Message, response: Message) -> None:
+    async def answered(self, broker: BrokerRegistration, request: Message, response: Message) -> None:
         """A refusal is not asked again: a newer controller, or the broker's next registration, has made it void."""
         error = ErrorCode(response.error_code)  # type: ignore[attr-defined]  # each of the three answers has it
         if error:
             self._log.warning(
                 "a broker refuses what the controller says",
-                to=broker_id,
+                to=broker.id,
                 request=type(request).__name__,
                 error=error.name,
             )
         elif isinstance(response, LeaderAndIsrResponse):
             refused = _refused(response)
             if refused:
-                self._log.error("a broker cannot hold partitions that it is given", to=broker_id, errors=refused)
+                self._log.error("a broker cannot hold partitions that it is given", to=broker.id, errors=refused)
+            lost, served = self._news_of_disks(broker.id, response)
+            if lost or served:
+                await self._term.replicas_found(broker, lost, served)
+
+    def _news_of_disks(
+        self, broker_id: int, response: LeaderAndIsrResponse
+    ) -> tuple[set[tuple[Uuid, int]], set[tuple[Uuid, int]]]:
+        """What the broker serves no more, and what it serves again. (That it has heard of a partition's epoch before
+        says neither.)"""
+        lost, served = set(), set()
+        for topic in response.topics:
+            for each in topic.partition_errors:
+                place = Uuid(topic.topic_id), each.partition_index
+                partition = self.image.partition(*place)
+                known = partition is not None and partition.directory(broker_id) == LOST_DIRECTORY
+                if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR and not known:
+                    lost.add(place)
+                elif each.error_code == ErrorCode.NONE and known:
+                    served.add(place)
+        return lost, served
 
     def failed(self, broker_id: int, error: Exception) -> None:
         self._log.error("telling a broker failed", to=broker_id, exc_info=error)
@@ -159,7 +208,9 @@ class _Queue:
                     request = self._waiting.popleft()
                     try:
                         response = await self._until_answered(request)
-                        self._owner.answered(self._registration.id, request, response)
+                        await self._owner.answered(self._registration, request, response)
+                    except NotControllerError:
+                        return
                     except Exception as error:
                         self._owner.failed(self._registration.id, error)
         finally:

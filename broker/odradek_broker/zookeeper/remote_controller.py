@@ -24,19 +24,20 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from odradek_wire.messages.alter_partition import AlterPartitionResponse
+from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from odradek_wire.messages.broker_registration import BrokerRegistrationResponse
 from odradek_wire.messages.controlled_shutdown import ControlledShutdownResponse
 from odradek_wire.messages.create_topics import CreateTopicsResponse
+from odradek_wire.messages.elect_leaders import ElectLeadersResponse
+from odradek_wire.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
+from odradek_wire.messages.update_features import UpdateFeaturesResponse
 from odradek_wire.uuid import ZERO_UUID
 
 if TYPE_CHECKING:
     from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
     from odradek_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from odradek_wire.messages.alter_partition import AlterPartitionRequest
-    from odradek_wire.messages.alter_partition_reassignments import (
-        AlterPartitionReassignmentsRequest,
-        AlterPartitionReassignmentsResponse,
-    )
+    from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
     from odradek_wire.messages.assign_replicas_to_dirs import (
         AssignReplicasToDirsRequest,
         AssignReplicasToDirsResponse,
@@ -47,17 +48,14 @@ if TYPE_CHECKING:
     from odradek_wire.messages.create_topics import CreateTopicsRequest
     from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from odradek_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-    from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from odradek_wire.messages.elect_leaders import ElectLeadersRequest
     from odradek_wire.messages.incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
-    from odradek_wire.messages.list_partition_reassignments import (
-        ListPartitionReassignmentsRequest,
-        ListPartitionReassignmentsResponse,
-    )
+    from odradek_wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
     from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-    from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+    from odradek_wire.messages.update_features import UpdateFeaturesRequest
 
 R = TypeVar("R", bound=Message)
 Listener = Callable[[MetadataDelta], None]
@@ -67,6 +65,7 @@ ALLOCATE_PRODUCER_IDS_VERSION = 0
 CONTROLLED_SHUTDOWN_VERSION = 3
 CREATE_TOPICS_VERSION = 7
 
+_ELSEWHERE = "the controller is another broker"
 _TRIES = 100
 _RETRY_MS = 100
 _TRANSIENT = frozenset(
@@ -149,7 +148,7 @@ class RemoteController:
     def here(self) -> Controller:
         """Raises NotControllerError if the controller is elsewhere."""
         if self.local is None:
-            raise NotControllerError("the controller is another broker")
+            raise NotControllerError(_ELSEWHERE)
         return self.local
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -252,13 +251,35 @@ class RemoteController:
     async def alter_reassignments(
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
-        return await self.here.alter_reassignments(request)
+        try:
+            return await self.here.alter_reassignments(request)
+        except NotControllerError:
+            return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=_ELSEWHERE)
 
     def list_reassignments(self, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-        return self.here.list_reassignments(request)
+        try:
+            return self.here.list_reassignments(request)
+        except NotControllerError:
+            return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=_ELSEWHERE)
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        return await self.here.elect_leaders(request)
+        """Elsewhere is said of each partition: null is all that this broker knows."""
+        try:
+            return await self.here.elect_leaders(request)
+        except NotControllerError:
+            asked = request.topic_partitions
+            places = (
+                [(topic.name, range(len(topic.partitions))) for topic in self.image.topics.values()]
+                if asked is None
+                else [(topic.topic, topic.partitions) for topic in asked]
+            )
+            result, topic_result = ElectLeadersResponse.PartitionResult, ElectLeadersResponse.ReplicaElectionResult
+            return ElectLeadersResponse(
+                replica_election_results=[
+                    topic_result(name, [result(index, ErrorCode.NOT_CONTROLLER, None) for index in indexes])
+                    for name, indexes in places
+                ]
+            )
 
     async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
         return await self.configs.alter(request)
@@ -269,7 +290,10 @@ class RemoteController:
         return await self.configs.alter_incrementally(request)
 
     async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        return await self.here.update_features(request)
+        try:
+            return await self.here.update_features(request)
+        except NotControllerError:
+            return UpdateFeaturesResponse(error_code=ErrorCode.NOT_CONTROLLER, error_message=_ELSEWHERE)
 
     async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         return await self.here.unregister_broker(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import structlog
+from log.tests.failing_disk import FailingDisk
 
 from odradek_broker.clock import ManualClock
 from odradek_broker.surroundings import Surroundings
@@ -18,8 +20,9 @@ from odradek_broker.timers import Timers
 from odradek_broker.zookeeper.member import Member
 from odradek_controller.configs.table import Resource
 from odradek_controller.controller import Controller
-from odradek_controller.image import PartitionRegistration
+from odradek_controller.image import LOST_DIRECTORY, PartitionRegistration
 from odradek_controller.zookeeper.double import DoubleZooKeeper, ZooKeeperDouble
+from odradek_log.disk import Disk
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.api_versions import ApiVersionsRequest
 from odradek_wire.messages.create_topics import CreateTopicsRequest
@@ -51,7 +54,7 @@ class Trio:
         self.ports: dict[int, int] = {}
         self._connect = connect
 
-    async def start(self, broker: int, data: str | None = None, **settings: str) -> Member:
+    async def start(self, broker: int, data: str | None = None, disk: Disk | None = None, **settings: str) -> Member:
         static = {
             "broker.id": str(broker),
             "log.dirs": str(self.path / (data or f"broker-{broker}")),
@@ -63,7 +66,7 @@ class Trio:
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
         session = await self.zookeeper.connect(chroot="/kafka", session_timeout_ms=SESSION_MS)
-        surroundings = Surroundings.of(static, log=self.log, clock=self.clock)
+        surroundings = Surroundings.of(static, log=self.log, clock=self.clock, disk=disk)
         member = await self.passing(Member.start(static, session, surroundings))
         self.members[broker], self.sessions[broker] = member, session
         self.ports[broker] = member.node.port
@@ -93,8 +96,8 @@ class Trio:
     def controller_id(self) -> int:
         return next(each.node.id for each in self.members.values() if each.controller.local is not None)
 
-    def seen_by(self, broker: int) -> PartitionRegistration | None:
-        return self.members[broker].adapter.image.partition("t", 0)
+    def seen_by(self, broker: int, index: int = 0) -> PartitionRegistration | None:
+        return self.members[broker].adapter.image.partition("t", index)
 
     async def passing(self, work: Any) -> Any:
         """Time goes by while this is done."""
@@ -108,9 +111,9 @@ class Trio:
                 await asyncio.sleep(0.0005)
                 self.clock.advance_timeouts(10)
 
-    async def until_led(self, leader: int | None = None, isr: set[int] | None = None) -> None:
+    async def until_led(self, leader: int | None = None, isr: set[int] | None = None, index: int = 0) -> None:
         def agreed() -> bool:
-            found = [self.seen_by(broker) for broker in self.members]
+            found = [self.seen_by(broker, index) for broker in self.members]
             return (
                 all(
                     each is not None
@@ -119,27 +122,28 @@ class Trio:
                     and (isr is None or set(each.isr) == isr)
                     for each in found
                 )
-                and self.members[found[0].leader].node.broker.partitions.get("t", 0) is not None
+                and self.members[found[0].leader].node.broker.partitions.get("t", index) is not None
             )  # type: ignore[union-attr]
 
         await self.until(agreed)
 
-    async def create(self, replicas: list[int], **configs: str) -> None:
+    async def create(self, replicas: list[int], partitions: int = 1, **configs: str) -> None:
         await self.until(lambda: self.controller is not None)
         await self.until(lambda: len(self.members[self.controller_id].adapter.image.brokers) >= len(self.members))
         client = await self.client(self.controller_id)
-        assignment = CreateTopicsRequest.CreatableReplicaAssignment(0, replicas)
+        assignments = [CreateTopicsRequest.CreatableReplicaAssignment(index, replicas) for index in range(partitions)]
         entries = [
             CreateTopicsRequest.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()
         ]
-        topic = CreateTopicsRequest.CreatableTopic("t", -1, -1, [assignment], entries)
+        topic = CreateTopicsRequest.CreatableTopic("t", -1, -1, assignments, entries)
         response = await self.passing(client.ask(CreateTopicsRequest([topic]), 7))
         assert response.topics[0].error_code == 0, response.topics[0]
-        await self.until_led()
+        for index in range(partitions):
+            await self.until_led(index=index)
 
-    async def produce(self, leader: int, records: bytes) -> int:
+    async def produce(self, leader: int, records: bytes, index: int = 0) -> int:
         client = await self.client(leader)
-        answer = await self.passing(client.produce("t", records))
+        answer = await self.passing(client.produce("t", records, partition=index))
         return int(answer.error_code)
 
     async def read(self, leader: int) -> bytes:
@@ -419,3 +423,57 @@ async def test_a_listener_for_clients_knows_nothing_of_it_and_the_control_plane_
         else:
             asking.send(request, 7)
             assert await asking.is_closed_by_broker()
+
+
+async def test_others_lead_what_a_member_held_in_a_log_directory_that_fails(
+    trio: Trio, make_batch: Callable[..., bytes]
+) -> None:
+    victim = next(broker for broker in (3, 2) if broker != trio.controller_id)
+    others = [broker for broker in (1, 2, 3) if broker != victim]
+    disk = FailingDisk()
+    await trio.stop(victim)
+    member = await trio.start(victim, log_dirs=f"{trio.path}/a,{trio.path}/b", disk=disk)
+    await trio.create([victim, *others], partitions=2)
+    a = int(next((trio.path / "a").glob("t-?")).name[2:])
+    disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/a/t-" in str(path))
+    assert await trio.produce(victim, make_batch(b"v"), a) == ErrorCode.KAFKA_STORAGE_ERROR
+    await trio.until_led(others[0], isr=set(others), index=a)
+    assert await trio.produce(others[0], make_batch(b"v"), a) == ErrorCode.NONE
+    assert await trio.produce(victim, make_batch(b"v"), 1 - a) == ErrorCode.NONE
+    assert await trio.passing(trio.sessions[1].children("/log_dir_event_notification")) == []
+    assert trio.controller is not None
+    # Another controller asks all brokers anew, and finds the same.
+    first = trio.controller_id
+    trio.zookeeper.expire(trio.sessions[first])
+    await trio.until(lambda: trio.controller is not None and trio.controller.image.epoch > 1)
+    controller = trio.controller
+    await trio.until(lambda: _lost(controller, a, victim))
+    # And whoever begins anew is believed to have all of its disks.
+    disk.heal()
+    await trio.stop(victim)
+    await trio.start(victim, log_dirs=f"{trio.path}/a,{trio.path}/b")
+    await trio.until_led(isr={1, 2, 3}, index=a)
+    assert not _lost(trio.controller, a, victim)
+    assert member.ended.is_set() is False
+
+
+def _lost(controller: Controller | None, index: int, broker: int) -> bool:
+    partition = None if controller is None else controller.image.partition("t", index)
+    return partition is not None and partition.directory(broker) == LOST_DIRECTORY
+
+
+async def test_a_member_without_a_disk_ends(trio: Trio, make_batch: Callable[..., bytes]) -> None:
+    victim = next(broker for broker in (3, 2) if broker != trio.controller_id)
+    others = [broker for broker in (1, 2, 3) if broker != victim]
+    disk = FailingDisk()
+    await trio.stop(victim)
+    member = await trio.start(victim, disk=disk)
+    await trio.create([victim, *others])
+    disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/t-0/" in str(path))
+    partition = member.node.broker.partitions.get("t", 0)
+    assert partition is not None
+    partition.append(bytearray(make_batch(b"v")))
+    await trio.until(member.ended.is_set)
+    trio.zookeeper.crash(trio.sessions.pop(victim))
+    del trio.members[victim]
+    await trio.until_led(others[0], isr=set(others))

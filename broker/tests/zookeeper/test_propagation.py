@@ -11,8 +11,11 @@ import structlog
 
 from odradek_broker.network.peer import PeerError
 from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE
+from odradek_broker.zookeeper.control_messages import INCREMENTAL
 from odradek_broker.zookeeper.propagation import Propagation
 from odradek_controller.image import (
+    LOST_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
     BrokerRegistration,
     ClusterImage,
     Endpoint,
@@ -98,11 +101,23 @@ class Wire:
         pass
 
 
+class Term:
+    """The controller, which remembers what it has heard."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, int, set[Any], set[Any]]] = []
+
+    async def replicas_found(self, broker: BrokerRegistration, lost: Any, served: Any) -> None:
+        self.found.append((broker.id, broker.epoch, set(lost), set(served)))
+
+
 class Office:
     def __init__(self) -> None:
         self.brokers = Recorder()
+        self.term = Term()
         self.propagation = Propagation(
             CONTROLLER,
+            self.term,
             self.brokers.connect,
             self.brokers.sleep,
             structlog.get_logger("test"),
@@ -259,3 +274,35 @@ async def test_a_broken_disk_is_heard_of(office: Office) -> None:
     assert [(each["log_level"], each["to"], each["errors"]) for each in logged] == [
         ("error", 1, {"KAFKA_STORAGE_ERROR": 1})
     ]
+    assert office.term.found == [(1, 101, {(T, 0)}, set())]
+
+
+async def test_a_disk_that_works_again_is_heard_of_and_what_is_known_is_no_news(office: Office) -> None:
+    lost = partition((1, 2), 2)._replace(directories=(LOST_DIRECTORY, UNASSIGNED_DIRECTORY))
+    answers = [LeaderAndIsrResponse.LeaderAndIsrPartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR)]
+    office.brokers.answer = LeaderAndIsrResponse(topics=[LeaderAndIsrResponse.LeaderAndIsrTopicError(T, answers)])
+    await office.become(image([1], lost))
+    assert office.term.found == []
+    answers[0].error_code = ErrorCode.STALE_CONTROLLER_EPOCH
+    office.propagation.ask_again([1, 7])
+    await office.become(office.image)
+    assert office.term.found == []
+    answers[0].error_code = ErrorCode.NONE
+    office.propagation.ask_again([1])
+    await office.become(office.image)
+    assert office.term.found == [(1, 101, set(), {(T, 0)})]
+
+
+async def test_who_has_lost_a_disk_is_given_once_more_what_it_holds_and_others_see_it_offline(office: Office) -> None:
+    await office.become(image([1, 2], partition((1, 2), 1), partition((2,), 2)))
+    office.brokers.told.clear()
+    office.propagation.ask_again([1])
+    lost = partition((1, 2), 2, 1, isr=(2,))._replace(directories=(LOST_DIRECTORY, UNASSIGNED_DIRECTORY))
+    await office.become(image([1, 2], lost, partition((2,), 2)))
+    asked, given, shown = office.brokers.take(1)
+    assert isinstance(asked, LeaderAndIsrRequest)
+    assert [each.partition_index for each in asked.topic_states[0].partition_states] == [0]
+    assert asked.type == INCREMENTAL
+    assert isinstance(given, LeaderAndIsrRequest)
+    assert isinstance(shown, UpdateMetadataRequest)
+    assert shown.topic_states[0].partition_states[0].offline_replicas == [1]

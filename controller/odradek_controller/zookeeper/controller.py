@@ -7,11 +7,15 @@ the topic stays. Whoever asked is told REQUEST_TIMED_OUT, as by Kafka.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
+from ..commands.lost_replicas import Place, replicas_found
 from ..controller import Controller
-from ..image import ClusterImage, TopicImage
+from ..image import BrokerRegistration, ClusterImage, TopicImage
 from . import paths
 from .client import Create
 from .load import NO_STATE
@@ -27,6 +31,19 @@ def must_wait(image: ClusterImage, topic: TopicImage) -> bool:
 
 
 class ZooKeeperController(Controller):
+    async def replicas_found(
+        self, broker: BrokerRegistration, lost: Collection[Place], served: Collection[Place]
+    ) -> None:
+        """A broker has said which replicas it serves no more, or again, if it is still in this registration."""
+
+        def decide(image: ClusterImage) -> tuple[list[Message], None]:
+            known = image.brokers.get(broker.id)
+            if known is None or known.epoch != broker.epoch:
+                return [], None
+            return replicas_found(image, broker.id, lost, served, self.settings), None
+
+        await self._change(decide)
+
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         waiting: dict[str, TopicImage] = {}
         if self.settings.flag(self.image, "delete.topic.enable"):

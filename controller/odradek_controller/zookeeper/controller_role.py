@@ -34,7 +34,9 @@ _PAUSE_S = 1.0
 class Term:
     """One term as the controller, from its election to its end."""
 
-    def __init__(self, office: Office, store: ZooKeeperStore, controller: Controller, watches: Watches) -> None:
+    def __init__(
+        self, office: Office, store: ZooKeeperStore, controller: ZooKeeperController, watches: Watches
+    ) -> None:
         self.office = office
         self.store = store
         self.controller = controller
@@ -46,7 +48,8 @@ class Term:
 class ControllerRole:
     """`elected` is called with the controller when it has read everything and is ready; `resigned` when that
     controller's term is over, and nothing it is asked for can be done any more. `seen` gets the id of whoever is the
-    controller, or NOBODY. `log_dir_failed` gets the ids of brokers that have lost a log directory.
+    controller, or NOBODY. `log_dir_failed` gets the ids of brokers that have lost a log directory: they are to be asked
+    what of it they held.
 
     All are called on the loop, synchronously; listeners of the controller are to be subscribed in `elected`.
     """
@@ -60,10 +63,10 @@ class ControllerRole:
         rng: random.Random,
         wall_ms: Callable[[], int],
         now_ms: Callable[[], int],
-        elected: Callable[[Controller], None],
+        elected: Callable[[ZooKeeperController], None],
         resigned: Callable[[], None],
         seen: Callable[[int], None] = lambda broker_id: None,
-        log_dir_failed: Callable[[list[int]], None] = lambda broker_ids: None,
+        log_dir_failed: Callable[[list[int]], None],
         reporter: Reporter,
     ) -> None:
         """`now_ms` is the clock of timeouts, `wall_ms` the one of records."""
@@ -90,7 +93,7 @@ class ControllerRole:
         )
 
     @property
-    def controller(self) -> Controller | None:
+    def controller(self) -> ZooKeeperController | None:
         """The controller, if this broker is it and is ready."""
         term = self._term
         return term.controller if term is not None and term.ready else None
@@ -142,7 +145,7 @@ class ControllerRole:
         controller = term.controller
         try:
             await controller.open()
-            await controller.reconcile(partial(_first, controller))
+            await controller.reconcile(partial(_first, term.store, controller))
             await term.watches.start()
             if self._term is term:
                 term.ready = True
@@ -177,5 +180,5 @@ class ControllerRole:
         await term.controller.close()
 
 
-async def _first(controller: Controller, image: ClusterImage) -> Sequence[Message]:
-    return begin_term(image, controller.settings)
+async def _first(store: ZooKeeperStore, controller: Controller, image: ClusterImage) -> Sequence[Message]:
+    return begin_term(image, controller.settings, store.nodes.doubtful)

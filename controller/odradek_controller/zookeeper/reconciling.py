@@ -19,11 +19,12 @@ from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest
 from odradek_wire.uuid import Uuid
 
 from ..commands.brokers import unfence_broker, unregister_broker
+from ..commands.lost_replicas import all_found
 from ..commands.new_partitions import partition_record
 from ..commands.policy import election_policy
 from ..commands.settings import Refusal, Settings
 from ..election import Election, change
-from ..image import BrokerRegistration, ClusterImage, PartitionRegistration, TopicImage
+from ..image import NO_LEADER, BrokerRegistration, ClusterImage, PartitionRegistration, TopicImage
 from ..image_records import broker_record
 from ..replay import replay
 from .entities import credentials, quota_entity, quotas
@@ -44,20 +45,33 @@ class Draft:
             self.image = replay(self.image, found).image
 
 
-def begin_term(image: ClusterImage, settings: Settings) -> list[Message]:
-    """Nobody who is not there is in sync or leads, whoever can lead does, and what was begun goes on."""
+def begin_term(
+    image: ClusterImage, settings: Settings, doubtful: Mapping[tuple[str, int], frozenset[int]]
+) -> list[Message]:
+    """Nobody who is not there is in sync or leads, whoever can lead does, and what was begun goes on.
+
+    `doubtful` are brokers in sync that began anew, and may not have what they had: they are as if they had gone and
+    come, as far as others are not. (Kafka's controller does not see that; a leader would go on in its epoch with less.)
+    """
     draft = Draft(image)
-    draft.add(_led_by_who_is_there(image, settings))
+    draft.add(_led_by_who_is_there(image, settings, doubtful))
     draft.add(begin_partitions(draft.image))
     return draft.records
 
 
-def _led_by_who_is_there(image: ClusterImage, settings: Settings) -> Iterator[Message]:
+def _led_by_who_is_there(
+    image: ClusterImage, settings: Settings, doubtful: Mapping[tuple[str, int], frozenset[int]]
+) -> Iterator[Message]:
     layers = settings.layers(image)
     for topic in image.topics.values():
         policy = election_policy(image, topic.name, layers)
         for index, partition in enumerate(topic.partitions):
+            doubts = doubtful.get((topic.name, index), frozenset())
             alive = tuple(replica for replica in partition.isr if image.is_active(replica))
+            alive = tuple(replica for replica in alive if replica not in doubts) or alive
+            if partition.leader in doubts:
+                # If it leads again, then in another epoch.
+                partition = partition._replace(leader=NO_LEADER)
             well = partition.leader in alive and len(alive) == len(partition.isr) and not partition.reassigning
             if well or partition.partition_epoch == NO_STATE:
                 continue
@@ -106,16 +120,21 @@ def brokers_changed(
     for broker in came:
         _come(draft, broker, settings)
     for broker in bounced:
-        draft.add(unregister_broker(draft.image, UnregisterBrokerRequest(broker.id), settings)[0])
+        _go(draft, broker.id, settings)
     for broker in bounced:
         _come(draft, broker, settings)
     for broker_id in sorted(image.brokers.keys() - present.keys()):
-        draft.add(unregister_broker(draft.image, UnregisterBrokerRequest(broker_id), settings)[0])
+        _go(draft, broker_id, settings)
     for key, broker in sorted(present.items()):
         known = draft.image.brokers[key]
         if _announced(known) != _announced(broker):
             draft.add([_registration(broker, known.in_controlled_shutdown, fenced=False)])
     return draft.records
+
+
+def _go(draft: Draft, broker_id: int, settings: Settings) -> None:
+    draft.add(unregister_broker(draft.image, UnregisterBrokerRequest(broker_id), settings)[0])
+    draft.add(all_found(draft.image, broker_id, settings))
 
 
 def _announced(broker: BrokerRegistration) -> object:

@@ -137,6 +137,16 @@ def _stopped() -> asyncio.Event:
     return stopped
 
 
+async def _end(stopped: asyncio.Event, failed: asyncio.Event) -> None:
+    """Returns when it is time to stop; raises ClickException when there are no brokers any more."""
+    waits = [asyncio.ensure_future(each.wait()) for each in (stopped, failed)]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    if failed.is_set():
+        raise click.ClickException("every log directory has failed")
+
+
 async def _serve_member(static: dict[str, str], zookeeper: str, logger: Logger) -> None:
     # Only who has a cluster over ZooKeeper pays for loading what it needs.
     from odradek_broker.surroundings import Surroundings
@@ -151,9 +161,10 @@ async def _serve_member(static: dict[str, str], zookeeper: str, logger: Logger) 
         try:
             listener = member.node.listeners[0]
             click.echo(format_address(listener.advertised_host, listener.advertised_port))
-            await stopped.wait()
+            await _end(stopped, member.ended)
         finally:
-            await member.stop()
+            if not member.ended.is_set():
+                await member.stop()
     finally:
         await zk.close()
 
@@ -167,7 +178,7 @@ async def _serve(statics: list[dict[str, str]], topics: dict[str, int], logger: 
         await cluster.create_topics({name: partitions for name, partitions in topics.items() if name not in there})
         listeners = [node.listeners[0] for node in cluster.nodes.values()]
         click.echo(",".join(format_address(each.advertised_host, each.advertised_port) for each in listeners))
-        await stopped.wait()
+        await _end(stopped, cluster.ended)
     finally:
         await cluster.stop()
 

@@ -1,0 +1,39 @@
+"""`/log_dir_event_notification`: this broker has replicas that it serves no more. Which, the controller asks it then.
+
+Owns the writing, again and again until it is done. Source: KafkaZkClient.propagateLogDirEvent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from odradek_controller.zookeeper import paths
+from odradek_controller.zookeeper.client import ConnectionLossError, SessionExpiredError, ZooKeeper
+from odradek_controller.zookeeper.znodes import encode_log_dir_event
+
+
+class LogDirEvents:
+    def __init__(self, zk: ZooKeeper, broker_id: int) -> None:
+        self._zk = zk
+        self._broker_id = broker_id
+        self._task: asyncio.Task[None] | None = None
+
+    def tell(self) -> None:
+        """Soon. What is lost while that is under way is told with it: the controller asks for all."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._write())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _write(self) -> None:
+        while True:
+            await self._zk.until_connected()
+            try:
+                await self._zk.create(paths.LOG_DIR_EVENT, encode_log_dir_event(self._broker_id), sequential=True)
+            except (ConnectionLossError, SessionExpiredError):
+                continue
+            self._task = None
+            return

@@ -1,0 +1,85 @@
+"""A broker loses a log directory: others lead what it held there, at once, and it goes on with what it has left."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import structlog
+from broker.tests.test_replication import Connect, Trio
+from log.tests.failing_disk import FailingDisk
+
+from odradek_broker.embedded import EmbeddedCluster
+from odradek_broker.surroundings import Surroundings
+from odradek_wire.errors import ErrorCode
+
+MakeBatch = Callable[..., bytes]
+
+
+class FailingTrio(Trio):
+    """Each broker has two log directories, `a` and `b`; all brokers are on one disk that can fail in parts."""
+
+    def static(self, broker: int) -> dict[str, str]:
+        return {**super().static(broker), "log.dirs": ",".join(f"{self.path}/broker-{broker}-{name}" for name in "ab")}
+
+    async def start(self) -> None:
+        self.disk = FailingDisk()
+        settings = [self.static(broker) for broker in range(3)]
+        around = Surroundings.of(settings[0], log=structlog.get_logger("test"), clock=self.clock, disk=self.disk)
+        self.cluster = await EmbeddedCluster.start(settings, surroundings=around)
+
+    def fail(self, directory: str) -> None:
+        self.disk.fail(errno.EIO, lambda name, path, _: name == "write" and f"/{directory}/t-" in str(path))
+
+    def held_in(self, broker: int, name: str) -> set[int]:
+        return {int(path.name[2:]) for path in self.path.glob(f"broker-{broker}-{name}/t-?")}
+
+    def leaders(self) -> list[int]:
+        topic = self.cluster.controller.image.topics["t"]
+        return [partition.leader for partition in topic.partitions]
+
+    async def produce(self, broker: int, index: int, records: bytes) -> ErrorCode:
+        client = await self.client(broker)
+        return ErrorCode((await client.produce("t", records, partition=index)).error_code)
+
+
+@pytest.fixture
+async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[FailingTrio]:
+    found = FailingTrio(tmp_path, connect)
+    await found.start()
+    yield found
+    await found.cluster.stop(grace_ms=100)
+
+
+async def test_others_lead_all_that_was_in_the_directory(trio: FailingTrio, make_batch: MakeBatch) -> None:
+    await trio.create([0, 1, 2], partitions=4)
+    failing, healthy = sorted(trio.held_in(0, "a")), sorted(trio.held_in(0, "b"))
+    assert (len(failing), len(healthy)) == (2, 2)
+    trio.fail("broker-0-a")
+    assert await trio.produce(0, failing[0], make_batch(b"v")) == ErrorCode.KAFKA_STORAGE_ERROR
+    await trio.until(lambda: [trio.leaders()[index] for index in failing] == [1, 1])
+    for index in failing:
+        assert trio.cluster.controller.image.topics["t"].partitions[index].isr == (1, 2)
+        assert await trio.produce(1, index, make_batch(b"v")) == ErrorCode.NONE
+    for index in healthy:
+        assert await trio.produce(0, index, make_batch(b"v")) == ErrorCode.NONE
+
+
+async def test_a_broker_without_a_disk_is_as_one_that_was_killed(trio: FailingTrio, make_batch: MakeBatch) -> None:
+    await trio.create([0, 1, 2], partitions=2)
+    for index in (0, 1):
+        trio.disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/broker-0-" in str(path))
+        partition = trio.hosted(0, index)
+        partition.append(bytearray(make_batch(b"v")))
+        assert partition.error == ErrorCode.KAFKA_STORAGE_ERROR
+    await trio.until(lambda: 0 not in trio.cluster.nodes)
+    await trio.until(lambda: trio.leaders() == [1, 1])
+    await trio.until(lambda: not trio.cluster.controller.image.is_active(0))
+    assert not trio.cluster.ended.is_set()
+    trio.disk.heal()
+    await trio.cluster.start_broker(trio.static(0))
+    await trio.until(
+        lambda: all(set(each.isr) == {0, 1, 2} for each in trio.cluster.controller.image.topics["t"].partitions)
+    )

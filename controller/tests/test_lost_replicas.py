@@ -1,0 +1,75 @@
+"""Replicas on failed disks of brokers that live, where no log directories are known: who leads, and who is in sync."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from controller.tests.controller_kit import cluster, image_of, settings, uuid_of
+
+from odradek_controller.commands.brokers import fence_broker
+from odradek_controller.commands.elect_leaders import balance
+from odradek_controller.commands.lost_replicas import all_found, replicas_found
+from odradek_controller.image import LOST_DIRECTORY, NO_LEADER, ClusterImage, PartitionRegistration
+from odradek_controller.zookeeper.load import zookeeper_levels
+from odradek_wire.messages.partition_record import PartitionRecord
+from odradek_wire.messages.topic_record import TopicRecord
+
+T = uuid_of(500)
+PLACE = (T, 0)
+THREE = replace(cluster(dict.fromkeys((1, 2, 3))), levels=zookeeper_levels({}))
+
+
+def with_partition(replicas: list[int], isr: list[int]) -> ClusterImage:
+    return image_of([TopicRecord("t", T), PartitionRecord(0, T, replicas, isr, [], [], isr[0], 0, 3, 5)], THREE)
+
+
+def partition(image: ClusterImage) -> PartitionRegistration:
+    found = image.partition("t", 0)
+    assert found is not None
+    return found
+
+
+def found(image: ClusterImage, broker: int, lost: Iterable[object] = (), served: Iterable[object] = ()) -> ClusterImage:
+    return image_of(replicas_found(image, broker, set(lost), set(served), settings()), image)  # type: ignore[arg-type]
+
+
+def test_the_next_in_sync_leads_in_a_new_epoch_and_the_lost_one_is_not_in_sync() -> None:
+    after = partition(found(with_partition([1, 2, 3], [1, 2, 3]), 1, lost=[PLACE]))
+    assert (after.leader, after.leader_epoch, after.isr) == (2, 4, (2, 3))
+    assert after.directory(1) == LOST_DIRECTORY
+    assert after.directory(2) != LOST_DIRECTORY
+
+
+def test_a_follower_that_is_lost_leaves_the_isr_in_a_new_epoch() -> None:
+    after = partition(found(with_partition([1, 2, 3], [1, 2, 3]), 3, lost=[PLACE]))
+    assert (after.leader, after.leader_epoch, after.isr) == (1, 4, (1, 2))
+
+
+def test_the_last_in_sync_stays_so_and_nobody_leads_until_it_is_found_again() -> None:
+    lost = found(with_partition([1, 2], [1]), 1, lost=[PLACE])
+    assert (partition(lost).leader, partition(lost).isr) == (NO_LEADER, (1,))
+    after = partition(found(lost, 1, served=[PLACE]))
+    assert (after.leader, after.isr, after.directories) == (1, (1,), ())
+
+
+def test_what_is_known_already_or_not_held_is_no_news() -> None:
+    image = with_partition([1, 2], [1, 2])
+    assert replicas_found(image, 3, [PLACE], [], settings()) == []
+    assert replicas_found(image, 1, [], [PLACE], settings()) == []
+    lost = found(image, 1, lost=[PLACE])
+    assert replicas_found(lost, 1, [PLACE], [], settings()) == []
+    assert replicas_found(lost, 1, [(uuid_of(7), 0)], [], settings()) == []
+
+
+def test_a_lost_replica_is_elected_by_nothing() -> None:
+    lost = found(with_partition([1, 2, 3], [1, 2, 3]), 1, lost=[PLACE])
+    assert balance(lost, settings({"leader.imbalance.per.broker.percentage": "0"})) == []
+    gone = image_of(fence_broker(image_of(fence_broker(lost, 3, settings()), lost), 2, settings()), lost)
+    assert partition(gone).leader != 1
+
+
+def test_nothing_is_known_of_the_disks_of_a_broker_that_begins_anew() -> None:
+    lost = found(found(with_partition([1, 2, 3], [1, 2, 3]), 1, lost=[PLACE]), 2, lost=[PLACE])
+    after = partition(image_of(all_found(lost, 1, settings()), lost))
+    assert [after.directory(broker) == LOST_DIRECTORY for broker in (1, 2, 3)] == [False, True, False]
