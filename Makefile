@@ -1,14 +1,15 @@
-# Every verb alone, on a fresh machine with Python 3.11, Java 17 and Maven, does all of its own set-up. No root needed.
+# Every verb alone, on a fresh machine with Python 3.11, Java 17 and Maven, does all of its own set-up. Root for test-netns only.
 #   make demo            a broker, an unmodified client, a streaming Spark job, its result
 #   make test            the tests that need nothing more; real Python and Java clients among them
 #   make check           ruff, mypy --strict, import-linter
 #   make test-peers      Apache Kafka itself as the oracle, and its tools on our files
+#   make test-netns      brokers and ZooKeeper on hosts of their own, under faults (Linux, root, TUN devices); ROUNDS of it
 #   make test-spark-3.5  the Spark tests with PySpark 3.5 (fetched once) in place of 4.0
 #   make test-container  the image, on a container engine (skips, saying why, when none answers)
 #   make bench           speed and size, as ratios to Apache Kafka; PEER=name=host:port adds a broker
 #   make docs            docs/compatibility.md from the table of APIs
 #   make simulate        whole clusters on virtual time, SEEDS of them; what fails is printed with how to repeat it
-#   make soak            the same tests with more seeds and more examples (EXAMPLES of each random test)
+#   make soak            the same tests with more seeds, examples (EXAMPLES of each random test) and ROUNDS of test-netns
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -20,9 +21,10 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -ra --durations=15
 PARALLEL := -n $(WORKERS) --dist loadscope
 EXAMPLES ?= 200
+ROUNDS ?= 1
 SEEDS ?= 1000
 
-.PHONY: help demo test check format bench test-peers test-spark-3.5 test-container simulate soak docs
+.PHONY: help demo test check format bench test-peers test-netns test-spark-3.5 test-container simulate soak docs
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -33,11 +35,16 @@ demo:
 
 test:
 	@tools/setup peers
-	@$(PYTEST) $(PARALLEL) -m 'not peers and not container and not soak' $(TESTED) $(ARGS)
+	@$(PYTEST) $(PARALLEL) -m 'not peers and not netns and not container and not soak' $(TESTED) $(ARGS)
 
 test-peers:
 	@tools/setup peers
 	@$(PYTEST) $(PARALLEL) -m 'peers and not soak' $(TESTED) $(ARGS)
+
+test-netns:
+	@tools/setup peers
+	@$(BIN)/python -m compat_tests.netns.hosts
+	@ODRADEK_ROUNDS=$(ROUNDS) $(PYTEST) -s -m netns compat_tests/netns $(ARGS)
 
 test-spark-3.5:
 	@tools/setup venv
@@ -52,9 +59,11 @@ simulate:
 	@tools/setup venv
 	@$(BIN)/python -m simulation --seeds $(SEEDS) $(ARGS)
 
+soak: ROUNDS = 5
 soak:
 	@tools/setup peers
-	@ODRADEK_EXAMPLES=$(EXAMPLES) $(PYTEST) $(PARALLEL) -m 'not container' $(TESTED) $(ARGS)
+	@ODRADEK_EXAMPLES=$(EXAMPLES) $(PYTEST) $(PARALLEL) -m 'not netns and not container' $(TESTED) $(ARGS)
+	@if $(BIN)/python -m compat_tests.netns.hosts; then $(MAKE) test-netns ROUNDS=$(ROUNDS); fi
 
 check:
 	@tools/setup venv

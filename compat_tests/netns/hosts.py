@@ -1,6 +1,7 @@
 """Hosts: network namespaces, one address each, joined by a wire whose links can be cut, slowed and made to lose.
 
 Owns the namespaces (`odradek-PID-N`, so that what a dead test left behind is known and swept) and the wire's process.
+Run as a program, it ends with the reason why this machine can have no hosts, if there is one.
 """
 
 from __future__ import annotations
@@ -172,3 +173,7 @@ def _enter(namespace: int) -> None:
     if libc.setns(namespace, _CLONE_NEWNET):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+if __name__ == "__main__" and (why := missing()):
+    sys.exit(f"test-netns cannot run here: {why}")

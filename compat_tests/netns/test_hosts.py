@@ -1,0 +1,97 @@
+"""The wire does to packets what it is told, each way for itself; hosts leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.netns.hosts import Hosts
+from compat_tests.netns.wire import WHOLE, Fate
+
+pytestmark = pytest.mark.netns
+
+PORT = 5000
+WAIT_S = 10.0
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    with Hosts(["a", "b"], seed=1) as hosts:
+        yield hosts
+
+
+def bound(hosts: Hosts, name: str) -> socket.socket:
+    """A socket for datagrams on that host."""
+    with hosts.on(name):
+        found = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        found.bind((hosts.addresses[name], PORT))
+    found.settimeout(WAIT_S)
+    return found
+
+
+def received(target: socket.socket, mark: bytes) -> list[bytes]:
+    """All until that one."""
+    found = [target.recv(100)]
+    while found[-1] != mark:
+        found.append(target.recv(100))
+    return found
+
+
+def test_a_link_is_cut_one_way(hosts: Hosts) -> None:
+    with bound(hosts, "a") as a, bound(hosts, "b") as b:
+        to_a, to_b = (hosts.addresses["a"], PORT), (hosts.addresses["b"], PORT)
+        hosts.link("a", "b", Fate(cut=True))
+        a.sendto(b"lost", to_b)
+        b.sendto(b"back", to_a)
+        assert a.recv(100) == b"back"
+        hosts.heal()
+        a.sendto(b"healed", to_b)
+        assert received(b, b"healed") == [b"healed"]
+        assert hosts.count("a", "b") == (1, 1)
+
+
+def test_packets_are_late_and_in_order(hosts: Hosts) -> None:
+    with bound(hosts, "a") as a, bound(hosts, "b") as b:
+        hosts.link("a", "b", Fate(delay_ms=100, jitter_ms=100))
+        begun = time.monotonic()
+        sent = [b"%d" % number for number in range(20)]
+        for each in sent:
+            a.sendto(each, (hosts.addresses["b"], PORT))
+        assert received(b, sent[-1]) == sent
+        assert time.monotonic() - begun > 0.1
+
+
+def test_some_packets_are_lost(hosts: Hosts) -> None:
+    with bound(hosts, "a") as a, bound(hosts, "b") as b:
+        hosts.link("a", "b", Fate(loss=0.3))
+        for number in range(400):
+            a.sendto(b"%d" % number, (hosts.addresses["b"], PORT))
+        hosts.link("a", "b", WHOLE)
+        a.sendto(b"end", (hosts.addresses["b"], PORT))
+        assert 200 < len(received(b, b"end")) < 360
+
+
+def test_what_a_killed_test_left_behind_is_swept() -> None:
+    script = "import os, signal\nfrom compat_tests.netns.hosts import Hosts\nHosts(['x']).__enter__()\n"
+    killed = subprocess.Popen([sys.executable, "-c", script + "os.kill(os.getpid(), signal.SIGKILL)"])
+    killed.wait(WAIT_S)
+    left = f"odradek-{killed.pid}-1"
+    assert left in os.listdir("/run/netns")
+    with Hosts(["a"]):
+        assert left not in os.listdir("/run/netns")
+    assert not [name for name in os.listdir("/run/netns") if name.startswith(f"odradek-{os.getpid()}-")]
+
+
+def test_this_thread_is_where_it_was_afterwards(hosts: Hosts) -> None:
+    before = os.readlink("/proc/thread-self/ns/net")
+    with hosts.on("a"):
+        assert os.readlink("/proc/thread-self/ns/net") != before
+    assert os.readlink("/proc/thread-self/ns/net") == before
+    assert Path("/proc/thread-self/ns/net").exists()
