@@ -155,14 +155,25 @@ class Background:
 
     def _checkpoint(self, hosting: Hosting, partitions: Iterable[Partition]) -> None:
         for directory in self._offer_high_watermarks(hosting, partitions):
-            self.run("high watermark checkpoint", directory.write_high_watermarks)
+            self.run("high watermark checkpoint", self._or_fail(hosting, directory, directory.write_high_watermarks))
 
     def _checkpoint_recovery(self, hosting: Hosting) -> None:
         """Write how far the logs are on the disk, then force sealed segments there, for the next time: a start after a
         crash reads what lies behind the recovery point."""
         for directory in hosting.healthy:
             directory.offer_checkpoints()
-            self.run("recovery point checkpoint", partial(_write_and_flush, directory))
+            work = partial(_write_and_flush, directory)
+            self.run("recovery point checkpoint", self._or_fail(hosting, directory, work))
+
+    def _or_fail(self, hosting: Hosting, directory: LogDirectory, write: Callable[[], bool]) -> Callable[[], None]:
+        """Where checkpoints cannot be written, the disk has failed, even if what is written to open files seems to
+        arrive."""
+
+        def work() -> None:
+            if not write():
+                self.to_loop(lambda: hosting.fail(directory))
+
+        return work
 
     def _expire_producers(self, partitions: Iterable[Partition]) -> None:
         now_ms = self._clock.wall_ms()
@@ -185,6 +196,7 @@ class Background:
             self._log.error("disk work failed", work=what, error=f"{type(error).__name__}: {error}")
 
 
-def _write_and_flush(directory: LogDirectory) -> None:
-    directory.write_checkpoints()
+def _write_and_flush(directory: LogDirectory) -> bool:
+    written = directory.write_checkpoints()
     directory.flush_sealed()
+    return written

@@ -262,15 +262,16 @@ class Hosting:
         """What is damaged, or could not be opened, is offline alone; a disk that fails has failed for its whole
         directory (Kafka's LogDirFailureChannel)."""
         directory, log = partition.directory, partition.served_log
-        if directory is not None and directory.offline:
-            return
         if directory is None or log is None or isinstance(log.failure, CorruptLogError | LogOfflineError):
-            self._lost([partition])
+            if directory is None or not directory.offline:
+                self._lost([partition])
         else:
             self.fail(directory)
 
     def fail(self, directory: LogDirectory) -> None:
-        """The disk has failed: nothing there is served from now on."""
+        """The disk has failed: nothing there is served from now on. Idempotent."""
+        if directory.offline:
+            return
         directory.go_offline()
         here = [partition for partition in self._partitions if partition.directory is directory]
         directory.env.reporter.error("log directory goes offline", directory=directory.path, partitions=len(here))

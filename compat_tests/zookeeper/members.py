@@ -61,7 +61,7 @@ class OdradekMember:
                     f"--broker-id={self._broker}",
                     f"--host={self._host}",
                     f"--port={self._port}",
-                    f"--data={self._directory / 'data'}",
+                    *([] if "log.dirs" in self._options else [f"--data={self._directory / 'data'}"]),
                     *(f"--option={name}={value}" for name, value in self._options.items()),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -106,17 +106,19 @@ class Members:
         self.members: dict[int, OdradekMember | ApacheKafka] = {}
         self._produced: dict[str, set[bytes]] = {}
 
-    def odradek(self, broker: int) -> None:
-        """A member more."""
-        self.members[broker] = OdradekMember(broker, self.zookeeper, self._directory / str(broker))
+    def odradek(self, broker: int, **config: str) -> None:
+        """A member more; names of settings with underscores for dots."""
+        options = {**CONFIG, **_dotted(config)}
+        self.members[broker] = OdradekMember(broker, self.zookeeper, self._directory / str(broker), options=options)
         self.members[broker].start()
 
-    def kafka(self, broker: int) -> None:
+    def kafka(self, broker: int, **more: str) -> None:
         """A member more, of the other kind."""
         config = {
             "zookeeper.session.timeout.ms": str(SESSION_MS),
             "offsets.topic.replication.factor": "3",
             "offsets.topic.num.partitions": "4",
+            **_dotted(more),
         }
         self.members[broker] = member = ApacheKafka(
             KAFKA_3_9,
@@ -142,12 +144,12 @@ class Members:
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
-    def create(self, topic: str, assignment: list[list[int]]) -> None:
+    def create(self, topic: str, assignment: list[list[int]], **config: str) -> None:
         new = NewTopic(
             topic,
             num_partitions=len(assignment),
             replica_assignment=assignment,
-            config={"min.insync.replicas": "2"},
+            config={"min.insync.replicas": "2", **_dotted(config)},
         )
         admin = self.admin()
         admin.create_topics([new], operation_timeout=WAIT_S)[topic].result(WAIT_S)
@@ -217,7 +219,7 @@ class Members:
             producer.produce(topic, value, on_delivery=delivered)
             producer.poll(0)
         assert producer.flush(WAIT_S) == 0
-        assert not refused
+        assert not refused, refused[:3]
 
     def assert_all_there(self, topic: str) -> None:
         """What was acknowledged is there once, whoever leads now."""
@@ -256,3 +258,7 @@ class Members:
         consumer.commit(asynchronous=False)
         consumer.close()
         return read
+
+
+def _dotted(config: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("_", "."): value for name, value in config.items()}

@@ -110,3 +110,35 @@ def test_kafkas_broker_is_killed_as_controller_and_leader_and_comes_back(mixed: 
     mixed.members[KAFKA].stop()
     mixed.produce("t", some())
     mixed.assert_all_there("t")
+
+
+@pytest.mark.parametrize("controller", [1, KAFKA])
+@pytest.mark.parametrize("victim", [2, KAFKA])
+def test_others_lead_what_was_in_a_log_directory_that_fails(
+    members: Members, tmp_path: Path, controller: int, victim: int
+) -> None:
+    """Kafka's controller and ours, of Kafka's broker and of ours: the directory is gone, and a file stands there."""
+    directories = [tmp_path / f"{victim}-{name}" for name in "ab"]
+    two = ",".join(map(str, directories))
+    members.odradek(1)
+    members.odradek(2, **({"log.dirs": two} if victim == 2 else {}))
+    members.kafka(KAFKA, **({"log.dirs": two} if victim == KAFKA else {}))
+    members.until(lambda: len(members.admin().list_topics(timeout=10).brokers) == 3)
+    members.make_controller(controller)
+    others = [broker for broker in (1, 2, KAFKA) if broker != victim]
+    members.create("t", [[victim, *others]] * 4, segment_bytes="1100000")
+    members.until(lambda: members.leaders("t") == [victim] * 4)
+    members.produce("t", some())
+    failing = {int(path.name[2:]) for path in directories[0].glob("t-?")}
+    assert failing
+    assert failing != {0, 1, 2, 3}
+    directories[0].rename(tmp_path / "gone")
+    directories[0].touch()
+    # A segment of each partition is full: the next needs the directory.
+    members.produce("t", [value + b"x" * 1000 for value in some(12_000)])
+    expected = [others[0] if index in failing else victim for index in range(4)]
+    members.until(lambda: members.leaders("t") == expected, expected)
+    members.until(lambda: members.in_sync("t")[min(failing)] == set(others))
+    members.produce("t", some())
+    members.assert_all_there("t")
+    assert members.controller() == controller

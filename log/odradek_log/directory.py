@@ -330,9 +330,9 @@ class LogDirectory:
         """What `write_high_watermarks` is to write; the mapping is not changed any more. Whether that is news."""
         return self._high_watermarks.offer(offsets)
 
-    def write_high_watermarks(self) -> None:
-        """Any thread. A failure is reported, and the old ones stay."""
-        self._high_watermarks.write()
+    def write_high_watermarks(self) -> bool:
+        """Any thread. False when they could not be written: reported, the old ones stay."""
+        return self._high_watermarks.write()
 
     def offer_checkpoints(self) -> None:
         """Note, for `write_checkpoints`, the recovery points of all logs, and the start offsets that differ from the

@@ -92,7 +92,7 @@ class Moves:
                         error=str(error),
                     )
                     self.cancel(partition)
-                    if isinstance(move.future.failure, OSError) and not move.directory.offline:
+                    if isinstance(move.future.failure, OSError):
                         self._broker.hosting.fail(move.directory)
                 await asyncio.sleep(0)
         self._task = None
