@@ -316,7 +316,7 @@ async def test_what_an_earlier_controller_had_begun_is_finished() -> None:
         controller = await cluster.controller()
         image = await same_as_stored(cluster)
         assert [(p.leader, p.leader_epoch, p.partition_epoch) for p in image.topics["t"].partitions] == [
-            (1, 4, 0),
+            (1, 5, 1),  # broker 1 began after this was written, and leads anew
             (1, 0, 0),
             (-1, -1, NO_STATE),
         ]
@@ -339,6 +339,29 @@ async def test_partitions_whose_brokers_went_while_nobody_was_the_controller_get
             (1, (1,), 5, 1),
             (1, (1,), 5, 1),
             (-1, (2,), 5, 1),
+        ]
+
+
+async def test_who_began_anew_while_nobody_was_the_controller_goes_and_comes_where_others_have_everything() -> None:
+    """It may have lost what it had, and no controller has seen it go."""
+    async with zookeeper_cluster() as cluster:
+        first, second = await cluster.join(stand=False), await cluster.join(stand=False)
+        node = TopicZnode(uuid_of(3), {index: Assignment((1, 2)) for index in range(4)})
+        await cluster.tool.create(paths.topic("t"), node.encode())
+        await cluster.tool.create(paths.partitions("t"))
+        for index, (leader, isr) in enumerate([(2, (1, 2)), (1, (1, 2)), (2, (2,)), (1, (1,))]):
+            await cluster.tool.create(paths.partition("t", index))
+            await cluster.tool.create(paths.state("t", index), PartitionState(leader, 4, isr, 1).encode())
+        await second.unregister()
+        await second.register()
+        first.stand()
+        await cluster.controller()
+        image = await same_as_stored(cluster)
+        assert [(p.leader, p.isr, p.leader_epoch, p.partition_epoch) for p in image.topics["t"].partitions] == [
+            (1, (1,), 5, 1),
+            (1, (1,), 5, 1),
+            (2, (2,), 5, 1),
+            (1, (1,), 4, 0),
         ]
 
 

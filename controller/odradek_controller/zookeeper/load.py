@@ -38,6 +38,7 @@ from .znodes import (
     BrokerZnode,
     PartitionState,
     ProducerIdBlock,
+    TopicPartition,
     TopicZnode,
     decode_cluster_id,
     decode_config,
@@ -68,6 +69,9 @@ class Nodes:
     """Topics named in `/admin/delete_topics`."""
     producer_ids: int = 0
     """The version of `/latest_producer_id_block`."""
+    doubtful: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    """Who is in sync by a state that is older than its registration: it began anew since, and the controller of that
+    time did not live to hear of it."""
 
 
 class Loaded(NamedTuple):
@@ -91,7 +95,9 @@ async def load(zk: ZooKeeper, epoch: int) -> Loaded:
     }
     found = [topic for topic in await read_each(zk, damaged, await children(zk, paths.TOPICS), read_topic) if topic]
     nodes.topics = {topic.name: topic.version for topic in found}
-    topics = await _read_all_partitions(zk, damaged, [topic for topic in found if topic.node.topic_id is not None])
+    began = {broker.id: broker.epoch for broker in brokers.values()}
+    named = [topic for topic in found if topic.node.topic_id is not None]
+    topics = await _read_all_partitions(zk, damaged, named, began, nodes.doubtful)
     configs = await _load_configs(zk, damaged, nodes)
     next_producer_id, nodes.producer_ids = await _read_producer_ids(zk)
     image = ClusterImage(
@@ -155,6 +161,8 @@ class FoundTopic(NamedTuple):
 class FoundState(NamedTuple):
     state: PartitionState
     version: int
+    written: int = 0
+    """The transaction that wrote it, on the scale of brokers' epochs."""
 
 
 async def read_topic(zk: ZooKeeper, name: str, watch: Watch | None = None) -> FoundTopic | None:
@@ -176,22 +184,32 @@ async def read_partitions(zk: ZooKeeper, topic: FoundTopic) -> tuple[PartitionRe
     found = await read_each(zk, damaged, [(topic, index) for index in topic.node.partitions], _read_partition)
     if damaged:
         raise damaged[0]
-    return tuple(partition for _, partition in found)
+    return tuple(partition for _, _, partition, _ in found)
 
 
-async def _read_partition(zk: ZooKeeper, place: tuple[FoundTopic, int]) -> tuple[FoundTopic, PartitionRegistration]:
+async def _read_partition(
+    zk: ZooKeeper, place: tuple[FoundTopic, int]
+) -> tuple[FoundTopic, int, PartitionRegistration, int]:
     topic, index = place
-    return topic, registered(topic.node.partitions[index], await read_state(zk, topic.name, index))
+    found = await read_state(zk, topic.name, index)
+    return topic, index, registered(topic.node.partitions[index], found), 0 if found is None else found.written
 
 
 async def _read_all_partitions(
-    zk: ZooKeeper, damaged: list[InvalidZnodeError], topics: list[FoundTopic]
+    zk: ZooKeeper,
+    damaged: list[InvalidZnodeError],
+    topics: list[FoundTopic],
+    began: Mapping[int, int],
+    doubtful: dict[TopicPartition, frozenset[int]],
 ) -> dict[str, TopicImage]:
-    """The topics of whose partitions none is damaged."""
+    """The topics of whose partitions none is damaged. `began` are the epochs of the brokers that are there."""
     places = [(topic, index) for topic in topics for index in topic.node.partitions]
     partitions: dict[str, list[PartitionRegistration]] = {}
-    for topic, partition in await read_each(zk, damaged, places, _read_partition):
+    for topic, index, partition, written in await read_each(zk, damaged, places, _read_partition):
         partitions.setdefault(topic.name, []).append(partition)
+        doubts = frozenset(broker for broker in partition.isr if began.get(broker, 0) > written)
+        if doubts:
+            doubtful[topic.name, index] = doubts
     return {
         topic.name: TopicImage(topic.node.topic_id, topic.name, tuple(partitions[topic.name]))
         for topic in topics
@@ -206,7 +224,7 @@ async def read_state(zk: ZooKeeper, topic: str, index: int) -> FoundState | None
         data, stat = await zk.get(path)
     except NoNodeError:
         return None
-    return FoundState(PartitionState.decode(path, data), stat.version)
+    return FoundState(PartitionState.decode(path, data), stat.version, stat.mzxid)
 
 
 def state_of(partition: PartitionRegistration) -> FoundState:
@@ -220,7 +238,7 @@ def registered(assignment: Assignment, found: FoundState | None) -> PartitionReg
     if found is None:
         state, version = PartitionState(NO_LEADER, -1, (), 0), NO_STATE
     else:
-        state, version = found
+        state, version, _ = found
     return PartitionRegistration(
         assignment.replicas,
         assignment.replicas if state.isr == assignment.replicas else state.isr,
