@@ -39,6 +39,7 @@ _ASK_S = 2.0
 _FLUSH_S = 60.0
 _BATCH = 500
 _PROBE_S = 0.5
+_MEMBERS = 10
 _PROBE_PAUSE_S = 0.05
 _FAILED_PROBE_PAUSE_S = 0.01
 _TAIL = 20
@@ -286,10 +287,12 @@ def begin_anew(job: Job) -> None:
 
 def join(job: Job) -> None:
     """Ten members of a group."""
-    _at_once([lambda number=number: _member(job, f"{job.name}.{number}") for number in range(MEMBERS)])  # type: ignore[misc]
+    _at_once([lambda member=member: _member(job, member) for member in members_of(job.name)])  # type: ignore[misc]
 
 
-MEMBERS = 10
+def members_of(process: str) -> list[str]:
+    """The names of those that `join` makes."""
+    return [f"{process}.{number}" for number in range(_MEMBERS)]
 
 
 def _member(job: Job, name: str) -> None:

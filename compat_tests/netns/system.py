@@ -28,12 +28,13 @@ from odradek.client.connection import ClientError
 
 BROKERS = (1, 2, 3)
 SESSION_S = 3.0
+LAG_S = 3.0
 ZOOKEEPER, CLIENTS = "zookeeper", "clients"
 CUT = Fate(cut=True)
 _ROOT = Path(__file__).parents[2]
 _CONFIG = {
     "zookeeper.session.timeout.ms": str(int(SESSION_S * 1000)),
-    "replica.lag.time.max.ms": "3000",
+    "replica.lag.time.max.ms": str(int(LAG_S * 1000)),
     "min.insync.replicas": "2",
     "offsets.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
@@ -249,6 +250,10 @@ class Workload:
     def until(self, condition: Callable[[list[Operation]], object], about: str) -> None:
         self._system.members.until(lambda: condition(self.history()), about)
 
+    def coordinator(self, group: str) -> int:
+        with Client(self._system.members.bootstrap_servers, timeout_s=WAIT_S) as client:
+            return client.coordinator(group)
+
     def is_whole(self) -> bool:
         """Every broker knows of all of them, and that they are in sync; and so who leads."""
         return len(known := {self._known_to(broker) for broker in BROKERS}) == 1 and None not in known
@@ -266,10 +271,11 @@ class Workload:
             return None
         return tuple((topic, each.leader_id, each.leader_epoch) for topic, each in partitions)
 
-    def all_own_something(self, group: str, topic: str, members: int) -> bool:
+    def all_own_something(self, topic: str, group: str, members: set[str]) -> bool:
+        """Whether the newest generation is of these members, and nothing is left without an owner."""
         owners = last_owners(self.history(), group)
         owned = sorted(itertools.chain(*owners.values()))
-        return len(owners) == members and all(owners.values()) and owned == list(range(self._topics[topic]))
+        return set(owners) == members and all(owners.values()) and owned == list(range(self._topics[topic]))
 
     def read_final_logs(self) -> None:
         """Everything that is there, by one who begins now."""

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from compat_tests.netns.checks import acknowledged_by_another, broken_rules
-from compat_tests.netns.history import Place
+from compat_tests.netns.checks import acknowledged_by_another, broken_rules, groups_read_everything
+from compat_tests.netns.clients import members_of
+from compat_tests.netns.history import Operation, Outcome, Place, What
 from compat_tests.netns.hosts import missing
-from compat_tests.netns.system import SESSION_S, System, Workload
+from compat_tests.netns.system import BROKERS, LAG_S, SESSION_S, System, Workload
+from compat_tests.netns.wire import Fate
 
 pytestmark = pytest.mark.netns
 
@@ -53,15 +57,107 @@ FAULTS: list[Fault] = [
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_writing_goes_on_without_a_leader(system: System, workload: Workload, fault: Fault) -> None:
     probed, busy = workload.topic("probed", 3), workload.topic("busy", 3)
-    workload.start("probe", probed)
-    for kind in ("produce", "produce", "read", "watch", "begin-anew"):
-        workload.start(kind, busy)
-    workload.until(lambda history: len(history) > 500, "everybody is at work")
+    everybody_is_at_work(workload, probed, busy)
     for partition in range(2):
         took_s = writing_goes_on(system, workload, fault, (probed, partition))
         print(f"{fault.__name__}: {took_s:.2f} s beyond the session's timeout without writes")
         assert took_s < WRITES_AGAIN_S
     assert_nothing_broken(workload)
+
+
+def test_a_leader_that_hears_no_other_broker_loses_nothing(system: System, workload: Workload) -> None:
+    """It stays the leader: ZooKeeper hears it. What others lead is written on without it once it has lagged; unless it
+    is the controller, who alone could say that it is not in sync."""
+    probed, busy = workload.topic("probed", 3), workload.topic("busy", 3)
+    everybody_is_at_work(workload, probed, busy)
+    controller = system.members.controller()
+    for broker in (next(broker for broker in BROKERS if broker != controller), controller):
+        others = [(probed, p) for p, leader in enumerate(system.members.leaders(probed)) if leader != broker]
+        begin, led = time.monotonic(), workload.led_by(broker)
+        with system.without_brokers(broker):
+            time.sleep(1.5 * LAG_S)
+            if broker != controller:
+                written = partial(all_acknowledged, places=others, leader=broker, since=time.monotonic())
+                workload.until(written, "what others lead is written")
+        system.members.until(workload.is_whole, "all are in sync")
+        workload.deposed("without_brokers", broker, led, begin)
+    assert_nothing_broken(workload)
+
+
+def test_delay_and_loss_change_nothing_but_time(system: System, workload: Workload) -> None:
+    probed, busy = workload.topic("probed", 3), workload.topic("busy", 3)
+    everybody_is_at_work(workload, probed, busy)
+    for fate in (Fate(delay_ms=30, jitter_ms=60), Fate(loss=0.05), Fate(delay_ms=10, jitter_ms=20, loss=0.02)):
+        begin, led = time.monotonic(), {broker: workload.led_by(broker) for broker in BROKERS}
+        with system.everywhere(fate):
+            workload.until(partial(each_writes, since=begin + HELD_S, count=50), "writing goes on")
+        system.members.until(workload.is_whole, "all are in sync")
+        for broker in BROKERS:
+            # Who loses so much that its session expires.
+            if workload.led_by(broker) != led[broker]:
+                workload.deposed(f"{fate}", broker, led[broker], begin)
+    assert_nothing_broken(workload)
+
+
+def test_a_group_of_thirty_reads_everything_while_members_and_coordinators_come_and_go(
+    system: System, workload: Workload
+) -> None:
+    topic = workload.topic("grouped", 36)
+    producer = workload.start("produce", topic)
+    group = f"group-{topic}"
+    joined = deque(workload.start("join", topic, group) for _ in range(3))
+    workload.start("watch", topic, group)
+
+    def all_own_something() -> bool:
+        members = {member for process in joined for member in members_of(process)}
+        return workload.all_own_something(topic, group, members)
+
+    system.members.until(all_own_something, "all members own something")
+
+    workload.kill(joined.popleft())
+    joined.append(workload.start("join", topic, group))
+    with system.killed(workload.coordinator(group)):
+        system.members.until(all_own_something, "all own something, coordinated by another broker")
+    system.members.until(workload.is_whole, "all are in sync")
+
+    sleeper = joined.popleft()
+    workload.pause(sleeper)
+    joined.append(workload.start("join", topic, group))
+    broker = workload.coordinator(group)
+    begin, led = time.monotonic(), workload.led_by(broker)
+    with system.isolated(broker):
+        system.members.until(all_own_something, "all but those who sleep own something, coordinated by another broker")
+        workload.go_on(sleeper)
+        time.sleep(HELD_S)
+    workload.stop(sleeper)
+    system.members.until(workload.is_whole, "all are in sync")
+    workload.deposed("isolated", broker, led, begin)
+    system.members.until(all_own_something, "all members own something")
+
+    workload.stop(producer)
+    workload.until(lambda history: not groups_read_everything(history), "everything is read")
+    assert_nothing_broken(workload)
+
+
+def everybody_is_at_work(workload: Workload, probed: str, busy: str) -> None:
+    workload.start("probe", probed)
+    for kind in ("produce", "produce", "read", "watch", "begin-anew"):
+        workload.start(kind, busy)
+    workload.until(partial(each_writes, since=0, count=50), "everybody is at work")
+
+
+def all_acknowledged(history: Sequence[Operation], *, places: list[Place], leader: int, since: float) -> bool:
+    return all(acknowledged_by_another(history, place, leader, since) is not None for place in places)
+
+
+def each_writes(history: Sequence[Operation], *, since: float, count: int) -> bool:
+    """Whether every producer has had so many records acknowledged since then."""
+    written = Counter(
+        each.process
+        for each in history
+        if each.what is What.PRODUCE and each.outcome is Outcome.OK and each.begin > since
+    )
+    return len(written) == 3 and min(written.values()) >= count
 
 
 def writing_goes_on(system: System, workload: Workload, fault: Fault, place: Place) -> float:
@@ -71,9 +167,7 @@ def writing_goes_on(system: System, workload: Workload, fault: Fault, place: Pla
     leader = system.members.leaders(topic)[partition]
     led, begin = workload.led_by(leader), time.monotonic()
     with fault(system, leader):
-        workload.until(
-            lambda history: acknowledged_by_another(history, place, leader, begin) is not None, "another leads"
-        )
+        workload.until(partial(all_acknowledged, places=[place], leader=leader, since=begin), "another leads")
         time.sleep(HELD_S)
     system.members.until(workload.is_whole, "all are in sync")
     if fault is not System.killed:
