@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -257,7 +257,7 @@ class Controller:
             async with self._changing:
                 await self._make(await look(self.image))
 
-        await asyncio.shield(asyncio.ensure_future(change()))
+        await _to_its_end(change())
 
     async def _change(self, decide: Callable[[ClusterImage], tuple[Sequence[Message], Answer]]) -> Answer:
         async def change() -> Answer:
@@ -266,8 +266,7 @@ class Controller:
                 await self._make(records)
             return answer
 
-        # Who asked may go away while the records are on their way: once they are stored, they must be replayed.
-        return await asyncio.shield(asyncio.ensure_future(change()))
+        return await _to_its_end(change())
 
     async def _make(self, records: Sequence[Message]) -> None:
         if records:
@@ -286,3 +285,11 @@ class Controller:
                 self._reporter.error(
                     "a metadata change could not be applied in full", offset=delta.image.offset, exc_info=error
                 )
+
+
+async def _to_its_end(work: Coroutine[None, None, Answer]) -> Answer:
+    """Who asked may go away while the records are on their way: once they are stored, they must be replayed."""
+    task = asyncio.ensure_future(work)
+    # Nobody is left then to hear that it failed.
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return await asyncio.shield(task)
