@@ -1,4 +1,5 @@
-"""`python -m simulation --seeds 1000`: run seeds on all processors; print nothing but what fails."""
+"""`python -m simulation --seeds 1000`: run seeds of every kind of cluster on all processors; print nothing but what
+fails."""
 
 from __future__ import annotations
 
@@ -8,20 +9,22 @@ import sys
 import time
 from multiprocessing import Pool
 
-from simulation.simulation import Failure, simulate
+from simulation.simulation import KINDS, Failure, Kind, simulate
 
 
-def outcome(seed: int) -> tuple[int, str | None]:
+def outcome(run: tuple[Kind, int]) -> tuple[str, str | None]:
+    kind, seed = run
     try:
-        simulate(seed)
+        simulate(seed, kind)
     except Failure as failure:
-        return seed, str(failure)
-    return seed, None
+        return f"{kind} {seed}", str(failure)
+    return f"{kind} {seed}", None
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=200, help="how many")
+    parser.add_argument("kinds", nargs="*", choices=KINDS, default=KINDS, help="of which clusters (all)")
+    parser.add_argument("--seeds", type=int, default=200, help="how many of each kind")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
@@ -29,16 +32,18 @@ def main() -> int:
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     if arguments.seed is not None:
         seeds = range(arguments.seed, arguments.seed + 1)
-    failed: list[int] = []
+    runs = [(kind, seed) for seed in seeds for kind in arguments.kinds]
+    failed: list[str] = []
     began = time.monotonic()
-    with Pool(min(arguments.workers, len(seeds))) as pool:
-        for seed, failure in pool.imap_unordered(outcome, seeds):
+    with Pool(min(arguments.workers, len(runs))) as pool:
+        for name, failure in pool.imap_unordered(outcome, runs):
             if failure is not None:
-                failed.append(seed)
+                failed.append(name)
                 print(failure, file=sys.stderr)
     if failed:
         took_s = time.monotonic() - began
-        print(f"{len(failed)} of {len(seeds)} seeds failed in {took_s:.0f} s: {sorted(failed)}", file=sys.stderr)
+        names = ", ".join(sorted(failed))
+        print(f"{len(failed)} of {len(runs)} runs failed in {took_s:.0f} s: {names}", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -22,6 +22,7 @@ from simulation.client import Client, UnreachableError, answer_to
 PASSING = "passing"
 """A topic that comes and goes, always by the same name."""
 SET, DELETE = 0, 1
+ANY_EPOCH = 1 << 31
 
 
 class Administrator:
@@ -83,7 +84,7 @@ class Administrator:
         """Up to somewhere in the older half of what is known to be committed."""
         partition = self._chance.randrange(self._partitions)
         place = (self._topic, partition)
-        before = self._chance.randint(0, self._checks.latest_seen(place) // 2)
+        before = self._chance.randint(0, self._checks.latest_seen(place, ANY_EPOCH) // 2)
         self._checks.deleting(place, before)
         self._client.note(f"records of {self._topic}-{partition} before {before} shall go")
         wanted = DeleteRecordsRequest.DeleteRecordsPartition(partition, before)
@@ -97,6 +98,6 @@ class Administrator:
 
     async def _ask(self, request: Message, version: int) -> None:
         try:
-            await self._client.ask_any(request, version, answer_to(type(request)))
+            await self._client.ask_controller(request, version, answer_to(type(request)))
         except UnreachableError:
             self._client.note("nobody answers")

@@ -36,7 +36,8 @@ class Checks:
         self.idempotent: dict[bytes, int] = {}
         """Producers (the beginning of their values) that must neither reorder nor repeat."""
         self._read: dict[Place, dict[int, bytes]] = defaultdict(dict)
-        self._latest: dict[Place, int] = defaultdict(int)
+        self._latest: dict[Place, dict[int, int]] = defaultdict(dict)
+        """The largest end that anybody was told of, by leader epoch."""
         self._deleted: dict[Place, int] = defaultdict(int)
         self._high_watermarks: dict[tuple[Place, int], int] = {}
         self._leaders: dict[tuple[Place, int], int] = {}
@@ -52,8 +53,9 @@ class Checks:
 
     # -- producers and readers ----------------------------------------------------------------------------------------
 
-    def acknowledged_at(self, place: Place, offset: int, values: list[bytes]) -> None:
-        """acks=all was answered without an error; offset -1 if the answer did not say."""
+    def acknowledged_at(self, place: Place, offset: int, values: list[bytes], leader_epoch: int = 0) -> None:
+        """acks=all was answered without an error, in this leader epoch or a later one; offset -1 if the answer did not
+        say."""
         known = self.acknowledged[place]
         if offset < 0:
             known.somewhere.update(values)
@@ -63,7 +65,7 @@ class Checks:
             if other != value:
                 self.fail(f"two records were acknowledged at offset {at} of {place}: {other!r} and {value!r}")
             self._same_as_read(place, at, value, "acknowledged")
-        self._latest[place] = max(self._latest[place], offset + len(values))
+        self._saw_latest(place, leader_epoch, offset + len(values))
 
     def read(self, place: Place, position: int, records: Iterable[tuple[int, bytes]], high_watermark: int) -> int:
         """A consumer at `position` got these; returns its next position."""
@@ -94,15 +96,18 @@ class Checks:
         if before is not None and before != value:
             self.fail(f"{place} offset {offset}: {before!r} was read, and later {value!r} {how}")
 
-    def latest_seen(self, place: Place) -> int:
-        """The largest end that anybody was told of until now."""
-        return self._latest[place]
+    def latest_seen(self, place: Place, leader_epoch: int) -> int:
+        """The largest end that anybody was told of until now, in this leader epoch or before."""
+        return max((end for epoch, end in self._latest[place].items() if epoch <= leader_epoch), default=0)
 
-    def latest_told(self, place: Place, floor: int, offset: int) -> None:
-        """ListOffsets, asked when `floor` had been seen, answered `offset`."""
+    def latest_told(self, place: Place, floor: int, leader_epoch: int, offset: int) -> None:
+        """ListOffsets, asked when `floor` had been seen, was answered `offset` in this leader epoch."""
         if offset < floor:
             self.fail(f"the latest offset of {place} goes back: {floor} was seen, and then {offset}")
-        self._latest[place] = max(self._latest[place], offset)
+        self._saw_latest(place, leader_epoch, offset)
+
+    def _saw_latest(self, place: Place, leader_epoch: int, end: int) -> None:
+        self._latest[place][leader_epoch] = max(self._latest[place].get(leader_epoch, 0), end)
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 

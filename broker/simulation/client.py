@@ -119,6 +119,8 @@ class Client:
         self._trace = trace
         self._wires: dict[str, Wire] = {}
         self._leaders: dict[Place, tuple[int, int]] = {}
+        self._epochs: dict[Place, int] = {}
+        """The latest leader epoch that was heard of: a broker that knows an older one only is not believed."""
         self._coordinators: dict[str, str] = {}
         self.topic_ids: dict[str, bytes] = {}
 
@@ -148,6 +150,13 @@ class Client:
                 continue
         raise UnreachableError("no broker answers")
 
+    async def ask_controller(self, request: Message, version: int, answer: type[R]) -> R:
+        """Whoever is the controller, if somebody knows. Raises UnreachableError."""
+        found = await self.ask_any(MetadataRequest([]), METADATA_VERSION, MetadataResponse)
+        if found.controller_id < 0:
+            raise UnreachableError("nobody is the controller")
+        return await (await self.wire(f"broker-{found.controller_id}")).ask(request, version, answer)
+
     async def leader(self, topic: str, partition: int) -> Wire:
         """A connection to who is believed to lead. Raises UnreachableError."""
         if (topic, partition) not in self._leaders:
@@ -158,7 +167,13 @@ class Client:
         return await self.wire(f"broker-{found[0]}")
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        return self._leaders.get((topic, partition), (-1, -1))[1]
+        return self._epochs.get((topic, partition), -1)
+
+    def heard_of_epoch(self, topic: str, partition: int, epoch: int) -> None:
+        """Somebody else has read in this leader epoch."""
+        if epoch > self.leader_epoch(topic, partition):
+            self._epochs[topic, partition] = epoch
+            self.forget_leader(topic, partition)
 
     def forget_leader(self, topic: str, partition: int) -> None:
         """It did not answer, or leads no more."""
@@ -173,9 +188,10 @@ class Client:
                 continue
             self.topic_ids[found.name] = found.topic_id
             for partition in found.partitions:
-                if partition.leader_id >= 0:
-                    key = (found.name, partition.partition_index)
+                key = (found.name, partition.partition_index)
+                if partition.leader_id >= 0 and partition.leader_epoch >= self.leader_epoch(*key):
                     self._leaders[key] = (partition.leader_id, partition.leader_epoch)
+                    self._epochs[key] = partition.leader_epoch
 
     async def coordinator(self, group: str) -> Wire:
         """Raises UnreachableError."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
-from odradek_broker.clock import Clock
 from simulation.administrator import Administrator
-from simulation.embedded_members import EmbeddedMembers
+from simulation.cluster import Cluster
 from simulation.memory_disk import MemoryDisk
 from simulation.memory_network import MemoryNetwork, Way
 from simulation.trace import Trace
@@ -25,6 +24,8 @@ CLIENTS = (
     "member-1",
 )
 AT_ONCE = (1, 2, 2, 3)
+Kind = tuple[int, Callable[[], Awaitable[None]]]
+"""How often, beside the others, and what."""
 
 
 class Faults:
@@ -33,10 +34,9 @@ class Faults:
     def __init__(
         self,
         chance: random.Random,
-        members: EmbeddedMembers,
+        members: Cluster,
         network: MemoryNetwork,
         disk: MemoryDisk,
-        clock: Clock,
         trace: Trace,
         administrator: Administrator,
     ) -> None:
@@ -44,10 +44,9 @@ class Faults:
         self._members = members
         self._network = network
         self._disk = disk
-        self._clock = clock
         self._trace = trace
         self._administrator = administrator
-        self._kinds: tuple[tuple[int, Callable[[], Awaitable[None]]], ...] = (
+        self._kinds: list[Kind] = [
             (6, self._kill),
             (5, self._lose_power),
             (4, self._stop),
@@ -57,13 +56,17 @@ class Faults:
             (3, self._slow_link),
             (3, self._slow_disk),
             (2, self._move_wall_clock),
+            (2, self._stand_still),
             (1, self._restart_all),
             (4, self._administrator.reassign),
             (3, self._administrator.elect_preferred_leaders),
             (3, self._administrator.configure),
             (2, self._administrator.come_and_go),
             (2, self._administrator.delete_records),
-        )
+        ]
+
+    def add(self, kinds: Iterable[Kind]) -> None:
+        self._kinds.extend(kinds)
 
     async def run(self, duration_s: float) -> None:
         # Not everything in every run: what needs three of a kind in a row would hardly ever happen.
@@ -85,7 +88,8 @@ class Faults:
                 await at_once.acquire()
                 await asyncio.sleep(self._chance.expovariate(0.8))
                 group.create_task(one())
-        self._clock.restore_wall()
+        for process in self._members.processes:
+            process.clock.restore_wall()
         for broker in self._members.ids:
             await self._members.begin(broker)
 
@@ -159,8 +163,14 @@ class Faults:
 
     async def _move_wall_clock(self) -> None:
         by_ms = self._chance.choice((-3_600_000, -1_000, 1_000, 3_600_000))
-        self._trace.add("all", f"wall clock moves by {by_ms} ms")
-        self._clock.advance_wall(by_ms)
+        process = self._chance.choice(self._members.processes)
+        self._trace.add(process.name, f"wall clock moves by {by_ms} ms")
+        process.clock.advance_wall(by_ms)
+
+    async def _stand_still(self) -> None:
+        """For longer than a session lasts, perhaps."""
+        process = self._chance.choice(self._members.processes)
+        await self._members.stand_still(process, self._chance.choice((0.3, 3, 9)) * self._chance.uniform(0.8, 1.2))
 
     async def _for(self, least_s: float, most_s: float) -> None:
         await asyncio.sleep(self._chance.uniform(least_s, most_s))

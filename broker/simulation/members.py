@@ -142,6 +142,7 @@ class Member:
             self._judge(found.error_code)
             partition, offset = found.partition_index, found.committed_offset
             self._checks.committed_told(GROUP, (self._topic, partition), floors[partition], offset)
+            self._client.heard_of_epoch(self._topic, partition, found.committed_leader_epoch)
             self._positions[partition] = self._committed[partition] = max(offset, 0)
 
     # -- work ---------------------------------------------------------------------------------------------------------
@@ -199,7 +200,8 @@ class Member:
         partitions = []
         for partition, offset in news.items():
             checks.committing(GROUP, (self._topic, partition), offset)
-            partitions.append(OffsetCommitRequest.OffsetCommitRequestPartition(partition, offset))
+            epoch = self._client.leader_epoch(self._topic, partition)
+            partitions.append(OffsetCommitRequest.OffsetCommitRequestPartition(partition, offset, epoch))
         request = OffsetCommitRequest(GROUP, self._generation, self._id)
         request.topics = [OffsetCommitRequest.OffsetCommitRequestTopic(self._topic, partitions=partitions)]
         generation, newest = self._generation, checks.generation_of(GROUP)

@@ -12,9 +12,11 @@ import errno
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextvars import Context, copy_context
 from typing import Any, Final
 
 from odradek_broker.network.peer import Peer
+from simulation.process import PROCESS
 from simulation.trace import Trace
 
 PIPE_BYTES = 128 << 10
@@ -111,12 +113,11 @@ class MemoryNetwork:
         await asyncio.sleep(self.delay_s(host, source))
         if server is None or not server.is_serving():
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {host}:{port}")
-        accepted = server.factory()
-        near = MemoryTransport(self, protocol, source, host, port)
-        far = MemoryTransport(self, accepted, host, source, port)
+        near = MemoryTransport(self, protocol, source, host, port, copy_context())
+        far = MemoryTransport(self, None, host, source, port, server.context)
         near.other, far.other = far, near
         self._transports[near] = self._transports[far] = None
-        accepted.connection_made(far)
+        self.loop.call_soon(far.accept, server, context=server.context)
         protocol.connection_made(near)
         return near, protocol
 
@@ -156,6 +157,7 @@ class MemoryServer:
         self._network = network
         self._serving = serving
         self.factory = factory
+        self.context = copy_context()
         self.sockets = [_Listening(host, port)]
 
     def is_serving(self) -> bool:
@@ -178,12 +180,15 @@ class _Listening:
 
 
 class MemoryTransport(asyncio.Transport):
-    """One end of a connection. `other` is the other end."""
+    """One end of a connection. `other` is the other end; the protocol is called in `context`."""
 
     other: MemoryTransport
 
-    def __init__(self, network: MemoryNetwork, protocol: Any, host: str, remote: str, port: int) -> None:
+    def __init__(
+        self, network: MemoryNetwork, protocol: Any, host: str, remote: str, port: int, context: Context
+    ) -> None:
         super().__init__({"peername": (remote, port)})
+        self._context = context
         self._network = network
         self._loop = network.loop
         self._protocol = protocol
@@ -246,6 +251,17 @@ class MemoryTransport(asyncio.Transport):
 
     # -- what the network does ----------------------------------------------------------------------------------------
 
+    def accept(self, server: MemoryServer) -> None:
+        """The server's process takes the connection, if it still does."""
+        if self._lost:
+            return
+        if server.is_serving():
+            self._protocol = server.factory()
+            self._protocol.connection_made(self)
+        else:
+            self._closing = True
+            self._end(None, RESET)
+
     def broken(self) -> None:
         """Somebody on the way reset the connection."""
         if not self._lost:
@@ -270,7 +286,8 @@ class MemoryTransport(asyncio.Transport):
     def schedule(self) -> None:
         """See to it that what comes next is looked at when it is due."""
         if self._arriving and self._scheduled is None:
-            self._scheduled = self._loop.call_at(max(self._arriving[0][0], self._loop.time()), self._arrive)
+            when = max(self._arriving[0][0], self._loop.time())
+            self._scheduled = self._loop.call_at(when, self._arrive, context=self._context)
 
     def _arrive(self) -> None:
         self._scheduled = None
@@ -309,7 +326,7 @@ class MemoryTransport(asyncio.Transport):
         else:
             self._arriving_bytes -= len(data)
             protocol.data_received(data)
-        self._loop.call_soon(self.other._push)
+        self._loop.call_soon(self.other._push, context=self.other._context)
 
     def _ended(self, how: str) -> None:
         if how == FIN:
@@ -348,18 +365,22 @@ class MemoryTransport(asyncio.Transport):
         self._lost = True
         if told is not None:
             self._send_off(told)
-        self._loop.call_soon(self._tell_lost, error)
+        self._loop.call_soon(self._tell_lost, error, context=self._context)
 
     def _tell_lost(self, error: Exception | None) -> None:
         if self.other._lost:
             self._network.forget(self)
             self._network.forget(self.other)
-        self._protocol.connection_lost(error)
+        if self._protocol is not None:
+            self._protocol.connection_lost(error)
 
 
 def host_of(protocol: Any) -> str:
-    """On which host somebody connects. Brokers' peers say it in their name, for the brokers of a process share a loop:
-    `broker-1-fetcher-0`."""
+    """On which host somebody connects: its process's. Where a process is all hosts, the brokers' peers say it in their
+    name: `broker-1-fetcher-0`."""
+    process = PROCESS.get()
+    if process is not None and len(process.hosts) == 1:
+        return process.hosts[0]
     if isinstance(protocol, Peer):
         return "-".join(protocol._name.split("-")[:2])
     host = protocol.host

@@ -92,6 +92,7 @@ class Producer:
         batch.tries += 1
         try:
             wire = await client.leader(*place)
+            epoch = client.leader_epoch(*place)
             request = ProduceRequest(None, self._acks, PRODUCE_TIMEOUT_MS)
             data = ProduceRequest.PartitionProduceData(partition, self._encoded(batch))
             request.topic_data = [ProduceRequest.TopicProduceData(self._topic, partition_data=[data])]
@@ -107,7 +108,7 @@ class Producer:
             self.acknowledged += len(batch.values)
             client.note(f"{batch.values[0].decode()} +{len(batch.values)} acks={self._acks} at {answer.base_offset}")
             if self._acks == -1:
-                self._checks.acknowledged_at(place, answer.base_offset, batch.values)
+                self._checks.acknowledged_at(place, answer.base_offset, batch.values, epoch)
         else:
             client.note(f"{batch.values[0].decode()} +{len(batch.values)}: {error.name}")
             if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):

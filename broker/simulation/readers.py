@@ -115,11 +115,12 @@ class Watcher:
 
     async def _ask(self, place: tuple[str, int]) -> bool:
         client = self._client
-        wanted = ListOffsetsRequest.ListOffsetsPartition(place[1], -1, LATEST)
-        request = ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic(place[0], [wanted])])
-        floor = self._checks.latest_seen(place)
         try:
             wire = await client.leader(*place)
+            epoch = client.leader_epoch(*place)
+            floor = self._checks.latest_seen(place, epoch)
+            wanted = ListOffsetsRequest.ListOffsetsPartition(place[1], epoch, LATEST)
+            request = ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic(place[0], [wanted])])
             response = await wire.ask(request, LIST_OFFSETS_VERSION, ListOffsetsResponse)
         except UnreachableError:
             client.forget_leader(*place)
@@ -128,5 +129,5 @@ class Watcher:
         if answer.error_code:
             client.forget_leader(*place)
             return False
-        self._checks.latest_told(place, floor, answer.offset)
+        self._checks.latest_told(place, floor, epoch, answer.offset)
         return True

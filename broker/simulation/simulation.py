@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import EMULATE
@@ -21,7 +21,8 @@ from odradek_wire.records.batch import iterate
 from odradek_wire.records.records import read_records
 from simulation.administrator import Administrator
 from simulation.checks import Checks, Violation
-from simulation.client import Client
+from simulation.client import Client, UnreachableError
+from simulation.cluster import Cluster
 from simulation.embedded_members import EmbeddedMembers
 from simulation.faults import Faults
 from simulation.members import Group
@@ -31,6 +32,9 @@ from simulation.producers import Producer
 from simulation.readers import Reader, Watcher
 from simulation.trace import Trace, TraceLog
 from simulation.virtual_loop import NothingEverHappensError, VirtualLoop
+from simulation.zookeeper_checks import ZooKeeperChecks
+from simulation.zookeeper_faults import ZooKeeperFaults
+from simulation.zookeeper_members import ZooKeeperMembers
 
 TOPIC = "events"
 PARTITIONS = 3
@@ -39,6 +43,8 @@ LOOK_S = 0.05
 SETTLED_WITHIN_S = 90.0
 
 
+Kind = Literal["embedded", "zookeeper"]
+KINDS: tuple[Kind, ...] = ("embedded", "zookeeper")
 Script = Callable[["Simulation"], Awaitable[None]]
 """What goes wrong; in the end all brokers run, and all can reach each other."""
 
@@ -46,9 +52,9 @@ Script = Callable[["Simulation"], Awaitable[None]]
 class Failure(AssertionError):
     """A rule does not hold under this seed."""
 
-    def __init__(self, seed: int, why: str, trace: Trace) -> None:
+    def __init__(self, seed: int, kind: Kind, why: str, trace: Trace) -> None:
         super().__init__(
-            f"{why}\n\nseed {seed}; again: .venv/bin/python -m simulation --seed {seed}\n"
+            f"{why}\n\nseed {seed}, {kind}; again: .venv/bin/python -m simulation {kind} --seed {seed}\n"
             f"The last events (virtual seconds, host):\n{trace.text(120)}"
         )
         self.why = why
@@ -56,6 +62,7 @@ class Failure(AssertionError):
 
 def simulate(
     seed: int,
+    kind: Kind = "embedded",
     *,
     duration_s: float = 30.0,
     settled_within_s: float = SETTLED_WITHIN_S,
@@ -63,7 +70,7 @@ def simulate(
 ) -> Simulation:
     """Run one seed: faults for `duration_s` virtual seconds, or the script in place of them, then time to get well.
     Raises Failure."""
-    simulation = Simulation(seed, duration_s, settled_within_s, script)
+    simulation = Simulation(seed, kind, duration_s, settled_within_s, script)
     simulation.run()
     return simulation
 
@@ -74,11 +81,13 @@ class Simulation:
     def __init__(
         self,
         seed: int,
+        kind: Kind,
         duration_s: float,
         settled_within_s: float = SETTLED_WITHIN_S,
         script: Script | None = None,
     ) -> None:
         self.seed = seed
+        self.kind = kind
         self._script = script
         self._duration_s = duration_s
         self._settled_within_s = settled_within_s
@@ -89,13 +98,12 @@ class Simulation:
         self.loop = VirtualLoop(self.network, self._chance(), self.disk.take_time_s)
         self.network.attach(self.loop)
         self.trace.now = self.loop.time
-        self.clock = Clock(self.loop.wall_ns, self.loop.monotonic_ns)
-        self.disk.now_ms = self.clock.wall_ms
+        self.disk.now_ms = self.loop.wall_ms
         self.log = TraceLog(self.trace, lambda said: self._failed(Violation(f"a broker did not expect this: {said}")))
         self.violation: Violation | None = None
         self.checks = Checks(self._failed)
         self.chance = self._chance()
-        self.members: EmbeddedMembers
+        self.members: Cluster
         self.producers: list[Producer] = []
 
     def _chance(self) -> random.Random:
@@ -105,15 +113,16 @@ class Simulation:
         try:
             self.loop.run_until_complete(self._run())
         except NothingEverHappensError as error:
-            raise Failure(self.seed, str(error), self.trace) from None
+            raise Failure(self.seed, self.kind, str(error), self.trace) from None
         except Violation as violation:
-            raise Failure(self.seed, str(violation), self.trace) from None
+            raise Failure(self.seed, self.kind, str(violation), self.trace) from None
         except Exception as error:
-            raise Failure(self.seed, f"the run ended with {type(error).__name__}: {error}", self.trace) from error
+            why = f"the run ended with {type(error).__name__}: {error}"
+            raise Failure(self.seed, self.kind, why, self.trace) from error
         finally:
             self._close_loop()
         for failure in self.loop.failures:
-            raise Failure(self.seed, f"nobody expected this: {failure}", self.trace)
+            raise Failure(self.seed, self.kind, f"nobody expected this: {failure}", self.trace)
 
     def _close_loop(self) -> None:
         """A run that failed leaves tasks behind: none of them may run again."""
@@ -135,11 +144,7 @@ class Simulation:
 
     async def _run(self) -> None:
         self._over = asyncio.Event()
-        around = Surroundings(self.log, self.clock, self.disk, self._chance().randbytes)
-        settings = {EMULATE: self.chance.choice(("union", "3.9", "4.0"))}
-        self.members = EmbeddedMembers(
-            self.chance.choice((3, 3, 4)), settings, around, self.disk, self.network, self.trace
-        )
+        self.members = self._embedded() if self.kind == "embedded" else self._over_zookeeper()
         work = asyncio.ensure_future(self._scenario())
         over = asyncio.ensure_future(self._over.wait())
         await asyncio.wait([work, over], return_when=asyncio.FIRST_COMPLETED)
@@ -147,6 +152,19 @@ class Simulation:
             raise self.violation
         over.cancel()
         work.result()
+
+    def _embedded(self) -> EmbeddedMembers:
+        clock = Clock(self.loop.wall_ns, self.loop.monotonic_ns)
+        around = Surroundings(self.log, clock, self.disk, self._chance().randbytes)
+        settings = {EMULATE: self.chance.choice(("union", "3.9", "4.0"))}
+        count = self.chance.choice((3, 3, 4))
+        return EmbeddedMembers(count, settings, around, self.disk, self.network, self.trace)
+
+    def _over_zookeeper(self) -> ZooKeeperMembers:
+        count = self.chance.choice((3, 3, 4))
+        checks = ZooKeeperChecks(self.checks)
+        around = (self.disk, self.network, self.trace, self.loop)
+        return ZooKeeperMembers(count, self._chance(), self.log, checks, *around)
 
     async def _scenario(self) -> None:
         await self.members.start()
@@ -162,7 +180,9 @@ class Simulation:
         near = Reader(self._client("near", rack="rack-1"), self.checks, TOPIC, PARTITIONS)
         watcher = Watcher(self._client("watcher"), self.checks, TOPIC, PARTITIONS)
         administrator = Administrator(admin, self.checks, self.members.ids, TOPIC, PARTITIONS)
-        faults = Faults(self._chance(), self.members, self.network, self.disk, self.clock, self.trace, administrator)
+        faults = Faults(self._chance(), self.members, self.network, self.disk, self.trace, administrator)
+        if isinstance(self.members, ZooKeeperMembers):
+            faults.add(ZooKeeperFaults(self._chance(), self.members, self.trace).kinds)
         group = Group(self._client, self.checks, TOPIC, PARTITIONS, self._chance())
         producing = [self._task(producer.run(self.chance.uniform(0.1, 0.8))) for producer in self.producers]
         forever = [self._task(work) for work in (reader.run(), near.run(), watcher.run(), self._look(), group.run())]
@@ -171,7 +191,7 @@ class Simulation:
         for producer in self.producers:
             producer.stop()
         await self._within("producers are done", asyncio.gather(*producing))
-        await self._until("replicas are in sync", self._out_of_sync)
+        await self._until("all know that all are in sync", self.members.unsettled)
         await self._until("the reader is at the end", lambda: _different(reader.positions, self._ends()))
         await self._until("the reader nearby is at the end", lambda: _different(near.positions, self._ends()))
         await self._until("the group is at the end", lambda: _different(group.committed(), self._ends()))
@@ -200,8 +220,13 @@ class Simulation:
     async def _create_topic(self, admin: Client) -> None:
         entries = [CreateTopicsRequest.CreatableTopicConfig("segment.ms", str(self.chance.choice((3_000, 1 << 40))))]
         topic = CreateTopicsRequest.CreatableTopic(TOPIC, PARTITIONS, REPLICAS, [], entries)
-        response = await admin.ask_any(CreateTopicsRequest([topic], 5000), 7, CreateTopicsResponse)
-        assert response.topics[0].error_code == 0, response
+        while True:
+            with suppress(UnreachableError):
+                response = await admin.ask_controller(CreateTopicsRequest([topic], 5000), 7, CreateTopicsResponse)
+                if response.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    return
+                admin.note(f"{TOPIC} is not created: {ErrorCode(response.topics[0].error_code).name}")
+            await asyncio.sleep(0.1)
 
     # -- looking on ---------------------------------------------------------------------------------------------------
 
@@ -219,17 +244,8 @@ class Simulation:
                     # A topic may come again by the same name.
                     same = (f"{partition.topic} {partition.topic_id.hex()[:8]}", partition.index)
                     self.checks.leads(same, partition.leader_epoch, broker, partition.high_watermark)
-                    self.checks.held(place, partition.high_watermark, self._ends_in_sync(place))
-
-    def _ends_in_sync(self, place: tuple[str, int]) -> dict[int, int]:
-        registration = self.members.image.partition(*place)
-        ends = {}
-        for broker in registration.isr if registration is not None else ():
-            node = self.members.running.get(broker)
-            partition = node.broker.partitions.get(*place) if node is not None else None
-            if partition is not None and partition.error != ErrorCode.KAFKA_STORAGE_ERROR:
-                ends[broker] = partition.log_end_offset
-        return ends
+                    ends = {id: each.log_end_offset for id, each in self.members.in_sync(*place).items()}
+                    self.checks.held(place, partition.high_watermark, ends)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -257,13 +273,6 @@ class Simulation:
                     logs = found.setdefault((partition.topic, partition.index), {})
                     logs[broker] = (partition.high_watermark, partition.served_log)
         return found
-
-    def _out_of_sync(self) -> str:
-        for topic in self.members.image.topics.values():
-            for index, partition in enumerate(topic.partitions):
-                if set(partition.isr) != set(partition.replicas) or partition.reassigning:
-                    return f"{topic.name}-{index}: {partition}"
-        return ""
 
     def _different_replicas(self) -> str:
         for place, logs in self._logs().items():

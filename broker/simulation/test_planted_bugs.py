@@ -218,7 +218,7 @@ async def each_is_cut_off_and_then_killed(simulation: Simulation) -> None:
         await asyncio.sleep(3)
 
 
-LOST = "was acknowledged|was read|goes back|was answered with"
+LOST = "was acknowledged|was read|goes back|was answered with|is out of range"
 ALL_IN_SYNC = "is committed up to"
 PLANTED: list[tuple[Plant, str, Script | None]] = [
     (high_watermark_that_waits_for_nobody, LOST, None),

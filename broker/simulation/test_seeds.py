@@ -9,21 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from simulation.simulation import Failure, simulate
+from simulation.simulation import KINDS, Failure, Kind, simulate
 
-SEEDS = 200
+SEEDS: dict[Kind, int] = {"embedded": 200, "zookeeper": 120}
 AT_ONCE = 10
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
-def test_nothing_is_lost_repeated_reordered_or_taken_back(first: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "first"), [(kind, first) for kind in KINDS for first in range(0, SEEDS[kind], AT_ONCE)]
+)
+def test_nothing_is_lost_repeated_reordered_or_taken_back(kind: Kind, first: int) -> None:
     for seed in range(first, first + AT_ONCE):
-        simulate(seed)
+        simulate(seed, kind)
 
 
-def test_the_same_seed_is_the_same_run_in_another_process_with_other_hashes() -> None:
-    run = "from simulation.simulation import simulate; print(simulate(7).trace.digest)"
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_seed_is_the_same_run_in_another_process_with_other_hashes(kind: Kind) -> None:
+    run = f"from simulation.simulation import simulate; print(simulate(7, {kind!r}).trace.digest)"
     digests = {
         subprocess.run(
             [sys.executable, "-c", run],
@@ -36,8 +39,8 @@ def test_the_same_seed_is_the_same_run_in_another_process_with_other_hashes() ->
         for hashes in ("0", "1", "4711")
     }
     assert len(digests) == 1
-    assert simulate(7).trace.digest == int(digests.pop())
-    assert simulate(8).trace.digest != simulate(7).trace.digest
+    assert simulate(7, kind).trace.digest == int(digests.pop())
+    assert simulate(8, kind).trace.digest != simulate(7, kind).trace.digest
 
 
 def test_a_failure_says_how_to_repeat_it_and_what_happened_last() -> None:

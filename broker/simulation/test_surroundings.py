@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from odradek_broker.clock import Clock
 from odradek_log.disk import APPEND, CREATE, Disk, RealDisk
 from odradek_log.errors import LogDirectoryError
 from simulation.memory_disk import MemoryDisk
 from simulation.memory_network import HIGH_WATER_BYTES, PIPE_BYTES, MemoryNetwork
+from simulation.process import Process
 from simulation.trace import Trace
 from simulation.virtual_loop import NothingEverHappensError, VirtualLoop
 
@@ -75,6 +77,7 @@ async def _pair(loop: VirtualLoop) -> tuple[End, End]:
 
     await loop.create_server(accept, "b", 1)
     _, near = await loop.create_connection(lambda: End("a"), "b", 1)
+    await asyncio.sleep(0)
     return near, accepted[0]
 
 
@@ -119,6 +122,31 @@ def test_work_for_threads_is_done_later_on_the_loop() -> None:
 
 def _full() -> None:
     raise OSError("full")
+
+
+def test_a_process_that_stands_still_does_everything_later_and_in_order() -> None:
+    async def scenario(loop: VirtualLoop, network: MemoryNetwork) -> None:
+        process = Process("b", ("b",), Clock(loop.wall_ns, loop.monotonic_ns))
+        far = End("b")
+
+        async def serve() -> None:
+            await loop.create_server(lambda: far, "b", 1)
+            loop.call_later(2, far.happened.append, "timer")
+
+        await process.do(serve())
+        _, near = await loop.create_connection(lambda: End("a"), "b", 1)
+        near.transport.write(b"before ")
+        await asyncio.sleep(1)
+        loop.stop_process(process)
+        near.transport.write(b"meanwhile")
+        near.transport.close()
+        await asyncio.sleep(5)
+        assert (far.received, far.happened) == (b"before ", [])
+        loop.continue_process(process)
+        await asyncio.sleep(0.01)
+        assert (far.received, far.happened) == (b"before meanwhile", ["eof", "timer", "lost NoneType"])
+
+    run(scenario)
 
 
 # -- connections ---------------------------------------------------------------------------------------------------

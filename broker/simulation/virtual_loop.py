@@ -1,17 +1,21 @@
 """An event loop on virtual time: it never waits, it moves the clock to what comes next.
 
-Owns the clock, and where work for threads runs: on the loop, a while later that the seed decides. Leaves the network to
-`memory_network`. Everything that happens is decided by the seed, so that a run can be had again.
+Owns the clock, which processes stand still, and where work for threads runs: on the loop, after a while that the seed
+decides. Leaves the network to `memory_network`. Everything that happens is decided by the seed, so that a run can be
+had again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from simulation.memory_network import MemoryNetwork
+from simulation.process import PROCESS, Process
 
 START_MS = 1_700_000_000_000
 _RESOLUTION_S = 1e-9
@@ -27,6 +31,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     """`time()` are virtual seconds since the beginning. `thread_delay_s()` says how long a thread keeps work waiting,
     `disk_time_s()` how long the disk took since it was asked last."""
 
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+
     def __init__(
         self,
         network: MemoryNetwork,
@@ -41,6 +48,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._network = network
         self._chance = chance
         self._disk_time_s = disk_time_s
+        self._stopped: dict[Process, list[asyncio.Handle]] = {}
         self.failures: list[str] = []
         """What nobody caught."""
         self.set_exception_handler(self._not_caught)
@@ -54,9 +62,31 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def wall_ns(self) -> int:
         return START_MS * 1_000_000 + round(self._now * 1e9)
 
-    def stall(self, seconds: float) -> None:
-        """The whole process stood still for so long."""
-        self._now += seconds
+    def wall_ms(self) -> int:
+        return self.wall_ns() // 1_000_000
+
+    # -- processes that stand still -----------------------------------------------------------------------------------
+
+    def stop_process(self, process: Process) -> None:
+        """As SIGSTOP: nothing of it runs until `continue_process`; what it has to do meanwhile is late then."""
+        self._stopped[process] = []
+
+    def continue_process(self, process: Process) -> None:
+        self._ready.extend(self._stopped.pop(process))
+
+    def _hold_back(self) -> None:
+        """What is to run now, but for what processes would do that stand still."""
+        due = [*self._ready]
+        self._ready.clear()
+        while self._scheduled and self._scheduled[0].when() <= self._now + _RESOLUTION_S:
+            timer = heapq.heappop(self._scheduled)
+            timer._scheduled = False  # type: ignore[attr-defined]
+            if timer.cancelled():
+                self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
+            due.append(timer)
+        for handle in due:
+            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+            self._stopped.get(process, self._ready).append(handle)
 
     # -- what BaseEventLoop asks of its selector ----------------------------------------------------------------------
 
@@ -70,6 +100,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._turns += 1
             if self._turns > _TURNS_MAX:
                 raise NothingEverHappensError("time stands still, for there is always something to be done at once")
+        if self._stopped:
+            self._hold_back()
         return []
 
     def _process_events(self, events: list[Any]) -> None:

@@ -1,0 +1,97 @@
+"""What a run needs of the brokers under test, of whichever kind their cluster is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from odradek_broker.node import Node
+from odradek_broker.partition import Partition
+from simulation.process import Process
+
+SETTINGS = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "2",
+    "replica.lag.time.max.ms": "4000",
+    "replica.socket.timeout.ms": "4000",
+    "replica.fetch.backoff.ms": "500",
+    "replica.high.watermark.checkpoint.interval.ms": "2000",
+    "log.flush.offset.checkpoint.interval.ms": "3000",
+    "log.retention.check.interval.ms": "10000",
+    "group.initial.rebalance.delay.ms": "500",
+    "group.min.session.timeout.ms": "1000",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "leader.imbalance.check.interval.seconds": "20",
+}
+
+
+class Cluster(Protocol):
+    """Brokers 0 and on, on the hosts `broker-0` and on. Who changes what runs waits for who does so already."""
+
+    ids: tuple[int, ...]
+    hosts: list[str]
+
+    @property
+    def processes(self) -> Sequence[Process]: ...
+
+    @property
+    def running(self) -> Mapping[int, Node]: ...
+
+    def in_sync(self, topic: str, index: int) -> Mapping[int, Partition]:
+        """The replicas, of brokers that run, that must have everything that is committed."""
+        ...
+
+    def unsettled(self) -> str:
+        """What the cluster itself has still to do when all is well."""
+        ...
+
+    async def start(self) -> None: ...
+
+    async def kill(self, broker: int) -> bool:
+        """As kill -9: what was written is there. False if it did not run."""
+        ...
+
+    async def lose_power(self, broker: int) -> bool:
+        """What was not synced is gone, and nobody hears of it. False if it does not run, or if it is the only one in
+        sync somewhere: nothing could save that."""
+        ...
+
+    async def stop(self, broker: int) -> bool:
+        """In an orderly way. False if it does not run."""
+        ...
+
+    async def begin(self, broker: int) -> None:
+        """Start it again, if it does not run."""
+        ...
+
+    async def stand_still(self, process: Process, seconds: float) -> None:
+        """As SIGSTOP, and SIGCONT later."""
+        ...
+
+    async def restart_all(self, *, orderly: bool) -> None:
+        """All brokers are stopped or killed, and begin again."""
+        ...
+
+    async def end(self) -> None: ...
+
+
+def host_settings(broker: int, host: str) -> dict[str, str]:
+    return {
+        "broker.rack": f"rack-{broker}",
+        "log.dirs": f"/{host}/data",
+        "listeners": f"PLAINTEXT://{host}:9092",
+    }
+
+
+async def stop_for(process: Process, seconds: float) -> None:
+    """Nothing of the process runs for so long."""
+    from simulation.virtual_loop import VirtualLoop
+
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop.stop_process(process)
+    await asyncio.sleep(seconds)
+    loop.continue_process(process)

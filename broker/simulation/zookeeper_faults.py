@@ -1,0 +1,92 @@
+"""What goes wrong in a cluster over ZooKeeper beside `faults`: connections and sessions, ZooKeeper itself, and who is
+the controller."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from odradek_controller.zookeeper import paths
+from odradek_controller.zookeeper.client import Delete
+from simulation.faults import Kind
+from simulation.trace import Trace
+from simulation.zookeeper_members import ZooKeeperMembers
+
+
+class ZooKeeperFaults:
+    """`kinds` are for `Faults.add`."""
+
+    def __init__(self, chance: random.Random, members: ZooKeeperMembers, trace: Trace) -> None:
+        self._chance = chance
+        self._members = members
+        self._zookeeper = members.zookeeper
+        self._trace = trace
+        self.kinds: tuple[Kind, ...] = (
+            (4, self._cut_off),
+            (3, self._lose_connection),
+            (3, self._expire),
+            (2, self._slow_down),
+            (2, self._go_away),
+            (4, self._move_controller),
+        )
+
+    def _any_broker(self) -> int:
+        """The controller, more often than not."""
+        controller = self._members.controller_id
+        if controller is not None and self._chance.random() < 0.5:
+            return controller
+        return self._chance.choice(self._members.ids)
+
+    async def _cut_off(self) -> None:
+        """A broker from ZooKeeper, in one direction or in both; it reaches all others."""
+        broker = self._any_broker()
+        process, session = self._members.processes[broker], self._members.sessions.get(broker)
+        if session is None or not self._members.may_fail(broker):
+            return
+        to_server, to_client, sign = self._chance.choice(
+            ((True, False, "->"), (False, True, "<-"), (True, True, "<->"))
+        )
+        self._trace.add(process.name, f"nothing passes {sign} ZooKeeper")
+        process.call(lambda: self._zookeeper.cut(session, to_server=to_server, to_client=to_client))
+        with self._members.shaken(broker):
+            await self._for(0.5, 12)
+        self._trace.add(process.name, "reaches ZooKeeper again")
+        process.call(self._zookeeper.heal, session)
+
+    async def _lose_connection(self) -> None:
+        broker = self._any_broker()
+        process, session = self._members.processes[broker], self._members.sessions.get(broker)
+        if session is not None and self._members.may_fail(broker):
+            self._trace.add(process.name, "loses its connection to ZooKeeper")
+            process.call(self._zookeeper.drop, session)
+
+    async def _expire(self) -> None:
+        broker = self._any_broker()
+        session = self._members.sessions.get(broker)
+        if session is not None and self._members.may_fail(broker):
+            self._trace.add(self._members.hosts[broker], f"session {session.session_id:x} is ended")
+            self._zookeeper.expire(session)
+
+    async def _slow_down(self) -> None:
+        self._trace.add("zookeeper", "is slow")
+        self._zookeeper.slow_ms = self._chance.choice((20, 200, 900))
+        await self._for(1, 8)
+        self._trace.add("zookeeper", "is as fast as ever")
+        self._zookeeper.slow_ms = 0
+
+    async def _go_away(self) -> None:
+        if not self._zookeeper.up:
+            return
+        self._trace.add("zookeeper", "goes away")
+        self._zookeeper.stop()
+        await self._for(0.5, 8)
+        self._trace.add("zookeeper", "is back")
+        self._zookeeper.start()
+
+    async def _move_controller(self) -> None:
+        """As an administrator does: the office is free for whoever is faster."""
+        self._trace.add("admin", f"the controller, broker {self._members.controller_id}, shall be another one")
+        self._zookeeper.force(Delete(paths.CONTROLLER))
+
+    async def _for(self, least_s: float, most_s: float) -> None:
+        await asyncio.sleep(self._chance.uniform(least_s, most_s))

@@ -1,0 +1,314 @@
+"""The brokers under test: processes of a cluster over ZooKeeper, one on each host, ZooKeeper itself in memory too.
+
+Owns how brokers begin and end, and their sessions. Each is `Member`, as `odradek up --zookeeper` starts it, with a
+clock of its own; what passes between members, and every transaction of ZooKeeper, is shown to the checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from odradek_broker.clock import Clock
+from odradek_broker.node import Node
+from odradek_broker.partition import Partition
+from odradek_broker.surroundings import Surroundings
+from odradek_broker.zookeeper.member import Member
+from odradek_controller.controller import Controller
+from odradek_controller.image import ClusterImage
+from odradek_controller.zookeeper.client import MultiError, Op, OpResult, ZooKeeper, ZooKeeperError
+from odradek_controller.zookeeper.double import DoubleZooKeeper, ZooKeeperDouble
+from odradek_log.errors import LogDirectoryError
+from simulation.cluster import SETTINGS, host_settings, stop_for
+from simulation.memory_disk import MemoryDisk
+from simulation.memory_network import MemoryNetwork
+from simulation.process import Process, ProcessTimers
+from simulation.trace import Trace, TraceLog
+from simulation.virtual_loop import VirtualLoop
+from simulation.zookeeper_checks import ZooKeeperChecks
+
+SESSION_MS = 6_000
+AGAIN_S = 1.0
+"""After which a process that could not begin is started again."""
+
+
+class WatchedZooKeeper(ZooKeeperDouble):
+    """Whatever is changed is shown to the checks. `slow_ms` more for every message, while there is something wrong."""
+
+    def __init__(self, checks: ZooKeeperChecks, chance: random.Random) -> None:
+        super().__init__(ProcessTimers(None), latency_ms=self._message_ms)
+        self._checks = checks
+        self._chance = chance
+        self.slow_ms = 0
+
+    def _message_ms(self) -> int:
+        return self.slow_ms + (self._chance.randint(1, 20) if self._chance.random() < 0.1 else 0)
+
+    def commit(self, connection: Any, ops: Sequence[Op]) -> list[OpResult]:
+        results = super().commit(connection, ops)
+        self._checks.committed(connection.session.id, ops)
+        return results
+
+    def force(self, op: Op) -> None:
+        """As somebody with a shell does it, if it can be done."""
+        with suppress(MultiError):
+            _, events = self._tree.commit([op], 0)
+            self._notify(events)
+
+
+class ZooKeeperMembers:
+    """Brokers 0 to `count` - 1."""
+
+    def __init__(
+        self,
+        count: int,
+        chance: random.Random,
+        log: TraceLog,
+        checks: ZooKeeperChecks,
+        disk: MemoryDisk,
+        network: MemoryNetwork,
+        trace: Trace,
+        loop: VirtualLoop,
+    ) -> None:
+        self.ids = tuple(range(count))
+        self.hosts = [f"broker-{broker}" for broker in self.ids]
+        self.processes = [Process(host, (host,), Clock(loop.wall_ns, loop.monotonic_ns)) for host in self.hosts]
+        self.zookeeper = WatchedZooKeeper(checks, random.Random(chance.getrandbits(64)))
+        self.sessions: dict[int, DoubleZooKeeper] = {}
+        """Of the processes that run, or are about to."""
+        self._chance = chance
+        self._log = log
+        self._checks = checks
+        self._disk = disk
+        self._network = network
+        self._trace = trace
+        self._members: dict[int, Member] = {}
+        self._changing = [asyncio.Lock() for _ in self.ids]
+        self._weak: int | None = None
+        self._shaken: Counter[int] = Counter()
+        self._member = watched_by(checks)
+
+    async def start(self) -> None:
+        await asyncio.gather(*(self.begin(broker) for broker in self.ids))
+
+    @property
+    def running(self) -> dict[int, Node]:
+        return {broker: member.node for broker, member in sorted(self._members.items())}
+
+    @property
+    def controller(self) -> Controller | None:
+        """The one with the highest epoch that believes to be it."""
+        found = [member.role.controller for member in self._members.values() if member.role.controller is not None]
+        return max(found, key=lambda each: each.image.epoch, default=None)
+
+    @property
+    def controller_id(self) -> int | None:
+        controller = self.controller
+        return next((id for id, each in self._members.items() if each.role.controller is controller), None)
+
+    def in_sync(self, topic: str, index: int) -> dict[int, Partition]:
+        """Those in sync by what ZooKeeper has, once they have heard so: who began anew, and has perhaps lost something,
+        does not count before the controller knows."""
+        found: dict[int, Partition] = {}
+        state = self._checks.state(topic, index)
+        for broker in state.isr if state is not None else ():
+            member = self._members.get(broker)
+            partition = member.node.broker.partitions.get(topic, index) if member is not None else None
+            if state is not None and partition is not None and partition.leader_epoch == state.leader_epoch:
+                found[broker] = partition
+        return found
+
+    def unsettled(self) -> str:
+        controllers = [broker for broker, each in self._members.items() if each.role.controller is not None]
+        controller = self.controller
+        if len(controllers) != 1 or controller is None:
+            return f"brokers {controllers} are controllers"
+        image = controller.image
+        for topic in image.topics.values():
+            for index, partition in enumerate(topic.partitions):
+                if set(partition.isr) != set(partition.replicas) or partition.reassigning:
+                    return f"{topic.name}-{index}: {partition}"
+                stored = self._checks.state(topic.name, index)
+                known = (partition.leader, partition.leader_epoch, partition.isr)
+                if stored is None or (stored.leader, stored.leader_epoch, stored.isr) != known:
+                    return f"{topic.name}-{index}: the controller knows {known}, stored is {stored}"
+        for broker, member in self._members.items():
+            if difference := _different(member.adapter.image, image):
+                return f"broker {broker} knows it differently: {difference}"
+        return ""
+
+    # -- how brokers begin and end ------------------------------------------------------------------------------------
+
+    async def kill(self, broker: int) -> bool:
+        async with self._changing[broker]:
+            if broker not in self._members or not self.may_fail(broker):
+                return False
+            self._trace.add(self.hosts[broker], "is killed")
+            await self._kill(broker)
+            return True
+
+    async def lose_power(self, broker: int) -> bool:
+        async with self._changing[broker]:
+            if broker not in self._members or not self._may_lose(broker):
+                return False
+            host = self.hosts[broker]
+            self._trace.add(host, "loses power")
+            self._network.power_off(host)
+            self._weak = broker
+            await self._kill(broker)
+            self._trace.add(host, f"{self._disk.lose_power(host)} files lost something")
+            return True
+
+    def _may_lose(self, broker: int) -> bool:
+        """Nobody loses anything as long as somebody else has it, and this one is out of sync before it is back. A
+        controller can see to that only if it knows who is there, and lives to hear of it: one thing at a time."""
+        controller = self.controller
+        known = {} if controller is None else controller.image.brokers
+        leads = [each.leader for each in self._members[broker].node.broker.partitions if each.leader is not None]
+        return (
+            self.may_fail(broker)
+            and all(known[id].epoch == each.adapter.broker_epoch for id, each in self._members.items() if id in known)
+            and known.keys() >= self._members.keys()
+            and not any(count for other, count in self._shaken.items() if other != broker)
+            and all(leader.proposed_isr is None for leader in leads)
+            and all(self.in_sync(*place).keys() - {broker} for place in self._checks.in_sync_on(broker))
+        )
+
+    def may_fail(self, broker: int) -> bool:
+        """Whether something may befall this broker: not while another one has lost something, and counts as in sync."""
+        weak = self._weak
+        if weak is not None and all(weak in self.in_sync(*place) for place in self._checks.in_sync_on(weak)):
+            weak = self._weak = None
+        return weak in (None, broker)
+
+    @contextmanager
+    def shaken(self, broker: int) -> Iterator[None]:
+        """Something that may cost the broker its session lasts."""
+        self._shaken[broker] += 1
+        try:
+            yield
+        finally:
+            self._shaken[broker] -= 1
+
+    async def _kill(self, broker: int) -> None:
+        member = self._members.pop(broker)
+        self.zookeeper.crash(self.sessions.pop(broker))
+        await self.processes[broker].do(member.kill())
+
+    async def stop(self, broker: int) -> bool:
+        async with self._changing[broker]:
+            if broker not in self._members or not self.may_fail(broker):
+                return False
+            self._trace.add(self.hosts[broker], "is stopped")
+            member = self._members[broker]
+            await self.processes[broker].do(member.stop(grace_ms=1000))
+            del self._members[broker], self.sessions[broker]
+            return True
+
+    async def begin(self, broker: int) -> None:
+        """As often as it takes: while ZooKeeper cannot be reached, for instance, no process stays."""
+        async with self._changing[broker]:
+            while broker not in self._members:
+                self._trace.add(self.hosts[broker], "starts")
+                self._network.power_on(self.hosts[broker])
+                try:
+                    await self.processes[broker].do(self._begin(broker))
+                except (ValueError, OSError, LogDirectoryError, ZooKeeperError) as error:
+                    self._trace.add(self.hosts[broker], f"cannot start: {type(error).__name__}: {error}")
+                    self.zookeeper.crash(self.sessions.pop(broker))
+                    await asyncio.sleep(AGAIN_S)
+
+    async def _begin(self, broker: int) -> None:
+        process = self.processes[broker]
+        session = await self.zookeeper.connect(session_timeout_ms=SESSION_MS, timers=ProcessTimers(process))
+        self.sessions[broker] = session
+        around = Surroundings(self._log, process.clock, self._disk, self._chance.randbytes)
+        self._members[broker] = await self._member.start(self._static(broker), session, around)
+
+    async def stand_still(self, process: Process, seconds: float) -> None:
+        broker = self.processes.index(process)
+        async with self._changing[broker]:
+            session = self.sessions.get(broker)
+            if session is not None and self.may_fail(broker):
+                self._trace.add(process.name, f"stands still for {seconds:.1f} s")
+                self.zookeeper.freeze(session, True)
+                with self.shaken(broker):
+                    await stop_for(process, seconds)
+                self.zookeeper.freeze(session, False)
+                self._trace.add(process.name, "goes on")
+
+    async def restart_all(self, *, orderly: bool) -> None:
+        self._trace.add("all", f"are {'stopped' if orderly else 'killed'} and start again")
+        end = self.stop if orderly else self.kill
+        await asyncio.gather(*(end(broker) for broker in self.ids))
+        await asyncio.gather(*(self.begin(broker) for broker in self.ids))
+
+    async def end(self) -> None:
+        for broker in self.ids:
+            await self.stop(broker)
+
+    def _static(self, broker: int) -> dict[str, str]:
+        host = self.hosts[broker]
+        return {
+            **SETTINGS,
+            **host_settings(broker, host),
+            "broker.id": str(broker),
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            "controller.socket.timeout.ms": "4000",
+            "controlled.shutdown.retry.backoff.ms": "500",
+        }
+
+
+def watched_by(checks: ZooKeeperChecks) -> type[Member]:
+    class WatchedMember(Member):
+        """What it answers to other brokers is shown to the checks."""
+
+        def __init__(self, node: Node, zk: ZooKeeper, surroundings: Surroundings) -> None:
+            super().__init__(node, zk, surroundings)
+            for name in ("leader_and_isr", "update_metadata", "stop_replica"):
+                setattr(self.inbox, name, self._heeding(name, getattr(self.inbox, name)))
+            for name in ("alter_partition", "controlled_shutdown", "allocate_producer_ids"):
+                setattr(self.inbox, name, self._taking(name, getattr(self.inbox, name)))
+
+        def _heeding(self, name: str, handle: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+            async def handled(request: Any) -> Any:
+                response = await handle(request)
+                if not response.error_code:
+                    who = (request.controller_id, request.controller_epoch, request.broker_epoch)
+                    checks.heeded(self.node.id, self.adapter.broker_epoch, name, *who)
+                return response
+
+            return handled
+
+        def _taking(self, name: str, handle: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+            async def handled(request: Any) -> Any:
+                response = await handle(request)
+                controller = self.controller.local
+                if not response.error_code and controller is not None:
+                    known = controller.image.brokers[request.broker_id].epoch
+                    checks.took(name, request.broker_id, request.broker_epoch, known)
+                return response
+
+            return handled
+
+    return WatchedMember
+
+
+def _different(known: ClusterImage, image: ClusterImage) -> str:
+    """What clients could be told differently."""
+    for name in sorted(known.topics.keys() | image.topics.keys()):
+        topics = known.topics.get(name), image.topics.get(name)
+        if topics[0] is None or topics[1] is None or topics[0].id != topics[1].id:
+            return f"topic {name}: {topics}"
+        for index, (one, other) in enumerate(zip(topics[0].partitions, topics[1].partitions, strict=False)):
+            facts = [(each.leader, each.leader_epoch, each.isr, each.replicas) for each in (one, other)]
+            if facts[0] != facts[1]:
+                return f"{name}-{index}: {facts[0]}, not {facts[1]}"
+        if len(topics[0].partitions) != len(topics[1].partitions):
+            return f"{name} has {len(topics[0].partitions)} partitions, not {len(topics[1].partitions)}"
+    live = [sorted(id for id, each in image.brokers.items() if not each.fenced) for image in (known, image)]
+    return "" if live[0] == live[1] else f"brokers {live[0]}, not {live[1]}"
