@@ -83,10 +83,13 @@ class Propagation:
         self._log = log
         self._timeout_s = timeout_s
         self._queues: dict[int, _Queue] = {}
+        self._closed = False
         self.image = ClusterImage()
 
     def apply(self, delta: MetadataDelta) -> None:
-        """Queue what follows from a change."""
+        """Queue what follows from a change, unless it was under way when the term ended: the next controller has it."""
+        if self._closed:
+            return
         self.image = delta.image
         live = live_brokers(delta.image)
         for broker_id in [key for key in self._queues if key not in live]:
@@ -113,6 +116,7 @@ class Propagation:
 
     async def close(self) -> None:
         """Send nothing more: when this returns, no task does."""
+        self._closed = True
         queues, self._queues = list(self._queues.values()), {}
         for queue in queues:
             queue.close()
