@@ -291,7 +291,7 @@ class Hosting:
         if partition is not None:
             self._forget(partition, changes)
         for directory in self.healthy:
-            if (topic, index) in directory.logs or (topic, index) in directory.failed:
+            if directory.holds(topic, index):
                 if fate is Fate.DELETED:
                     self._remove(directory, topic, index)
                 else:

@@ -19,7 +19,6 @@ from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
 from odradek_controller.zookeeper import paths
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek_wire.messages.create_partitions import CreatePartitionsRequest
-from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.uuid import uuid_to_text
 
 pytestmark = pytest.mark.peers
@@ -49,7 +48,7 @@ async def small_life(cluster: ZooKeeperCluster) -> None:
     )
     await controller.allocate_producer_ids(AllocateProducerIdsRequest(1, controller.image.brokers[1].epoch))
     await controller.create_topics(manual("gone", [1]))
-    await controller.delete_topics(DeleteTopicsRequest(topic_names=["gone"]))
+    await cluster.delete("gone")
 
 
 async def test_the_nodes_of_a_small_life_are_those_of_kafka(server: ZooKeeperServer) -> None:

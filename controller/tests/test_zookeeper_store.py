@@ -34,7 +34,6 @@ from odradek_wire.messages.client_quota_record import ClientQuotaRecord
 from odradek_wire.messages.config_record import ConfigRecord
 from odradek_wire.messages.create_partitions import CreatePartitionsRequest
 from odradek_wire.messages.create_topics import CreateTopicsRequest
-from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.feature_level_record import FeatureLevelRecord
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from odradek_wire.messages.partition_change_record import PartitionChangeRecord
@@ -147,7 +146,7 @@ async def test_a_deleted_topic_leaves_nothing() -> None:
         controller = await cluster.controller()
         before = await cluster.dump()
         await controller.create_topics(topics("t", "u", partitions=2))
-        await controller.delete_topics(DeleteTopicsRequest(topic_names=["t", "u"]))
+        await cluster.delete("t", "u")
         after = await cluster.dump()
         assert after == before
         await controller.create_topics(topics("t"))
@@ -235,7 +234,7 @@ async def test_a_large_change_is_cut_and_whole_at_the_end() -> None:
         controller = await cluster.controller()
         await controller.create_topics(topics("large", partitions=2_500))
         await same_as_stored(cluster)
-        await controller.delete_topics(DeleteTopicsRequest(topic_names=["large"]))
+        await cluster.delete("large")
         assert await cluster.tool.children(paths.TOPICS) == []
 
 
@@ -313,14 +312,13 @@ async def test_what_an_earlier_controller_had_begun_is_finished() -> None:
         await cluster.tool.create(paths.partition("t", 1))
         await cluster.tool.create(paths.partition("t", 2))
         await cluster.join()
-        controller = await cluster.controller()
         image = await same_as_stored(cluster)
         assert [(p.leader, p.leader_epoch, p.partition_epoch) for p in image.topics["t"].partitions] == [
             (1, 5, 1),  # broker 1 began after this was written, and leads anew
             (1, 0, 0),
             (-1, -1, NO_STATE),
         ]
-        await controller.delete_topics(DeleteTopicsRequest(topic_names=["t"]))
+        await cluster.delete("t")
         assert await cluster.tool.children(paths.TOPICS) == []
 
 

@@ -17,7 +17,10 @@ from odradek_controller.zookeeper.looks import CHANGE_EXPIRES_MS
 from odradek_controller.zookeeper.znodes import Assignment, BrokerZnode, PartitionState, TopicZnode
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition import AlterPartitionRequest
+from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from odradek_wire.messages.create_partitions import CreatePartitionsRequest
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.messages.elect_leaders import ElectLeadersRequest
 
 # -- brokers ----------------------------------------------------------------------------------------------------------
 
@@ -199,19 +202,77 @@ async def test_a_topic_is_deleted_when_the_last_broker_that_holds_it_is_back() -
         request = DeleteTopicsRequest(topic_names=["u", "v", "never"])
         response = await controller.delete_topics(request)
         assert {result.name: result.error_code for result in response.responses} == {
-            "u": ErrorCode.REQUEST_TIMED_OUT,
+            "u": ErrorCode.NONE,
             "v": ErrorCode.NONE,
             "never": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
         again = DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState(None, controller.image.topics["u"].id)])
         (result,) = (await controller.delete_topics(again)).responses
-        assert (result.name, result.error_code) == ("u", ErrorCode.REQUEST_TIMED_OUT)
-        assert sorted(controller.image.topics) == ["t", "u"]
+        assert (result.name, result.error_code) == ("u", ErrorCode.NONE)
+        await cluster.until_image(lambda found: sorted(found.image.topics) == ["t", "u"])
         assert await cluster.tool.children(paths.DELETE_TOPICS) == ["t", "u"]
+        # The name is taken, and nothing can be done with what goes.
+        (created,) = (await controller.create_topics(topics("t"))).topics
+        assert (created.error_code, created.error_message) == (
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            "Topic 't' is marked for deletion.",
+        )
+        grow = CreatePartitionsRequest.CreatePartitionsTopic("t", 2, None)
+        (grown,) = (await controller.create_partitions(CreatePartitionsRequest([grow]))).results
+        assert grown.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        move = AlterPartitionReassignmentsRequest.ReassignablePartition(0, [1, 3])
+        moves = AlterPartitionReassignmentsRequest(
+            topics=[AlterPartitionReassignmentsRequest.ReassignableTopic("t", [move])]
+        )
+        (moved,) = (await controller.alter_reassignments(moves)).responses[0].partitions
+        assert moved.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elect = ElectLeadersRequest(0, [ElectLeadersRequest.TopicPartitions("t", [0])])
+        (elected,) = (await controller.elect_leaders(elect)).replica_election_results[0].partition_result
+        assert elected.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await cluster.members[1].register()
         await cluster.until_image(lambda found: not found.image.topics)
         await cluster.world.until(lambda: _no_children(cluster, paths.DELETE_TOPICS))
         assert await cluster.dump(paths.TOPICS) == before
+
+
+async def test_a_topic_whose_replicas_move_is_deleted_when_they_have() -> None:
+    async with zookeeper_cluster() as cluster:
+        await three(cluster)
+        controller = await cluster.controller()
+        await controller.create_topics(manual("t", [1]))
+        move = AlterPartitionReassignmentsRequest.ReassignablePartition(0, [2])
+        moves = [AlterPartitionReassignmentsRequest.ReassignableTopic("t", [move])]
+        await controller.alter_reassignments(AlterPartitionReassignmentsRequest(topics=moves))
+        await controller.delete_topics(DeleteTopicsRequest(topic_names=["t"]))
+        await controller.create_topics(topics("later"))
+        await cluster.tool.create(paths.delete_topic("later"))
+        await cluster.until_image(lambda found: sorted(found.image.topics) == ["t"])
+        assert controller.image.topics["t"].id not in controller.deletions
+        await catch_up(cluster, "t", 1, 2)
+        await cluster.until_image(lambda found: not found.image.topics)
+        await cluster.world.until(lambda: _no_children(cluster, paths.DELETE_TOPICS))
+
+
+async def test_a_replica_that_cannot_be_deleted_is_said_and_tried_again_when_its_broker_has_registered_anew() -> None:
+    async with zookeeper_cluster() as cluster:
+        await three(cluster)
+        member, other, _ = cluster.members
+        controller = await cluster.controller()
+        await controller.create_topics(manual("t", [1, 2]))
+        controller.deletions.begun = lambda topics: None
+        await controller.delete_topics(DeleteTopicsRequest(topic_names=["t"]))
+        await cluster.world.until(lambda: controller.deletions.of(2) == [("t", 0)])
+        brokers = controller.image.brokers
+        controller.replicas_deleted(brokers[1], [("t", 0)], [])
+        controller.replicas_deleted(brokers[2], [], [("t", 0)])
+        assert [said for said in member.reports.said if "a broker cannot delete replicas" in said]
+        # Of an earlier registration nothing counts.
+        controller.replicas_deleted(brokers[2]._replace(epoch=1), [("t", 0)], [])
+        assert controller.deletions.of(2) == [("t", 0)]
+        assert "t" in controller.image.topics
+        await other.unregister()
+        await other.register()
+        await cluster.until_image(lambda found: not found.image.topics)
 
 
 async def test_where_deletion_is_disabled_the_wish_is_removed() -> None:

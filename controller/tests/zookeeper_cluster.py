@@ -1,4 +1,5 @@
-"""A cluster in ZooKeeper without brokers: their registrations, and candidates for the controller."""
+"""A cluster in ZooKeeper without brokers: their registrations, and candidates for the controller. What brokers are told
+to delete, they delete at once, as long as they are registered."""
 
 from __future__ import annotations
 
@@ -13,9 +14,11 @@ from odradek_controller.controller import Controller
 from odradek_controller.image import Endpoint, PartitionRegistration
 from odradek_controller.zookeeper import bootstrap, paths
 from odradek_controller.zookeeper.client import NoNodeError, ZooKeeper
+from odradek_controller.zookeeper.controller import ZooKeeperController
 from odradek_controller.zookeeper.controller_role import ControllerRole
 from odradek_controller.zookeeper.znodes import BrokerZnode
 from odradek_log.reporting import StandardReporter
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 
 
 class Reports(StandardReporter):
@@ -48,12 +51,22 @@ class Member:
             rng=random.Random(broker_id),
             wall_ms=lambda: START_MS,
             now_ms=lambda: cluster.now_ms,
-            elected=lambda controller: self.events.append(f"elected {controller.image.epoch}"),
+            elected=self._elected,
             resigned=lambda: self.events.append("resigned"),
             log_dir_failed=self.failed_log_dirs.append,
             reporter=self.reports,
         )
         self.started = False
+
+    def _elected(self, controller: ZooKeeperController) -> None:
+        self.events.append(f"elected {controller.image.epoch}")
+
+        def delete(_: object) -> None:
+            for broker in controller.image.brokers.values():
+                controller.replicas_deleted(broker, controller.deletions.of(broker.id), ())
+
+        controller.deletions.begun = delete
+        controller.subscribe(delete)
 
     @property
     def controller(self) -> Controller:
@@ -94,6 +107,13 @@ class ZooKeeperCluster:
         """Whoever is it, as soon as somebody is."""
         await self.world.until(lambda: any(member.role.controller for member in self.members))
         return next(member.role.controller for member in self.members if member.role.controller)
+
+    async def delete(self, *names: str) -> None:
+        """Until nothing is left of them."""
+        controller = await self.controller()
+        response = await controller.delete_topics(DeleteTopicsRequest(topic_names=list(names)))
+        assert [result.error_code for result in response.responses] == [0] * len(names)
+        await self.until_image(lambda found: found.image.topics.keys().isdisjoint(names))
 
     async def until_image(self, holds: Callable[[Controller], bool]) -> None:
         await self.world.until(lambda: any(m.role.controller and holds(m.role.controller) for m in self.members))

@@ -106,6 +106,10 @@ class LogDirectory:
 
     # --- the logs
 
+    def holds(self, topic: str, partition: int) -> bool:
+        """Whether there is a log of that name, be it one that cannot be opened."""
+        return (topic, partition) in self.logs or (topic, partition) in self.failed
+
     def load(self, config_of: Callable[[str], LogConfig]) -> None:
         """Open every partition's directory. `config_of` maps a topic's name to its settings.
 

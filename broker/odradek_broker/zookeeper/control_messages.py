@@ -18,6 +18,7 @@ from odradek_controller.image import (
     PartitionRegistration,
     TopicImage,
 )
+from odradek_controller.zookeeper.deletions import Deletions
 from odradek_wire.message import Message
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek_wire.messages.stop_replica import StopReplicaRequest
@@ -46,12 +47,16 @@ def began_anew(delta: MetadataDelta) -> list[int]:
     ]
 
 
-def everything(image: ClusterImage, broker_id: int, controller_id: int) -> list[Message]:
-    """All that a broker has to know that may know nothing: what these do not name is not there."""
-    places = _places(image)
+def everything(image: ClusterImage, broker_id: int, controller_id: int, deletions: Deletions) -> list[Message]:
+    """All that a broker has to know that may know nothing: what these do not name is not there. What it has still to
+    delete comes first, or it would be kept as a stray."""
+    places = _places(deletions.without(image))
     held = [place for place in places if broker_id in _partition(place).replicas]
+    stops = [(name, _deleted(index)) for name, index in deletions.of(broker_id)]
+    going = [topic for topic in image.topics.values() if topic.id in deletions]
     return [
-        _update_metadata(image, broker_id, controller_id, places, (), FULL),
+        *([_stop_replica(image, broker_id, controller_id, stops)] if stops else []),
+        _update_metadata(image, broker_id, controller_id, places, going, FULL),
         _leader_and_isr(image, broker_id, controller_id, held, (), FULL),
     ]
 
@@ -62,20 +67,39 @@ def held_by(image: ClusterImage, broker_id: int, controller_id: int) -> list[Mes
     return [_leader_and_isr(image, broker_id, controller_id, held, (), INCREMENTAL)] if held else []
 
 
+def deletion(image: ClusterImage, broker_id: int, controller_id: int, topics: Iterable[TopicImage]) -> list[Message]:
+    """These topics are not to be seen any more, and then what the broker holds of them is to go."""
+    stops = [
+        (topic.name, _deleted(index))
+        for topic in topics
+        for index, partition in enumerate(topic.partitions)
+        if broker_id in partition.replicas
+    ]
+    return [
+        _update_metadata(image, broker_id, controller_id, (), topics, INCREMENTAL),
+        *([_stop_replica(image, broker_id, controller_id, stops)] if stops else []),
+    ]
+
+
+def _deleted(index: int) -> StopReplicaRequest.StopReplicaPartitionState:
+    return StopReplicaRequest.StopReplicaPartitionState(index, EPOCH_DURING_DELETE, True)
+
+
 class Changes:
     """What one delta says, found out once for all brokers."""
 
-    def __init__(self, delta: MetadataDelta, controller_id: int) -> None:
+    def __init__(self, delta: MetadataDelta, controller_id: int, deletions: Deletions) -> None:
         self._delta = delta
         self._image = delta.image
         self._controller_id = controller_id
         self._places: list[Place] = [
             (delta.image.topics_by_id[topic_id], index)
             for topic_id, indexes in delta.partitions.items()
+            if topic_id not in deletions
             for index in indexes
         ]
         self._new = {place for place in map(_key, self._places) if delta.before.partition(*place) is None}
-        self._deleted = list(delta.deleted_topics.values())
+        self._deleted = [topic for topic in delta.deleted_topics.values() if topic.id not in deletions]
 
     def of(self, broker_id: int) -> list[Message]:
         """In their order, for a broker that knows what was before."""
@@ -97,7 +121,7 @@ class Changes:
         for topic in self._deleted:
             for index, partition in enumerate(topic.partitions):
                 if broker_id in partition.replicas:
-                    yield topic.name, state(index, EPOCH_DURING_DELETE, True)
+                    yield topic.name, _deleted(index)
         going = self._image.brokers[broker_id].in_controlled_shutdown
         for topic, index in self._places:
             before, after = self._delta.before.partition(topic.id, index), topic.partitions[index]

@@ -10,19 +10,19 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek_broker.partitions import Partitions
 from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch
 from odradek_broker.zookeeper.consumer_offsets import ConsumerOffsets
 from odradek_broker.zookeeper.log_dir_events import LogDirEvents
 from odradek_broker.zookeeper.remote_controller import RemoteController
 from odradek_controller.configs.table import Resource
-from odradek_controller.image import ConfigResource
+from odradek_controller.image import ConfigResource, Fate, MetadataDelta
 from odradek_controller.store import NotControllerError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.controlled_shutdown import ControlledShutdownResponse
 
 if TYPE_CHECKING:
+    from odradek_broker.broker import Broker
     from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
     from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """The broker's `InterBroker`. `partitions` says where the broker keeps them, once it is there."""
+    """The broker's `InterBroker`. `broker` is asked once it is there."""
 
     def __init__(
         self,
         adapter: Adapter,
         configs: ConfigWatch,
         controller: RemoteController,
-        partitions: Callable[[], Partitions],
+        broker: Callable[[], Broker],
         old_offsets: ConsumerOffsets,
         log_dir_events: LogDirEvents,
     ) -> None:
@@ -48,7 +48,7 @@ class Inbox:
         self._adapter = adapter
         self._configs = configs
         self._controller = controller
-        self._partitions = partitions
+        self._broker = broker
         self._log_dir_events = log_dir_events
         self._handling = asyncio.Lock()
 
@@ -74,6 +74,7 @@ class Inbox:
             delta, response = self._adapter.stop_replica(request)
             if delta is not None:
                 self._controller.tell(delta)
+                self._report_what_is_still_there(delta, response)
             return response
 
     async def configured(self, configs: Configs) -> None:
@@ -92,10 +93,17 @@ class Inbox:
             self._controller.tell(self._adapter.configured(found))
 
     def _report_broken_disks(self, response: LeaderAndIsrResponse) -> None:
-        partitions = self._partitions()
+        partitions = self._broker().partitions
         for each in response.partition_errors:
             partition = partitions.get(each.topic_name, each.partition_index)
             if not each.error_code and partition is not None and partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
+                each.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _report_what_is_still_there(self, delta: MetadataDelta, response: StopReplicaResponse) -> None:
+        directories = self._broker().hosting.directories
+        for each in response.partition_errors:
+            key = (each.topic_name, each.partition_index)
+            if delta.fates.get(key) is Fate.DELETED and any(directory.holds(*key) for directory in directories):
                 each.error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
     def replicas_lost(self) -> None:

@@ -12,10 +12,10 @@ from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from odradek_broker.broker import Broker
 from odradek_broker.identity import claim_over_zookeeper, cluster_of
 from odradek_broker.network.peer import Peer, PeerError
 from odradek_broker.node import Node
-from odradek_broker.partitions import Partitions
 from odradek_broker.surroundings import Surroundings
 from odradek_broker.timers import TimerHandle
 from odradek_broker.zookeeper.adapter import Adapter
@@ -84,7 +84,7 @@ class Member:
         )
         self._log_dir_events = LogDirEvents(zk, node.id)
         self.inbox = Inbox(
-            self.adapter, self.configs, self.controller, self._partitions, ConsumerOffsets(zk), self._log_dir_events
+            self.adapter, self.configs, self.controller, self._broker, ConsumerOffsets(zk), self._log_dir_events
         )
         self.controller.configs = ConfigWriter(
             zk,
@@ -145,8 +145,8 @@ class Member:
     async def _configured(self, configs: Configs) -> None:
         await self.inbox.configured(configs)
 
-    def _partitions(self) -> Partitions:
-        return self.node.broker.partitions
+    def _broker(self) -> Broker:
+        return self.node.broker
 
     async def _register(self, request: BrokerRegistrationRequest) -> int:
         listeners = tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from odradek_broker.network.peer import PeerError
@@ -17,17 +17,19 @@ from odradek_broker.zookeeper.control_messages import (
     VERSIONS,
     Changes,
     began_anew,
+    deletion,
     everything,
     held_by,
     live_brokers,
 )
-from odradek_controller.image import LOST_DIRECTORY, BrokerRegistration, ClusterImage, MetadataDelta
+from odradek_controller.image import LOST_DIRECTORY, BrokerRegistration, ClusterImage, MetadataDelta, TopicImage
 from odradek_controller.store import NotControllerError
+from odradek_controller.zookeeper.deletions import Deletions
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrResponse
-from odradek_wire.messages.stop_replica import StopReplicaRequest
+from odradek_wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from odradek_wire.uuid import Uuid
 
 if TYPE_CHECKING:
@@ -50,6 +52,15 @@ class Line(Protocol):
 
 class Term(Protocol):
     """Whose word this is: the controller (`ZooKeeperController`), which hears what brokers answer to it."""
+
+    @property
+    def deletions(self) -> Deletions: ...
+
+    def replicas_deleted(
+        self, broker: BrokerRegistration, deleted: Collection[tuple[str, int]], failed: Collection[tuple[str, int]]
+    ) -> None:
+        """What a broker of this registration has deleted, and could not delete."""
+        ...
 
     async def replicas_found(
         self, broker: BrokerRegistration, lost: Collection[tuple[Uuid, int]], served: Collection[tuple[Uuid, int]]
@@ -85,6 +96,7 @@ class Propagation:
         self._queues: dict[int, _Queue] = {}
         self._closed = False
         self.image = ClusterImage()
+        term.deletions.begun = self._delete
 
     def apply(self, delta: MetadataDelta) -> None:
         """Queue what follows from a change, unless it was under way when the term ended: the next controller has it."""
@@ -94,7 +106,7 @@ class Propagation:
         live = live_brokers(delta.image)
         for broker_id in [key for key in self._queues if key not in live]:
             self._queues.pop(broker_id).close()
-        changes = Changes(delta, self._controller_id)
+        changes = Changes(delta, self._controller_id, self._term.deletions)
         anew = set(began_anew(delta))
         for broker_id, registration in live.items():
             queue = self._queues.get(broker_id)
@@ -102,9 +114,13 @@ class Propagation:
                 if queue is not None:
                     queue.close()
                 queue = self._queues[broker_id] = _Queue(self, registration)
-                queue.add(everything(delta.image, broker_id, self._controller_id))
+                queue.add(self.everything(broker_id))
             else:
                 queue.add(changes.of(broker_id))
+
+    def _delete(self, topics: Sequence[TopicImage]) -> None:
+        for broker_id, queue in self._queues.items():
+            queue.add(deletion(self.image, broker_id, self._controller_id, topics))
 
     def ask_again(self, broker_ids: Iterable[int]) -> None:
         """These have lost replicas: which, their answers say when they are given them once more. (Who is going would
@@ -112,7 +128,8 @@ class Propagation:
         for broker_id in broker_ids:
             queue = self._queues.get(broker_id)
             if queue is not None and not self.image.brokers[broker_id].in_controlled_shutdown:
-                queue.add(held_by(self.image, broker_id, self._controller_id))
+                shown = self._term.deletions.without(self.image)
+                queue.add(held_by(shown, broker_id, self._controller_id))
 
     async def close(self) -> None:
         """Send nothing more: when this returns, no task does."""
@@ -136,7 +153,7 @@ class Propagation:
         await self._sleep(_BACKOFF_MS[min(failures, len(_BACKOFF_MS)) - 1])
 
     def everything(self, broker_id: int) -> list[Message]:
-        return everything(self.image, broker_id, self._controller_id)
+        return everything(self.image, broker_id, self._controller_id, self._term.deletions)
 
     async def answered(self, broker: BrokerRegistration, request: Message, response: Message) -> None:
         """A refusal is not asked again: a newer controller, or the broker's next registration, has made it void."""
@@ -148,6 +165,8 @@ class Propagation:
                 request=type(request).__name__,
                 error=error.name,
             )
+        elif isinstance(response, StopReplicaResponse):
+            self._hear_of_deletions(broker, request, response)
         elif isinstance(response, LeaderAndIsrResponse):
             refused = _refused(response)
             if refused:
@@ -155,6 +174,17 @@ class Propagation:
             lost, served = self._news_of_disks(broker.id, response)
             if lost or served:
                 await self._term.replicas_found(broker, lost, served)
+
+    def _hear_of_deletions(self, broker: BrokerRegistration, request: Message, response: StopReplicaResponse) -> None:
+        assert isinstance(request, StopReplicaRequest)
+        asked = {
+            (topic.topic_name, state.partition_index)
+            for topic in request.topic_states
+            for state in topic.partition_states
+            if state.delete_partition
+        }
+        failed = {(each.topic_name, each.partition_index) for each in response.partition_errors if each.error_code}
+        self._term.replicas_deleted(broker, asked - failed, asked & failed)
 
     def _news_of_disks(
         self, broker_id: int, response: LeaderAndIsrResponse
@@ -196,7 +226,7 @@ class _Queue:
         if len(self._waiting) > _WAITING_MAX:
             # What is not named any more would be kept as a stray: deletions are still said one by one.
             stops = [request for request in self._waiting if isinstance(request, StopReplicaRequest)]
-            self._waiting = deque([*self._owner.everything(self._registration.id), *stops])
+            self._waiting = deque([*stops, *self._owner.everything(self._registration.id)])
         self._wake.set()
 
     def close(self) -> None:

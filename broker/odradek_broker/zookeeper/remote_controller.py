@@ -8,7 +8,7 @@ cluster is the adapter's image.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,7 +31,7 @@ from odradek_wire.messages.create_topics import CreateTopicsResponse
 from odradek_wire.messages.elect_leaders import ElectLeadersResponse
 from odradek_wire.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
 from odradek_wire.messages.update_features import UpdateFeaturesResponse
-from odradek_wire.uuid import ZERO_UUID
+from odradek_wire.uuid import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -139,6 +139,8 @@ class RemoteController:
         self._sleep = sleep
         self._log = log
         self._listeners: list[Listener] = []
+        self._told: set[asyncio.Event] = set()
+        """Of those that wait for a change."""
 
     @property
     def image(self) -> ClusterImage:
@@ -166,6 +168,8 @@ class RemoteController:
                 listener(delta)
             except Exception as error:
                 self._log.error("a metadata change could not be applied in full", exc_info=error)
+        for told in self._told:
+            told.set()
 
     def close(self) -> None:
         self._channel.close()
@@ -243,7 +247,28 @@ class RemoteController:
         return await self.here.create_topics(request)
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        return await self.here.delete_topics(request)
+        """As soon as this broker shows them no more, whoever still holds what of them (DelayedDeleteTopics)."""
+        response = await self.here.delete_topics(request)
+        going = {Uuid(result.topic_id) for result in response.responses if result.error_code == ErrorCode.NONE}
+        await self._until_unseen(going, request.timeout_ms)
+        for result in response.responses:
+            if result.error_code == ErrorCode.NONE and result.topic_id in self.image.topics_by_id:
+                result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        return response
+
+    async def _until_unseen(self, topic_ids: Collection[Uuid], timeout_ms: int) -> None:
+        told = asyncio.Event()
+        self._told.add(told)
+        limit = asyncio.ensure_future(self._sleep(max(timeout_ms, 0)))
+        try:
+            while not limit.done() and not self.image.topics_by_id.keys().isdisjoint(topic_ids):
+                told.clear()
+                change = asyncio.ensure_future(told.wait())
+                await asyncio.wait((limit, change), return_when=asyncio.FIRST_COMPLETED)
+                change.cancel()
+        finally:
+            self._told.remove(told)
+            limit.cancel()
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
         return await self.here.create_partitions(request)

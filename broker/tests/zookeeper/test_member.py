@@ -300,8 +300,9 @@ async def test_a_deleted_topic_is_gone_everywhere_with_its_logs(trio: Trio, make
     await trio.create([1, 2, 3])
     client = await trio.client(trio.controller_id)
     topic = DeleteTopicsRequest.DeleteTopicState("t")
-    answer = await trio.passing(client.ask(DeleteTopicsRequest([topic]), 6))
+    answer = await trio.passing(client.ask(DeleteTopicsRequest([topic], timeout_ms=60_000), 6))
     assert answer.responses[0].error_code == 0
+    assert trio.seen_by(trio.controller_id) is None
     await trio.until(lambda: all(len(member.node.broker.partitions) == 0 for member in trio.members.values()))
     assert not list(trio.path.glob("broker-*/t-0"))
 
@@ -317,10 +318,22 @@ async def test_the_log_of_a_topic_that_was_deleted_meanwhile_goes_when_its_broke
     asked = asyncio.ensure_future(
         client.ask(DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")], timeout_ms=1_000), 6)
     )
-    assert (trio.path / f"broker-{victim}" / "t-0").exists()
+    answer = await trio.passing(asked)
+    # Nobody sees it any more; who is down holds it still.
+    assert answer.responses[0].error_code == ErrorCode.NONE
+    assert all(trio.seen_by(broker) is None for broker in trio.members)
+    await trio.until(lambda: [path.parent.name for path in trio.path.glob("broker-*/t-0")] == [f"broker-{victim}"])
+    assert trio.controller is not None
+    assert "t" in trio.controller.image.topics
+    assert await trio.passing(trio.sessions[trio.controller_id].children("/admin/delete_topics")) == ["t"]
+    # A controller that is elected meanwhile goes on with it.
+    trio.zookeeper.expire(trio.sessions[trio.controller_id])
+    await trio.until(lambda: trio.controller is not None and trio.controller.image.epoch > 1)
     await trio.start(victim)
     await trio.until(lambda: not list(trio.path.glob("broker-*/t-0")))
-    await trio.passing(asked)
+    assert not list(trio.path.glob("broker-*/t-0.*-stray"))
+    await trio.until(lambda: trio.controller is not None and "t" not in trio.controller.image.topics)
+    assert await trio.passing(trio.sessions[victim].children("/admin/delete_topics")) == []
 
 
 async def test_logs_are_left_alone_until_the_controller_has_said_what_is_here(trio: Trio) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,11 +24,12 @@ from odradek_controller.image import (
     PartitionRegistration,
     TopicImage,
 )
+from odradek_controller.zookeeper.deletions import Deletions
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from odradek_wire.messages.stop_replica import StopReplicaRequest
+from odradek_wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from odradek_wire.messages.update_metadata import UpdateMetadataRequest
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
@@ -105,7 +107,13 @@ class Term:
     """The controller, which remembers what it has heard."""
 
     def __init__(self) -> None:
+        self.deletions = Deletions()
         self.found: list[tuple[int, int, set[Any], set[Any]]] = []
+        self.heard: list[tuple[int, set[Any], set[Any]]] = []
+
+    def replicas_deleted(self, broker: BrokerRegistration, deleted: Any, failed: Any) -> None:
+        self.heard.append((broker.id, set(deleted), set(failed)))
+        self.deletions.deleted(broker.id, deleted)
 
     async def replicas_found(self, broker: BrokerRegistration, lost: Any, served: Any) -> None:
         self.found.append((broker.id, broker.epoch, set(lost), set(served)))
@@ -192,7 +200,43 @@ async def test_who_loses_a_replica_deletes_it(office: Office) -> None:
     assert (state.partition_index, state.leader_epoch, state.delete_partition) == (0, 1, True)
 
 
-async def test_a_deleted_topic_is_unseen_first_and_deleted_then(office: Office) -> None:
+async def test_a_topic_to_delete_is_unseen_first_deleted_then_and_not_spoken_of_any_more(office: Office) -> None:
+    before = image([1, 2], partition((1, 2), 1))
+    await office.become(before)
+    office.brokers.told.clear()
+    office.term.deletions.begin([before.topics["t"]])
+    await office.become(image([1, 2], partition((1, 2), 2, 1)))
+    for broker in (1, 2):
+        shown, stop = office.brokers.take(broker)
+        assert isinstance(shown, UpdateMetadataRequest)
+        assert shown.topic_states[0].partition_states[0].leader == LEADER_DURING_DELETE
+        assert isinstance(stop, StopReplicaRequest)
+        (state,) = stop.topic_states[0].partition_states
+        assert (state.leader_epoch, state.delete_partition) == (EPOCH_DURING_DELETE, True)
+    assert sorted(office.term.heard) == [(1, {("t", 0)}, set()), (2, {("t", 0)}, set())]
+    await office.become(image([1, 2]))
+    assert office.brokers.told == {}
+
+
+async def test_who_was_not_there_is_told_first_of_all_what_it_has_still_to_delete(office: Office) -> None:
+    before = image([1], partition((1, 2), 1), partition((2,), -1))
+    await office.become(before)
+    office.term.deletions.begin([before.topics["t"]])
+    refusals = [StopReplicaResponse.StopReplicaPartitionError("t", 1, ErrorCode.KAFKA_STORAGE_ERROR)]
+    office.brokers.answer = StopReplicaResponse(partition_errors=refusals)
+    await office.become(replace(before, brokers=image([1, 2]).brokers))
+    stop, shown, given = office.brokers.take(2)
+    assert isinstance(stop, StopReplicaRequest)
+    assert [state.partition_index for state in stop.topic_states[0].partition_states] == [0, 1]
+    assert isinstance(shown, UpdateMetadataRequest)
+    assert {state.leader for state in shown.topic_states[0].partition_states} == {LEADER_DURING_DELETE}
+    assert isinstance(given, LeaderAndIsrRequest)
+    assert given.topic_states == []
+    assert office.term.heard[-1] == (2, {("t", 0)}, {("t", 1)})
+    assert office.term.deletions.of(2) == [("t", 1)]
+
+
+async def test_a_topic_whose_node_somebody_has_removed_is_unseen_and_deleted(office: Office) -> None:
     await office.become(image([1, 2], partition((1,), 1)))
     office.brokers.told.clear()
     await office.become(image([1, 2]))

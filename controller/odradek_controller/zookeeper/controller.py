@@ -1,70 +1,132 @@
-"""The controller of a cluster in ZooKeeper: as any other, but that a topic is deleted when all that hold it are there.
+"""The controller of a cluster in ZooKeeper: as any other, but for what it must hear from brokers.
 
-A broker that is down keeps its replicas' files, and when it is back has no image to compare them with: it deletes what
-it is told to delete. Until then the wish stands in `/admin/delete_topics`, where Kafka's controllers keep it too, and
-the topic stays. Whoever asked is told REQUEST_TIMED_OUT, as by Kafka.
+A topic is deleted when everybody who holds it has said that it is gone: until then the wish stands in
+`/admin/delete_topics`, where Kafka's controllers keep it too, and the name is taken. Who has lost a disk says so
+when it is given what was on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import random
+from collections.abc import Collection, Mapping
 
+from odradek_log.reporting import Reporter
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
+from odradek_wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from odradek_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
+from ..commands.delete_topics import delete_topics
+from ..commands.elect_leaders import balance, elect_leaders
 from ..commands.lost_replicas import Place, replicas_found
+from ..commands.reassign import alter_reassignments
 from ..controller import Controller
-from ..image import BrokerRegistration, ClusterImage, TopicImage
+from ..image import BrokerRegistration, ClusterImage
+from ..levels import Emulation
 from . import paths
 from .client import Create
-from .load import NO_STATE
+from .deletions import Deletions
 from .store import ZooKeeperStore
-
-Result = DeleteTopicsResponse.DeletableTopicResult
-
-
-def must_wait(image: ClusterImage, topic: TopicImage) -> bool:
-    """Whether some broker that holds a replica of the topic is not there. Nobody holds what has not begun."""
-    begun = (partition for partition in topic.partitions if partition.partition_epoch != NO_STATE)
-    return any(replica not in image.brokers for partition in begun for replica in partition.replicas)
 
 
 class ZooKeeperController(Controller):
+    """`deletions` are those of its term."""
+
+    store: ZooKeeperStore
+
+    def __init__(
+        self,
+        store: ZooKeeperStore,
+        *,
+        node_id: int,
+        static: Mapping[str, str],
+        rng: random.Random,
+        reporter: Reporter,
+    ) -> None:
+        super().__init__(
+            store, node_id=node_id, static=static, emulation=Emulation.KAFKA_3_9, rng=rng, reporter=reporter
+        )
+        self._reports = reporter
+        self.deletions = Deletions()
+
+    # -- what brokers answer ------------------------------------------------------------------------------------------
+
     async def replicas_found(
         self, broker: BrokerRegistration, lost: Collection[Place], served: Collection[Place]
     ) -> None:
         """A broker has said which replicas it serves no more, or again, if it is still in this registration."""
 
         def decide(image: ClusterImage) -> tuple[list[Message], None]:
-            known = image.brokers.get(broker.id)
-            if known is None or known.epoch != broker.epoch:
+            if not _is_current(image, broker):
                 return [], None
             return replicas_found(image, broker.id, lost, served, self.settings), None
 
         await self._change(decide)
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        waiting: dict[str, TopicImage] = {}
-        if self.settings.flag(self.image, "delete.topic.enable"):
-            asked = [self.image.topics.get(name) for name in request.topic_names]
-            asked += [
-                self.image.topics_by_id.get(one.topic_id) if one.name is None else self.image.topics.get(one.name)
-                for one in request.topics
-            ]
-            waiting = {topic.name: topic for topic in asked if topic is not None and must_wait(self.image, topic)}
-        if not waiting:
-            return await super().delete_topics(request)
-        assert isinstance(self.store, ZooKeeperStore)
-        for name in waiting:
-            await self.store.tidy(Create(paths.delete_topic(name)))
-        ids = {topic.id for topic in waiting.values()}
-        response = await super().delete_topics(
-            DeleteTopicsRequest(
-                [one for one in request.topics if one.name not in waiting and one.topic_id not in ids],
-                [name for name in request.topic_names if name not in waiting],
-                request.timeout_ms,
-            )
-        )
-        response.responses += [Result(name, topic.id, ErrorCode.REQUEST_TIMED_OUT) for name, topic in waiting.items()]
+    def replicas_deleted(
+        self, broker: BrokerRegistration, deleted: Collection[tuple[str, int]], failed: Collection[tuple[str, int]]
+    ) -> None:
+        """A broker has deleted replicas, and could not delete others: that is tried again when it registers anew."""
+        if _is_current(self.image, broker):
+            self.deletions.deleted(broker.id, deleted)
+            held = sorted(set(failed) & set(self.deletions.of(broker.id)))
+            if held:
+                self._reports.error("a broker cannot delete replicas", broker=broker.id, partitions=held)
+
+    # -- what clients ask ---------------------------------------------------------------------------------------------
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        response = await super().create_topics(request)
+        for result in response.topics:
+            if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and self._is_going(result.name):
+                result.error_message = f"Topic '{result.name}' is marked for deletion."
         return response
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        """NONE: the deletion is under way. Whoever asked is answered when metadata does not show the topic any more."""
+        _, response = delete_topics(self.image, request, self.settings)
+        for result in response.responses:
+            if result.error_code == ErrorCode.NONE:
+                assert result.name is not None
+                await self.store.tidy(Create(paths.delete_topic(result.name)))
+        return response
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        going = [topic for topic in request.topics if self._is_going(topic.name)]
+        request.topics = [topic for topic in request.topics if topic not in going]
+        response = await super().create_partitions(request)
+        response.results += [
+            CreatePartitionsResponse.CreatePartitionsTopicResult(
+                topic.name, ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion."
+            )
+            for topic in going
+        ]
+        return response
+
+    async def alter_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        return await self._change(
+            lambda image: alter_reassignments(self.deletions.without(image), request, self.settings)
+        )
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        return await self._change(lambda image: elect_leaders(self.deletions.without(image), request, self.settings))
+
+    async def balance_leaders(self) -> None:
+        await self._change(lambda image: (balance(self.deletions.without(image), self.settings), None))
+
+    def _is_going(self, name: str) -> bool:
+        topic = self.image.topics.get(name)
+        return topic is not None and topic.id in self.deletions
+
+
+def _is_current(image: ClusterImage, broker: BrokerRegistration) -> bool:
+    known = image.brokers.get(broker.id)
+    return known is not None and known.epoch == broker.epoch

@@ -17,7 +17,6 @@ from odradek_wire.message import Message
 
 from ..controller import Controller
 from ..image import ClusterImage
-from ..levels import Emulation
 from ..store import NotControllerError
 from .client import ZooKeeper
 from .controller import ZooKeeperController
@@ -125,7 +124,6 @@ class ControllerRole:
             store,
             node_id=self._broker_id,
             static=self._static,
-            emulation=Emulation.KAFKA_3_9,
             rng=self._rng,
             reporter=self._reporter,
         )

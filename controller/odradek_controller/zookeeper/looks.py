@@ -15,14 +15,12 @@ from odradek_log.reporting import Reporter
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.elect_leaders import ElectLeadersRequest
 from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 from odradek_wire.messages.remove_topic_record import RemoveTopicRecord
 from odradek_wire.uuid import random_uuid
 
 from ..commands.brokers import elect_leaderless
-from ..commands.delete_topics import delete_topics
 from ..commands.elect_leaders import PREFERRED, elect_leaders
 from ..commands.reassign import alter_reassignments
 from ..commands.settings import Settings
@@ -30,7 +28,7 @@ from ..image import BrokerRegistration, ClusterImage, MetadataDelta, TopicImage
 from ..replay import replay
 from . import paths
 from .client import Delete, NoNodeError, Set, Watch, ZooKeeper
-from .controller import must_wait
+from .deletions import Deletions
 from .entities import is_quota_entity
 from .json_text import InvalidZnodeError
 from .load import (
@@ -78,6 +76,7 @@ class Looks:
         zk: ZooKeeper,
         settings: Settings,
         store: ZooKeeperStore,
+        deletions: Deletions,
         *,
         watch: Callable[[str], Watch | None],
         unwatch: Callable[[str], None],
@@ -90,6 +89,7 @@ class Looks:
         self._zk = zk
         self._settings = settings
         self._store = store
+        self._deletions = deletions
         self._watch = watch
         self._unwatch = unwatch
         self._again = again
@@ -101,11 +101,11 @@ class Looks:
         self._config_changes_seen: dict[str, int] = {}
         self._reassigning: dict[TopicPartition, Replicas] = {}
         self._elected: tuple[bytes, int] | None = None
-        self._deletions_wait = False
+        self._held_up: set[str] = set()
         self.table: Mapping[str, Look] = {
             paths.BROKER_IDS: self._brokers,
             paths.TOPICS: self._topics,
-            paths.DELETE_TOPICS: self._deletions,
+            paths.DELETE_TOPICS: self._to_delete,
             paths.REASSIGN_PARTITIONS: self._reassignments,
             paths.PREFERRED_ELECTION: self._preferred_election,
             paths.CONFIG_CHANGES: self._config_changes,
@@ -121,12 +121,17 @@ class Looks:
         """A topic's node was set, or is gone."""
         self._quiet_topics.discard(name)
 
-    def awaits(self, delta: MetadataDelta) -> bool:
-        """Whether a reassignment on the tools' list may have come to its end."""
-        names = {topic for topic, _ in self._reassigning}
-        return any(delta.image.topics_by_id[key].name in names for key in delta.partitions) or any(
-            topic.name in names for topic in delta.deleted_topics.values()
-        )
+    def concerned(self, delta: MetadataDelta) -> list[str]:
+        """What to look at after this change: a reassignment on the tools' list may have come to its end, and with it
+        what a deletion waits for; or a topic is gone that was to be deleted."""
+        gone = {topic.name for topic in delta.deleted_topics.values()}
+        changed = gone.union(delta.image.topics_by_id[key].name for key in delta.partitions)
+        found = []
+        if not changed.isdisjoint(topic for topic, _ in self._reassigning):
+            found.append(paths.REASSIGN_PARTITIONS)
+        if not changed.isdisjoint(self._held_up) or not gone.isdisjoint(self._store.nodes.marked):
+            found.append(paths.DELETE_TOPICS)
+        return found
 
     # -- brokers and topics -------------------------------------------------------------------------------------------
 
@@ -143,8 +148,6 @@ class Looks:
                 self._unwatch(path)
             else:
                 present[broker.id] = broker
-        if self._deletions_wait:
-            self._again(paths.DELETE_TOPICS)
         return brokers_changed(image, present, self._settings)
 
     async def _topics(self, image: ClusterImage) -> Sequence[Message]:
@@ -204,21 +207,25 @@ class Looks:
 
     # -- wishes of tools ----------------------------------------------------------------------------------------------
 
-    async def _deletions(self, image: ClusterImage) -> Sequence[Message]:
-        """Topics that are held by a broker that is not there wait for it."""
-        names = await self._children(paths.DELETE_TOPICS)
-        self._deletions_wait = False
-        ready = list(names)
-        if self._settings.flag(image, "delete.topic.enable"):
-            ready = [name for name in names if name not in image.topics or not must_wait(image, image.topics[name])]
-            self._deletions_wait = len(ready) < len(names)
-        records, response = delete_topics(image, DeleteTopicsRequest(topic_names=ready), self._settings)
-        refused = {result.name for result in response.responses if result.error_code != ErrorCode.NONE}
-        for name in names:
-            if name in refused:
+    async def _to_delete(self, image: ClusterImage) -> Sequence[Message]:
+        """A topic on the list is removed when nobody holds it any more, and held up while its replicas move."""
+        self._deletions.keep_to(image)
+        enabled = self._settings.flag(image, "delete.topic.enable")
+        topics = []
+        for name in await self._children(paths.DELETE_TOPICS):
+            topic = image.topics.get(name)
+            if topic is not None and enabled:
+                topics.append(topic)
+            else:
                 await self._store.tidy(Delete(paths.delete_topic(name)))
-        self._store.nodes.marked = set(names) - refused
-        return records
+        self._store.nodes.marked = {topic.name for topic in topics}
+        self._held_up = {
+            topic.name
+            for topic in topics
+            if topic.id not in self._deletions and any(partition.reassigning for partition in topic.partitions)
+        }
+        self._deletions.begin([topic for topic in topics if topic.name not in self._held_up])
+        return [RemoveTopicRecord(topic.id) for topic in topics if self._deletions.is_done(topic)]
 
     async def _reassignments(self, image: ClusterImage) -> Sequence[Message]:
         """What is on the list begins; what has ended, or was overruled since, is taken off."""
@@ -257,7 +264,7 @@ class Looks:
         for (topic, index), replicas in wanted.items():
             move = AlterPartitionReassignmentsRequest.ReassignablePartition(index, list(replicas))
             request.topics.append(AlterPartitionReassignmentsRequest.ReassignableTopic(topic, [move]))
-        records, response = alter_reassignments(image, request, self._settings)
+        records, response = alter_reassignments(self._deletions.without(image), request, self._settings)
         for topic_result in response.responses:
             for result in topic_result.partitions:
                 if result.error_code != ErrorCode.NONE:
@@ -284,7 +291,7 @@ class Looks:
             self._damaged(paths.PREFERRED_ELECTION, error)
             return ()
         request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=asked)
-        return elect_leaders(image, request, self._settings)[0]
+        return elect_leaders(self._deletions.without(image), request, self._settings)[0]
 
     async def _wish(self, path: str) -> tuple[bytes, int] | None:
         """What a tool has written there, and the node's version."""

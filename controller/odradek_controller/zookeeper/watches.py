@@ -13,11 +13,11 @@ from contextlib import suppress
 
 from odradek_log.reporting import Reporter
 
-from ..controller import Controller
 from ..image import MetadataDelta
 from ..store import NotControllerError
 from . import paths
 from .client import ConnectionLossError, SessionEvent, SessionExpiredError, WatchedEvent, ZooKeeper
+from .controller import ZooKeeperController
 from .looks import Looks
 from .store import ZooKeeperStore
 
@@ -28,7 +28,7 @@ class Watches:
     def __init__(
         self,
         zk: ZooKeeper,
-        controller: Controller,
+        controller: ZooKeeperController,
         store: ZooKeeperStore,
         *,
         now_ms: Callable[[], int],
@@ -44,6 +44,7 @@ class Watches:
             zk,
             controller.settings,
             store,
+            controller.deletions,
             watch=self._watch,
             unwatch=self._watched.discard,
             again=self._look_at,
@@ -63,6 +64,7 @@ class Watches:
         self._look_at_all()
         await self._look_at_due()
         self._stop.append(self._controller.subscribe(self._applied))
+        self._controller.deletions.ended = lambda: self._look_at(paths.DELETE_TOPICS)
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
@@ -105,9 +107,9 @@ class Watches:
         self._look_at(event.path if event.path in self._looks.table else folder)
 
     def _applied(self, delta: MetadataDelta) -> None:
-        """What a tool has asked for may have come to its end."""
-        if self._looks.awaits(delta):
-            self._look_at(paths.REASSIGN_PARTITIONS)
+        """What a tool has asked for may have come to its end, or what it waits for."""
+        for path in self._looks.concerned(delta):
+            self._look_at(path)
 
     async def _run(self) -> None:
         # The store has told whom it concerns.
