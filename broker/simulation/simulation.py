@@ -168,22 +168,22 @@ class Simulation:
 
     async def _scenario(self) -> None:
         await self.members.start()
-        admin = self._client("admin")
+        admin = self.client("admin")
         await self._create_topic(admin)
         self.producers = [
-            Producer(self._client("idempotent-0"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=True),
-            Producer(self._client("idempotent-1"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=True),
-            Producer(self._client("plain-all"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=False),
-            Producer(self._client("plain-one"), self.checks, TOPIC, PARTITIONS, acks=1, idempotent=False),
+            Producer(self.client("idempotent-0"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=True),
+            Producer(self.client("idempotent-1"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=True),
+            Producer(self.client("plain-all"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=False),
+            Producer(self.client("plain-one"), self.checks, TOPIC, PARTITIONS, acks=1, idempotent=False),
         ]
-        reader = Reader(self._client("reader"), self.checks, TOPIC, PARTITIONS)
-        near = Reader(self._client("near", rack="rack-1"), self.checks, TOPIC, PARTITIONS)
-        watcher = Watcher(self._client("watcher"), self.checks, TOPIC, PARTITIONS)
+        reader = Reader(self.client("reader"), self.checks, TOPIC, PARTITIONS)
+        near = Reader(self.client("near", rack="rack-1"), self.checks, TOPIC, PARTITIONS)
+        watcher = Watcher(self.client("watcher"), self.checks, TOPIC, PARTITIONS)
         administrator = Administrator(admin, self.checks, self.members.ids, TOPIC, PARTITIONS)
         faults = Faults(self._chance(), self.members, self.network, self.disk, self.trace, administrator)
         if isinstance(self.members, ZooKeeperMembers):
             faults.add(ZooKeeperFaults(self._chance(), self.members, self.trace).kinds)
-        group = Group(self._client, self.checks, TOPIC, PARTITIONS, self._chance())
+        group = Group(self.client, self.checks, TOPIC, PARTITIONS, self._chance())
         producing = [self._task(producer.run(self.chance.uniform(0.1, 0.8))) for producer in self.producers]
         forever = [self._task(work) for work in (reader.run(), near.run(), watcher.run(), self._look(), group.run())]
         await (faults.run(self._duration_s) if self._script is None else self._script(self))
@@ -202,7 +202,7 @@ class Simulation:
         self._compare()
         await self.members.end()
 
-    def _client(self, host: str, rack: str = "") -> Client:
+    def client(self, host: str, rack: str = "") -> Client:
         return Client(host, self.members.hosts, self._chance(), self.trace, rack)
 
     def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

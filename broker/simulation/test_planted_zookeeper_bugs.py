@@ -1,0 +1,217 @@
+"""What only a cluster over ZooKeeper can get wrong is broken on purpose, in its own code, and we find it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek_broker.zookeeper.adapter import Adapter
+from odradek_controller.commands import isr
+from odradek_controller.image import ClusterImage
+from odradek_controller.zookeeper import controller_role, election, fenced, looks, paths
+from odradek_controller.zookeeper.client import Check, Delete, Set
+from odradek_controller.zookeeper.reconciling import begin_term, brokers_changed
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from simulation.client import Client, UnreachableError
+from simulation.simulation import Failure, Script, Simulation, simulate
+from simulation.zookeeper_members import ZooKeeperMembers
+
+SEEDS = range(30)
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+# -- bugs -----------------------------------------------------------------------------------------------------------
+
+
+def controller_whose_writes_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fenced, "Check", lambda path, version: Check(paths.BROKER_IDS, 0))
+
+
+def election_that_counts_up_an_epoch_that_others_have_counted_up(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(election, "Set", lambda path, data, version: Set(path, data))
+
+
+def broker_that_heeds_whoever_says_to_be_the_controller(patch: pytest.MonkeyPatch) -> None:
+    def stale(self: Adapter, request: Any) -> ErrorCode:
+        is_stale = -1 < request.broker_epoch < self.broker_epoch
+        return ErrorCode.STALE_BROKER_EPOCH if is_stale else ErrorCode.NONE
+
+    patch.setattr(Adapter, "_stale", stale)
+
+
+def broker_that_heeds_what_was_said_to_its_registration_before(patch: pytest.MonkeyPatch) -> None:
+    stale = Adapter._stale
+
+    def any_registration(self: Adapter, request: Any) -> ErrorCode:
+        told, request.broker_epoch = request.broker_epoch, self.broker_epoch
+        try:
+            return stale(self, request)
+        finally:
+            request.broker_epoch = told
+
+    patch.setattr(Adapter, "_stale", any_registration)
+
+
+def controller_that_heeds_a_registration_that_is_over(patch: pytest.MonkeyPatch) -> None:
+    decide = isr.alter_partition
+
+    def any_registration(image: ClusterImage, request: Any, *rest: Any) -> Any:
+        epoch = image.brokers[request.broker_id].epoch
+        request.broker_epoch, told = epoch, request.broker_epoch
+        try:
+            return decide(image, request, *rest)
+        finally:
+            request.broker_epoch = told
+
+    patch.setattr(isr, "alter_partition", any_registration)
+
+
+def new_controller_that_does_not_see_who_began_anew(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(controller_role, "begin_term", lambda image, settings, doubtful: begin_term(image, settings, {}))
+
+
+def controller_that_does_not_see_who_begins_anew(patch: pytest.MonkeyPatch) -> None:
+    def changed(image: ClusterImage, present: Any, settings: Any) -> Any:
+        as_before = {
+            key: broker._replace(epoch=image.brokers[key].epoch) if key in image.brokers else broker
+            for key, broker in present.items()
+        }
+        return brokers_changed(image, as_before, settings)
+
+    patch.setattr(looks, "brokers_changed", changed)
+
+
+# -- scripts --------------------------------------------------------------------------------------------------------
+
+
+async def _controller_and_another(simulation: Simulation) -> tuple[ZooKeeperMembers, int, int]:
+    members = simulation.members
+    assert isinstance(members, ZooKeeperMembers)
+    await asyncio.sleep(2)
+    controller = members.controller_id
+    assert controller is not None
+    return members, controller, next(broker for broker in members.ids if broker != controller)
+
+
+async def _create(client: Client, broker: int, name: str) -> None:
+    topic = CreateTopicsRequest.CreatableTopic(name, 3, 3)
+    try:
+        wire = await client.wire(f"broker-{broker}")
+        await wire.ask(CreateTopicsRequest([topic], 1000), 7, CreateTopicsResponse, 1.0)
+    except UnreachableError:
+        client.note("no answer")
+
+
+async def a_controller_is_deposed_and_does_not_hear_of_it(simulation: Simulation) -> None:
+    """It is asked for something; and what it was saying to one broker reaches it only now."""
+    members, controller, other = await _controller_and_another(simulation)
+    client = simulation.client("tool")
+    ways = [(f"broker-{controller}", f"broker-{other}")]
+    simulation.network.block(ways)
+    await _create(client, controller, "said-before")
+    session = members.sessions[controller]
+    members.zookeeper.cut(session, to_server=False)
+    members.zookeeper.force(Delete(paths.CONTROLLER))
+    await asyncio.sleep(1)
+    simulation.network.unblock(ways)
+    await _create(client, controller, "decided-after")
+    await asyncio.sleep(3)
+    members.processes[controller].call(members.zookeeper.heal, session)
+    await asyncio.sleep(5)
+
+
+async def a_broker_begins_anew_and_the_controller_does_not_hear_of_it(simulation: Simulation) -> None:
+    members, controller, other = await _controller_and_another(simulation)
+    ways = [(f"broker-{controller}", f"broker-{other}")]
+    simulation.network.block(ways)
+    await _create(simulation.client("tool"), controller, "said-before")
+    session = members.sessions[controller]
+    members.zookeeper.cut(session, to_server=False)
+    members.zookeeper.expire(members.sessions[other])
+    await asyncio.sleep(1)
+    simulation.network.unblock(ways)
+    await asyncio.sleep(2)
+    members.processes[controller].call(members.zookeeper.heal, session)
+    await asyncio.sleep(5)
+
+
+async def a_leader_begins_anew_while_what_it_asks_for_is_under_way(simulation: Simulation) -> None:
+    """Its followers are cut off: it has them taken out of the ISR."""
+    members, controller, _ = await _controller_and_another(simulation)
+    for leader in members.ids:
+        if leader == controller:
+            continue
+        followers = [
+            (f"broker-{other}", f"broker-{leader}") for other in members.ids if other not in (leader, controller)
+        ]
+        to_controller = (f"broker-{leader}", f"broker-{controller}")
+        simulation.network.block(followers)
+        simulation.network.slow_down(to_controller, 2.0)
+        await asyncio.sleep(7)
+        members.zookeeper.expire(members.sessions[leader])
+        await asyncio.sleep(3)
+        simulation.network.slow_down(to_controller, 0.0)
+        simulation.network.unblock(followers)
+        await asyncio.sleep(3)
+
+
+async def nobody_is_the_controller_for_long(simulation: Simulation) -> None:
+    members, _, _ = await _controller_and_another(simulation)
+    members.zookeeper.slow_ms = 100
+    for _ in range(100):
+        await asyncio.sleep(simulation.chance.uniform(0.02, 0.2))
+        members.zookeeper.force(Delete(paths.CONTROLLER))
+    members.zookeeper.slow_ms = 0
+
+
+PLANTED: list[tuple[Plant, str, Script | None]] = [
+    (
+        controller_whose_writes_are_not_fenced,
+        "a deposed controller changes",
+        a_controller_is_deposed_and_does_not_hear_of_it,
+    ),
+    (
+        election_that_counts_up_an_epoch_that_others_have_counted_up,
+        "controller epoch .* is given to",
+        nobody_is_the_controller_for_long,
+    ),
+    (
+        broker_that_heeds_whoever_says_to_be_the_controller,
+        "heeds .* of a deposed controller",
+        a_controller_is_deposed_and_does_not_hear_of_it,
+    ),
+    (
+        broker_that_heeds_what_was_said_to_its_registration_before,
+        "heeds .* to its registration",
+        a_broker_begins_anew_and_the_controller_does_not_hear_of_it,
+    ),
+    (
+        controller_that_heeds_a_registration_that_is_over,
+        "the controller takes alter_partition",
+        a_leader_begins_anew_while_what_it_asks_for_is_under_way,
+    ),
+    (new_controller_that_does_not_see_who_began_anew, "retreats|goes back|is out of range|was acknowledged", None),
+    (controller_that_does_not_see_who_begins_anew, "not within|is out of range", None),
+]
+
+
+@pytest.mark.parametrize(("plant", "rule", "script"), PLANTED, ids=[plant.__name__ for plant, *_ in PLANTED])
+def test_the_simulation_finds(plant: Plant, rule: str, script: Script | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if script is not None:
+        assert _why(0, script) is None
+    plant(monkeypatch)
+    found = next(filter(None, (_why(seed, script) for seed in SEEDS)), "nothing")
+    assert re.search(rule, found), found
+
+
+def _why(seed: int, script: Script | None) -> str | None:
+    try:
+        simulate(seed, "zookeeper", script=script)
+    except Failure as failure:
+        return failure.why
+    return None
