@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE
+from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, LEADER_DURING_DELETE
 from odradek_controller.image import (
     LOST_DIRECTORY,
     BrokerRegistration,
@@ -47,17 +47,19 @@ def began_anew(delta: MetadataDelta) -> list[int]:
     ]
 
 
-def everything(image: ClusterImage, broker_id: int, controller_id: int, deletions: Deletions) -> list[Message]:
-    """All that a broker has to know that may know nothing: what these do not name is not there. What it has still to
-    delete comes first, or it would be kept as a stray."""
+def everything(
+    image: ClusterImage, broker_id: int, controller_id: int, deletions: Deletions, kind: int
+) -> list[Message]:
+    """All that a broker has to know that may know nothing; if it is FULL, what these do not name is not there. What it
+    has still to delete comes first, or it would be kept as a stray."""
     places = _places(deletions.without(image))
     held = [place for place in places if broker_id in _partition(place).replicas]
     stops = [(name, _deleted(index)) for name, index in deletions.of(broker_id)]
     going = [topic for topic in image.topics.values() if topic.id in deletions]
     return [
         *([_stop_replica(image, broker_id, controller_id, stops)] if stops else []),
-        _update_metadata(image, broker_id, controller_id, places, going, FULL),
-        _leader_and_isr(image, broker_id, controller_id, held, (), FULL),
+        _update_metadata(image, broker_id, controller_id, places, going, kind),
+        _leader_and_isr(image, broker_id, controller_id, held, (), kind),
     ]
 
 

@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from odradek_broker.network.peer import PeerError
+from odradek_broker.zookeeper.adapter import FULL
 from odradek_broker.zookeeper.control_messages import (
+    INCREMENTAL,
     VERSIONS,
     Changes,
     began_anew,
@@ -55,6 +57,11 @@ class Term(Protocol):
 
     @property
     def deletions(self) -> Deletions: ...
+
+    @property
+    def unreadable(self) -> Collection[str]:
+        """Topics that are there, although the image does not have them."""
+        ...
 
     def replicas_deleted(
         self, broker: BrokerRegistration, deleted: Collection[tuple[str, int]], failed: Collection[tuple[str, int]]
@@ -115,6 +122,8 @@ class Propagation:
                     queue.close()
                 queue = self._queues[broker_id] = _Queue(self, registration)
                 queue.add(self.everything(broker_id))
+            elif queue.may_hold_more and not self._term.unreadable:
+                queue.add(self.everything(broker_id))
             else:
                 queue.add(changes.of(broker_id))
 
@@ -153,7 +162,16 @@ class Propagation:
         await self._sleep(_BACKOFF_MS[min(failures, len(_BACKOFF_MS)) - 1])
 
     def everything(self, broker_id: int) -> list[Message]:
-        return everything(self.image, broker_id, self._controller_id, self._term.deletions)
+        unreadable = self._term.unreadable
+        if unreadable:
+            self._log.error(
+                "topics cannot be read: what a broker holds of them stays, and what is a stray is not looked for",
+                broker=broker_id,
+                topics=sorted(unreadable),
+            )
+        self._queues[broker_id].may_hold_more = bool(unreadable)
+        kind = INCREMENTAL if unreadable else FULL
+        return everything(self.image, broker_id, self._controller_id, self._term.deletions, kind)
 
     async def answered(self, broker: BrokerRegistration, request: Message, response: Message) -> None:
         """A refusal is not asked again: a newer controller, or the broker's next registration, has made it void."""
@@ -219,6 +237,8 @@ class _Queue:
         self._waiting: deque[Message] = deque()
         self._wake = asyncio.Event()
         self._line: Line | None = None
+        self.may_hold_more = False
+        """Whether it was not told that what it holds is all it has to hold."""
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     def add(self, requests: list[Message]) -> None:

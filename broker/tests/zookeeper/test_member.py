@@ -490,3 +490,40 @@ async def test_a_member_without_a_disk_ends(trio: Trio, make_batch: Callable[...
     trio.zookeeper.crash(trio.sessions.pop(victim))
     del trio.members[victim]
     await trio.until_led(others[0], isr=set(others))
+
+
+async def test_logs_of_a_topic_whose_znode_is_damaged_stay_and_are_served_when_it_is_mended(
+    trio: Trio, make_batch: Callable[..., bytes]
+) -> None:
+    await trio.create([1, 2, 3])
+    assert await trio.produce(1, make_batch(b"kept")) == 0
+    tool = await trio.zookeeper.connect(chroot="/kafka")
+    good, _ = await trio.passing(tool.get("/brokers/topics/t"))
+    for broker in (1, 2, 3):
+        await trio.kill(broker)
+    await trio.passing(tool.set("/brokers/topics/t", b"{"))
+    shutil.copytree(trio.path / "broker-3" / "t-0", trio.path / "broker-3" / "nobody-0")
+    for broker in (1, 2, 3):
+        await trio.start(broker)
+    await trio.until(lambda: all(len(each.adapter.image.brokers) == 3 for each in trio.members.values()))
+    controller = trio.controller
+    assert controller is not None
+    assert "t" not in controller.image.topics
+    client = await trio.client(trio.controller_id)
+    for name, error in (("t", ErrorCode.TOPIC_ALREADY_EXISTS), ("u", ErrorCode.NONE)):
+        topic = CreateTopicsRequest.CreatableTopic(name, 1, 3)
+        answer = await trio.passing(client.ask(CreateTopicsRequest([topic]), 7))
+        assert answer.topics[0].error_code == error
+    assert trio.controller is controller
+    await trio.until(lambda: len(list(trio.path.glob("broker-*/u-0"))) == 3)
+    assert len(list(trio.path.glob("broker-*/t-0"))) == 3
+    assert (trio.path / "broker-3" / "nobody-0").exists()
+    await trio.passing(tool.set("/brokers/topics/t", good))
+    await trio.until_led(isr={1, 2, 3})
+    assert not list(trio.path.glob("broker-*/t-0.*"))
+    found = trio.seen_by(1)
+    assert found is not None
+    assert b"kept" in await trio.read(found.leader)
+    # Now everything is known again, also what nobody claims.
+    await trio.until(lambda: list(trio.path.glob("broker-3/nobody-0.*-stray")))
+    await tool.close()

@@ -108,6 +108,7 @@ class Term:
 
     def __init__(self) -> None:
         self.deletions = Deletions()
+        self.unreadable: set[str] = set()
         self.found: list[tuple[int, int, set[Any], set[Any]]] = []
         self.heard: list[tuple[int, set[Any], set[Any]]] = []
 
@@ -166,6 +167,19 @@ async def test_a_broker_that_knows_nothing_is_told_everything(office: Office) ->
     assert isinstance(given, LeaderAndIsrRequest)
     assert (given.type, given.topic_states[0].topic_id) == (FULL, T)
     assert [each.partition_index for each in given.topic_states[0].partition_states] == [0]
+
+
+async def test_nothing_is_said_to_be_all_there_is_while_a_topic_cannot_be_read(office: Office) -> None:
+    office.term.unreadable.add("damaged")
+    with structlog.testing.capture_logs() as logged:
+        await office.become(image([1], partition((1,), 1)))
+    assert [(each["broker"], each["topics"]) for each in logged] == [(1, ["damaged"])]
+    assert [each.type for each in office.brokers.take(1)] == [INCREMENTAL] * 2  # type: ignore[attr-defined]
+    office.term.unreadable.clear()
+    await office.become(image([1], partition((1,), 1, 1)))
+    assert [each.type for each in office.brokers.take(1)] == [FULL] * 2  # type: ignore[attr-defined]
+    await office.become(image([1], partition((1,), 1, 2)))
+    assert [each.type for each in office.brokers.take(1)] == [INCREMENTAL] * 2  # type: ignore[attr-defined]
 
 
 async def test_a_change_is_given_to_replicas_and_shown_to_all(office: Office) -> None:

@@ -55,6 +55,11 @@ class ZooKeeperController(Controller):
         self._reports = reporter
         self.deletions = Deletions()
 
+    @property
+    def unreadable(self) -> Collection[str]:
+        """Topics that are there and cannot be read: nothing is known of who holds them."""
+        return self.store.nodes.unreadable
+
     # -- what brokers answer ------------------------------------------------------------------------------------------
 
     async def replicas_found(
@@ -82,7 +87,15 @@ class ZooKeeperController(Controller):
     # -- what clients ask ---------------------------------------------------------------------------------------------
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        unreadable = [topic.name for topic in request.topics if topic.name in self.unreadable]
+        request.topics = [topic for topic in request.topics if topic.name not in unreadable]
         response = await super().create_topics(request)
+        response.topics += [
+            CreateTopicsResponse.CreatableTopicResult(
+                name, error_code=ErrorCode.TOPIC_ALREADY_EXISTS, error_message=f"Topic '{name}' already exists."
+            )
+            for name in unreadable
+        ]
         for result in response.topics:
             if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and self._is_going(result.name):
                 result.error_message = f"Topic '{result.name}' is marked for deletion."

@@ -67,6 +67,8 @@ class Nodes:
     """Entity paths of users that have a node for their clients."""
     marked: set[str] = field(default_factory=set)
     """Topics named in `/admin/delete_topics`."""
+    unreadable: set[str] = field(default_factory=set)
+    """Topics that are there, and not in the image, because some node of theirs cannot be read."""
     producer_ids: int = 0
     """The version of `/latest_producer_id_block`."""
     doubtful: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
@@ -80,7 +82,7 @@ class Loaded(NamedTuple):
     without_id: Mapping[str, TopicZnode]
     """Topics of before topic ids: they are not in the image until they have one."""
     damaged: tuple[InvalidZnodeError, ...]
-    """What could not be read, and is left alone: such a topic or broker is as if it were not there."""
+    """What could not be read, and is left alone: such a topic or broker is not in the image."""
 
 
 async def load(zk: ZooKeeper, epoch: int) -> Loaded:
@@ -98,6 +100,7 @@ async def load(zk: ZooKeeper, epoch: int) -> Loaded:
     began = {broker.id: broker.epoch for broker in brokers.values()}
     named = [topic for topic in found if topic.node.topic_id is not None]
     topics = await _read_all_partitions(zk, damaged, named, began, nodes.doubtful)
+    nodes.unreadable = topics_of(damaged)
     configs = await _load_configs(zk, damaged, nodes)
     next_producer_id, nodes.producer_ids = await _read_producer_ids(zk)
     image = ClusterImage(
@@ -176,6 +179,12 @@ async def read_topic(zk: ZooKeeper, name: str, watch: Watch | None = None) -> Fo
     if list(node.partitions) != list(range(len(node.partitions))):
         raise InvalidZnodeError(path, f"partitions are left out: there are {sorted(node.partitions)}")
     return FoundTopic(name, node, stat.version)
+
+
+def topics_of(damaged: Iterable[InvalidZnodeError]) -> set[str]:
+    """To which topics the nodes belong that could not be read."""
+    under = f"{paths.TOPICS}/"
+    return {error.path.removeprefix(under).partition("/")[0] for error in damaged if error.path.startswith(under)}
 
 
 async def read_partitions(zk: ZooKeeper, topic: FoundTopic) -> tuple[PartitionRegistration, ...]:

@@ -43,6 +43,7 @@ from .load import (
     read_topic,
     registered,
     state_of,
+    topics_of,
 )
 from .plan import Seen
 from .reconciling import Draft, brokers_changed, config_changed, partitions_appeared, state_changed, topic_appeared
@@ -166,6 +167,8 @@ class Looks:
                     damaged.append(error)
         for damage in damaged:
             self._damaged(damage.path, damage)
+        unreadable = (self._store.nodes.unreadable & names - set(asked)) | topics_of(damaged)
+        self._store.nodes.unreadable = unreadable - image.topics.keys()
         self._store.seen = seen
         return records
 
@@ -216,7 +219,7 @@ class Looks:
             topic = image.topics.get(name)
             if topic is not None and enabled:
                 topics.append(topic)
-            else:
+            elif not enabled or name not in self._store.nodes.unreadable:
                 await self._store.tidy(Delete(paths.delete_topic(name)))
         self._store.nodes.marked = {topic.name for topic in topics}
         self._held_up = {
