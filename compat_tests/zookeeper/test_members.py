@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 from odradek_peers import ZooKeeperServer
 
 from compat_tests.zookeeper.members import Members, OdradekMember
@@ -142,3 +143,34 @@ def test_others_lead_what_was_in_a_log_directory_that_fails(
     members.produce("t", some())
     members.assert_all_there("t")
     assert members.controller() == controller
+
+
+def children(members: Members, path: str) -> list[str]:
+    kazoo = KazooClient(members.zookeeper)
+    kazoo.start()
+    try:
+        return sorted(kazoo.get_children(path))
+    finally:
+        kazoo.stop()
+        kazoo.close()
+
+
+def test_kafkas_broker_deletes_what_our_controller_was_told_to_delete_while_it_was_down(
+    mixed: Members, tmp_path: Path
+) -> None:
+    mixed.make_controller(1)
+    mixed.create("t", [[1, 2, KAFKA], [KAFKA, 1, 2]])
+    mixed.produce("t", some())
+    kafka = mixed.members[KAFKA]
+    kafka.kill()
+    mixed.until(lambda: mixed.in_sync("t") == [{1, 2}] * 2)
+    mixed.delete("t")
+    replicas = [*tmp_path.glob("*/t-?"), *tmp_path.glob("*/*/t-?")]
+    assert replicas
+    assert {path.relative_to(tmp_path).parts[0] for path in replicas} <= {"1", "2", str(KAFKA)}
+    assert children(mixed, "/admin/delete_topics") == ["t"]
+    kafka.start()
+    mixed.until(lambda: children(mixed, "/admin/delete_topics") == [])
+    mixed.until(lambda: not [*tmp_path.glob("*/t-?"), *tmp_path.glob("*/*/t-?")])
+    assert "t" not in children(mixed, "/brokers/topics")
+    mixed.create("t", [[1, 2, KAFKA]])
