@@ -132,6 +132,9 @@ class Resting:
         self._sleepers[key] = Sleeper(self, key, partition, progress)
         del self.session.lively[key]
 
+    def has(self, key: PartitionKey, sleeper: Sleeper) -> bool:
+        return self._sleepers.get(key) is sleeper
+
     def wake(self, key: PartitionKey) -> None:
         """Something happened to it. Its sleeper stays: a fetch that waits on, because what happened is nothing that it
         waits for, must hear of what happens next."""
@@ -169,7 +172,10 @@ class Sleeper:
         progress.rest(resting.session)
 
     def try_complete(self) -> None:
-        """Something happened: the session's fetch looks at it."""
+        """Something happened: the session's fetch looks at it. Who has left since it was marked says nothing: the
+        session may have forgotten the partition, or have it at rest anew."""
+        if not self._resting.has(self._key, self):
+            return
         self._progress.wake()
         self._resting.wake(self._key)
 

@@ -415,6 +415,22 @@ async def test_a_follower_asks_only_about_partitions_to_which_something_happened
     await trio.until(lambda: not lively(2))
 
 
+async def test_a_follower_may_forget_a_partition_in_the_turn_in_which_something_happens_to_it(
+    trio: Trio, make_batch: Any
+) -> None:
+    await trio.create([1, 2], partitions=2)
+    client = await trio.client(1)
+    broker = trio.cluster.nodes[1].broker
+    sessions = broker.fetch_sessions._sessions.values()
+    await trio.until(lambda: any(each.privileged and not each.lively for each in sessions))
+    (session,) = (each for each in sessions if each.privileged)
+    forgotten = next(key for key in session.partitions if key[1] == 0)
+    broker.purgatory.changed(trio.hosted(1).replica_watchers)
+    session.update([], [forgotten])
+    assert (await client.produce("t", make_batch(b"a"), partition=1)).error_code == 0
+    assert trio.log_of(2, 1) == trio.log_of(1, 1) != b""
+
+
 async def test_what_is_wrong_with_one_partition_keeps_no_other_from_being_copied(
     trio: Trio, make_batch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
