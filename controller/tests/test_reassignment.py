@@ -11,6 +11,7 @@ from odradek_controller.commands.isr import alter_partition
 from odradek_controller.commands.reassign import alter_reassignments, list_reassignments
 from odradek_controller.configs.table import Release
 from odradek_controller.image import NO_LEADER, RECOVERING, ClusterImage, PartitionRegistration
+from odradek_controller.zookeeper.load import zookeeper_levels
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition import AlterPartitionRequest
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -284,3 +285,22 @@ def test_leaders_are_balanced_above_the_percentage_only() -> None:
     image = image_of(balance(image, with_percentage), image)
     assert {partition.leader for partition in image.topics["t"].partitions} == {1}
     assert len(balance(image_with(1), settings())) == 1, "4.3 knows no percentage"
+
+
+@pytest.mark.parametrize("over_zookeeper", [False, True])
+def test_an_election_that_ends_a_reassignment_is_told_in_a_new_leader_epoch_where_only_that_is_heeded(
+    over_zookeeper: bool,
+) -> None:
+    image = image_of(
+        [
+            TopicRecord("t", T),
+            PartitionRecord(0, T, [1, 2, 3], [2, 3], [], [3], 2, 0, 3, 5, [directory_of(n) for n in (1, 2, 3)]),
+        ],
+        image_of(fence_broker(FIVE, 1, settings()), FIVE),
+    )
+    if over_zookeeper:
+        image = replace(image, levels=zookeeper_levels({}))
+    request = ElectLeadersRequest(PREFERRED, [ElectLeadersRequest.TopicPartitions("t", [0])])
+    after = partition(image_of(elect_leaders(image, request, settings())[0], image))
+    assert (after.leader, after.adding_replicas) == (2, ())
+    assert after.leader_epoch == (4 if over_zookeeper else 3)

@@ -117,6 +117,7 @@ def _elect_leaderless(
                 election=Election.UNCLEAN if policy.unclean else Election.ONLINE,
                 eligible_leaders=image.levels.eligible_leaders,
                 min_isr=policy.min_isr,
+                epoch_tells_all=image.levels.leader_epoch_tells_all,
             )
             if record is not None:
                 yield record
