@@ -21,7 +21,7 @@ from odradek_log.reporting import StandardReporter
 class Broker:
     """A candidate on a session of its own, and what it was told."""
 
-    def __init__(self, zk: ZooKeeper, broker_id: int) -> None:
+    def __init__(self, world: World, zk: ZooKeeper, broker_id: int) -> None:
         self.zk = zk
         self.id = broker_id
         self.events: list[Office | str] = []
@@ -30,6 +30,7 @@ class Broker:
             zk,
             broker_id,
             wall_ms=lambda: 1_700_000_000_000,
+            sleep=world.sleep,
             elected=self.events.append,
             resigned=lambda: self.events.append("resigned"),
             seen=self.seen.append,
@@ -47,7 +48,7 @@ class Election:
         self.brokers: list[Broker] = []
 
     async def join(self) -> Broker:
-        broker = Broker(await self.world.connect(), len(self.brokers) + 1)
+        broker = Broker(self.world, await self.world.connect(), len(self.brokers) + 1)
         self.brokers.append(broker)
         broker.candidate.start()
         return broker
@@ -210,7 +211,7 @@ async def test_a_damaged_epoch_is_reported_and_nobody_is_elected(capsys: pytest.
             def error(self, event: str, **fields: object) -> None:
                 reported.append(f"{event}: {fields['exc_info']}")
 
-        broker = Broker(zk, 1)
+        broker = Broker(world, zk, 1)
         broker.candidate._reporter = Reporter()
         found.brokers.append(broker)
         broker.candidate.start()

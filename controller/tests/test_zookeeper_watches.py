@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 from controller.tests.controller_kit import topics, uuid_of
 from controller.tests.test_zookeeper_store import manual, same_as_stored
 from controller.tests.zookeeper_cluster import ZooKeeperCluster, zookeeper_cluster
+from controller.tests.zookeeper_kit import DoubleWorld
 
 from odradek_controller.image import RECOVERED, ConfigResource, Endpoint, QuotaEntity
 from odradek_controller.store import NotControllerError
-from odradek_controller.zookeeper import bootstrap, controller_role, paths, znodes
+from odradek_controller.zookeeper import bootstrap, paths, znodes
 from odradek_controller.zookeeper.client import NoNodeError
 from odradek_controller.zookeeper.looks import CHANGE_EXPIRES_MS
 from odradek_controller.zookeeper.znodes import Assignment, BrokerZnode, PartitionState, TopicZnode
@@ -497,13 +499,15 @@ async def test_what_changes_while_there_is_no_connection_is_seen_after_it() -> N
         await same_as_stored(cluster)
 
 
-async def test_who_cannot_read_the_cluster_leaves_it_to_others_and_tries_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(controller_role, "_PAUSE_S", 0.001)
-    async with zookeeper_cluster() as cluster:
+async def test_who_cannot_read_the_cluster_leaves_it_to_others_and_tries_again_a_second_later() -> None:
+    world = DoubleWorld()
+    async with zookeeper_cluster(world) as cluster:
         await cluster.tool.set(paths.CLUSTER_ID, b"damaged")
         member = await cluster.join()
+        for _ in range(5_000):
+            await asyncio.sleep(0)
+        assert len(member.reports.said) == 1, "no time has passed"
+        world.timers.advance(1_000)
         await cluster.world.until(lambda: len(member.reports.said) > 1)
         assert all("a controller cannot begin" in said and "/cluster/id" in said for said in member.reports.said)
         assert member.events == []

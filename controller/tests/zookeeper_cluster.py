@@ -51,6 +51,7 @@ class Member:
             rng=random.Random(broker_id),
             wall_ms=lambda: START_MS,
             now_ms=lambda: cluster.now_ms,
+            sleep=cluster.world.sleep,
             elected=self._elected,
             resigned=lambda: self.events.append("resigned"),
             log_dir_failed=self.failed_log_dirs.append,

@@ -84,6 +84,8 @@ class World(Protocol):
         """Kill the server, and start it again on what it wrote."""
         ...
 
+    async def sleep(self, delay_ms: int) -> None: ...
+
     async def until(self, condition: Condition) -> None:
         """Let time pass until it is so; fails when that takes too long."""
         ...
@@ -125,6 +127,11 @@ class DoubleWorld:
     async def restart(self) -> None:
         self.server.stop()
         self.server.start()
+
+    async def sleep(self, delay_ms: int) -> None:
+        over = asyncio.Event()
+        self.timers.call_later(delay_ms, over.set)
+        await over.wait()
 
     async def until(self, condition: Condition) -> None:
         # First without time, so that nothing expires that need not.
@@ -279,6 +286,9 @@ class RealWorld:
     async def restart(self) -> None:
         self.server.kill()
         self.server.start()
+
+    async def sleep(self, delay_ms: int) -> None:
+        await asyncio.sleep(delay_ms / 1000)
 
     async def until(self, condition: Condition) -> None:
         async with asyncio.timeout(PATIENCE_S):

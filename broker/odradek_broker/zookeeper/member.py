@@ -109,6 +109,7 @@ class Member:
             rng=self._rng,
             wall_ms=surroundings.clock.wall_ms,
             now_ms=surroundings.clock.monotonic_ms,
+            sleep=node.timers.sleep,
             elected=self._elected,
             resigned=self._resigned,
             log_dir_failed=self._log_dir_failed,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -26,7 +26,7 @@ from .reconciling import begin_term
 from .store import ZooKeeperStore
 from .watches import Watches
 
-_PAUSE_S = 1.0
+_PAUSE_MS = 1_000
 """How long who could not begin a term leaves it to the others, before it tries again."""
 
 
@@ -62,13 +62,14 @@ class ControllerRole:
         rng: random.Random,
         wall_ms: Callable[[], int],
         now_ms: Callable[[], int],
+        sleep: Callable[[int], Awaitable[None]],
         elected: Callable[[ZooKeeperController], None],
         resigned: Callable[[], None],
         seen: Callable[[int], None] = lambda broker_id: None,
         log_dir_failed: Callable[[list[int]], None],
         reporter: Reporter,
     ) -> None:
-        """`now_ms` is the clock of timeouts, `wall_ms` the one of records."""
+        """`now_ms` and `sleep` (milliseconds) are of the clock of timeouts, `wall_ms` is of that of records."""
         self._zk = zk
         self._broker_id = broker_id
         self._static = dict(static)
@@ -85,6 +86,7 @@ class ControllerRole:
             zk,
             broker_id,
             wall_ms=wall_ms,
+            sleep=sleep,
             elected=self._begin,
             resigned=self._end,
             seen=seen,
@@ -152,7 +154,7 @@ class ControllerRole:
             return
         except Exception as error:
             self._reporter.error("a controller cannot begin", epoch=term.office.epoch, exc_info=error)
-            self._candidate.resign(term.office, pause_s=_PAUSE_S)
+            self._candidate.resign(term.office, pause_ms=_PAUSE_MS)
 
     def _lost(self, office: Office, why: str) -> None:
         """Whoever is the controller then reads what is really there; it may be us."""

@@ -8,7 +8,7 @@ controller writes holds only in that epoch. What an elected controller does is `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from odradek_log.reporting import Reporter
@@ -50,14 +50,17 @@ class Candidate:
         broker_id: int,
         *,
         wall_ms: Callable[[], int],
+        sleep: Callable[[int], Awaitable[None]],
         elected: Callable[[Office], None],
         resigned: Callable[[], None],
         seen: Callable[[int], None] = lambda broker_id: None,
         reporter: Reporter,
     ) -> None:
+        """`sleep` takes milliseconds."""
         self._zk = zk
         self._broker_id = broker_id
         self._wall_ms = wall_ms
+        self._sleep = sleep
         self._elected = elected
         self._resigned = resigned
         self._seen = seen
@@ -66,7 +69,7 @@ class Candidate:
         self._leaving: Office | None = None
         self._controller_id: int | None = None
         self._wake = asyncio.Event()
-        self._pause_s = 0.0
+        self._pause_ms = 0
         self._watching = False
         self._task: asyncio.Task[None] | None = None
         self._unlisten: Callable[[], None] = lambda: None
@@ -86,14 +89,14 @@ class Candidate:
         self._wake.set()
         self._task = asyncio.create_task(self._run())
 
-    def resign(self, office: Office, *, pause_s: float = 0.0) -> None:
+    def resign(self, office: Office, *, pause_ms: int = 0) -> None:
         """Give this term up, if it is not over; whoever is faster, perhaps we, has the next one.
 
         Who could not serve pauses first: somebody else may be able to.
         """
         if office == self._office:
             self._leaving = office
-            self._pause_s = pause_s
+            self._pause_ms = pause_ms
             self._end()
             self._wake.set()
 
@@ -146,8 +149,9 @@ class Candidate:
 
     async def _step(self) -> None:
         await self._leave()
-        pause_s, self._pause_s = self._pause_s, 0.0
-        await asyncio.sleep(pause_s)
+        pause_ms, self._pause_ms = self._pause_ms, 0
+        if pause_ms:
+            await self._sleep(pause_ms)
         holder, stat = await self._look()
         ours = stat is not None and stat.ephemeral_owner == self._zk.session_id
         if self._office is not None and not ours:
