@@ -119,6 +119,13 @@ class Broker:
         return self.inter_broker
 
     @property
+    def knows_topics(self) -> bool:
+        """Whether a topic that is not in the image is not there. Over ZooKeeper a broker serves clients before a
+        controller has told it of anything."""
+        own = self.image.brokers.get(self.node_id)
+        return self.inter_broker is None or (own is not None and not own.fenced)
+
+    @property
     def groups_ready(self) -> bool:
         """Is every group that this broker coordinates loaded?"""
         return self._groups is None or self._groups.ready

@@ -165,7 +165,7 @@ class GroupCoordinators:
     ) -> OffsetFetchGroup | Deferred[OffsetFetchGroup]:
         coordinated = self._coordinated(request.group_id)
         if isinstance(coordinated, ErrorCode):
-            if OFFSETS_TOPIC not in self._broker.image.topics:
+            if OFFSETS_TOPIC not in self._broker.image.topics and self._broker.knows_topics:
                 # Nobody ever committed anything, or all was reset. Kafka says NOT_COORDINATOR, at which the admin
                 # client of librdkafka 2.16 crashes, in the very process of a user's test.
                 return offsets.fetch(OffsetStore(), request)

@@ -402,6 +402,20 @@ async def test_version_0_of_commit_and_fetch_keeps_offsets_in_zookeeper(trio: Tr
         assert fetched == expected
 
 
+async def test_a_member_that_has_been_told_nothing_yet_does_not_say_that_nothing_is_committed(trio: Trio) -> None:
+    for broker in list(trio.members):
+        await trio.kill(broker)
+    member = await trio.start(1)
+    client = await trio.client(1)
+    request = OffsetFetchRequest("g", [OffsetFetchRequest.OffsetFetchRequestTopic("t", [0])])
+    assert trio.controller is None
+    assert (await client.ask(request, 7)).error_code == ErrorCode.NOT_COORDINATOR
+    await trio.until(lambda: member.node.broker.knows_topics)
+    answer = await client.ask(request, 7)
+    assert answer.error_code == ErrorCode.NONE
+    assert [each.committed_offset for topic in answer.topics for each in topic.partitions] == [-1]
+
+
 async def test_what_brokers_ask_each_other_is_served_and_advertised(trio: Trio) -> None:
     client = await trio.client(1)
     versions = {each.api_key: each for each in (await client.ask(ApiVersionsRequest("a", "1"), 3)).api_keys}
