@@ -211,7 +211,7 @@ async def test_a_damaged_epoch_is_reported_and_nobody_is_elected(capsys: pytest.
             def error(self, event: str, **fields: object) -> None:
                 reported.append(f"{event}: {fields['exc_info']}")
 
-        broker = Broker(world, zk, 1)
+        broker = Broker(found.world, zk, 1)
         broker.candidate._reporter = Reporter()
         found.brokers.append(broker)
         broker.candidate.start()

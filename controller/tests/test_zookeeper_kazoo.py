@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 import threading
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from controller.tests.zookeeper_cluster import Reports
 from controller.tests.zookeeper_kit import PATIENCE_S, Network, RealWorld
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
@@ -129,3 +131,21 @@ async def test_a_pause_of_the_server_is_a_loss_of_the_connection(world: RealWorl
     with pytest.raises(ConnectionLossError):
         await asking
     await world.until(lambda: events[-1] == CONNECTED)
+
+
+async def test_what_kazoo_says_is_said_to_our_reporter_and_to_nobody_else(
+    world: RealWorld, server: ZooKeeperServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    reports = Reports()
+    network = Network(server.port)
+    zk = await KazooZooKeeper.connect(f"127.0.0.1:{network.port}{world.base}", reporter=reports)
+    lost = asyncio.Event()
+    zk.listen(lambda event: lost.set())
+    network.drop()
+    await asyncio.wait_for(lost.wait(), PATIENCE_S)
+    await zk.until_connected()
+    await zk.close()
+    network.close()
+    assert [said for said in reports.said if said.startswith("connection to ZooKeeper {'said': 'Connection dropped")]
+    assert not [record for record in caplog.records if record.name.startswith("kazoo")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import threading
 from collections import deque
@@ -26,6 +27,8 @@ from kazoo.protocol.states import EventType as KazooEventType
 from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
+
+from odradek_log.reporting import Reporter, StandardReporter
 
 from .chroot import Chroot, parse_connect_string
 from .client import (
@@ -116,15 +119,48 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
             self._loop.call_soon_threadsafe(callback)
 
 
+class _Reports(logging.Handler):
+    """What kazoo says, said to our reporter; on the loop, as all else."""
+
+    def __init__(self, handler: _LoopHandler, reporter: Reporter) -> None:
+        super().__init__()
+        self._handler = handler
+        self._reporter = reporter
+
+    def emit(self, record: logging.LogRecord) -> None:
+        says = self._reporter.info
+        if record.levelno >= logging.WARNING:
+            says = self._reporter.error if record.levelno >= logging.ERROR else self._reporter.warning
+        facts: dict[str, object] = {"said": record.getMessage()}
+        if record.exc_info and record.exc_info[1] is not None:
+            facts["exc_info"] = record.exc_info[1]
+        self._handler.put(partial(says, "connection to ZooKeeper", **facts))
+
+
+def _logger(handler: _LoopHandler, reporter: Reporter) -> logging.Logger:
+    """One that the process's logging knows nothing of. What kazoo says of each request is not even put into words."""
+    logger = logging.Logger("kazoo", logging.INFO)
+    logger.addHandler(_Reports(handler, reporter))
+    return logger
+
+
 class KazooZooKeeper:
     """`client.ZooKeeper` on real servers; get one from `connect`."""
 
-    def __init__(self, servers: str, chroot: Chroot, session_timeout_ms: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        servers: str,
+        chroot: Chroot,
+        session_timeout_ms: int,
+        loop: asyncio.AbstractEventLoop,
+        reporter: Reporter,
+    ) -> None:
         self._servers = servers
         self._chroot = chroot
         self._session_timeout_ms = session_timeout_ms
         self._session = Session()
         self._handler = _LoopHandler(loop)
+        self._logger = _logger(self._handler, reporter)
         self._kazoo = self._new_kazoo()
         self._in_flight: set[asyncio.Future[Any]] = set()
         self._waiting: deque[tuple[asyncio.Future[Any], _Start]] = deque()
@@ -136,7 +172,12 @@ class KazooZooKeeper:
 
     @classmethod
     async def connect(
-        cls, connect_string: str, *, session_timeout_ms: int = 18_000, connection_timeout_ms: int = 18_000
+        cls,
+        connect_string: str,
+        *,
+        session_timeout_ms: int = 18_000,
+        connection_timeout_ms: int = 18_000,
+        reporter: Reporter | None = None,
     ) -> KazooZooKeeper:
         """A client with a session, below a chroot that is there (made if need be, as Kafka does).
 
@@ -144,7 +185,8 @@ class KazooZooKeeper:
         between 2 and 20 of its ticks. Raises ValueError, or TimeoutError when no server answered in time.
         """
         servers, chroot = parse_connect_string(connect_string)
-        client = cls(servers, chroot, session_timeout_ms, asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        client = cls(servers, chroot, session_timeout_ms, loop, reporter or StandardReporter())
         client._kazoo.start_async()
         try:
             async with asyncio.timeout(connection_timeout_ms / 1000):
@@ -167,7 +209,9 @@ class KazooZooKeeper:
             sleep_func=self._handler.sleep_func,
         )
         timeout = self._session_timeout_ms / 1000
-        kazoo = KazooClient(self._servers, timeout=timeout, handler=self._handler, connection_retry=retry)
+        kazoo = KazooClient(
+            self._servers, timeout=timeout, handler=self._handler, connection_retry=retry, logger=self._logger
+        )
         kazoo.add_listener(partial(self._heard, kazoo))
         return kazoo
 

@@ -155,7 +155,7 @@ async def _serve_member(static: dict[str, str], zookeeper: str, logger: Logger) 
 
     stopped = _stopped()
     timeout_ms = int({**DEFAULTS, **static}["zookeeper.session.timeout.ms"])
-    zk = await KazooZooKeeper.connect(zookeeper, session_timeout_ms=timeout_ms)
+    zk = await KazooZooKeeper.connect(zookeeper, session_timeout_ms=timeout_ms, reporter=logger)
     try:
         member = await Member.start(static, zk, Surroundings.of(static, log=logger))
         try:
