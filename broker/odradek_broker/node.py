@@ -91,7 +91,7 @@ class Node:
                 around.randbytes,
                 around.log,
                 inter_broker=inter_broker,
-                directory_failed=lambda: directory_failed(self),
+                directory_failed=lambda: None if self._ended else directory_failed(self),
             )
             apis = controller.emulation.apis
             table = TABLE if apis is None else TABLE.answering_all_of(apis)
@@ -198,9 +198,14 @@ class Node:
         self.timers.close()
         await self.background.stop()
         epoch = self.broker.epoch
-        self.background.checkpoint_high_watermarks(self.broker.hosting, self.broker.partitions)
-        for directory in self.directories:
-            directory.close(epoch)
+
+        def write() -> None:
+            self.background.checkpoint_high_watermarks(self.broker.hosting, self.broker.partitions)
+            for directory in self.directories:
+                directory.close(epoch)
+
+        # The other brokers of the process go on meanwhile.
+        await asyncio.to_thread(write)
 
     async def kill(self) -> None:
         """As kill -9 would end the process: connections break, nothing is flushed or written any more."""

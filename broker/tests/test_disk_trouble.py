@@ -181,6 +181,22 @@ async def test_the_loop_forces_nothing_to_the_disk_while_it_serves(
     assert get_ident() not in {thread for _, thread in disk.forced}
 
 
+async def test_the_loop_forces_nothing_to_the_disk_while_a_broker_closes_its_directories(
+    start_node: Any, connect: Any, make_batch: MakeBatch
+) -> None:
+    disk = WatchedDisk()
+    node: Node = await start_node(disk=disk)
+    client = await connect(node)
+    await client.create_topic("t")
+    await client.produce("t", make_batch(b"v"))
+    disk.forced.clear()
+    (broker,) = node.cluster.nodes
+    await node.cluster.stop_broker(broker)
+    wanted = {"00000000000000000000.log", "recovery-point-offset-checkpoint", ".kafka_cleanshutdown"}
+    assert wanted <= {name for name, _ in disk.forced}
+    assert get_ident() not in {thread for name, thread in disk.forced if name in wanted}
+
+
 async def test_a_broker_all_of_whose_disks_have_failed_ends(
     start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:

@@ -17,13 +17,15 @@ class LogDirEvents:
         self._zk = zk
         self._broker_id = broker_id
         self._task: asyncio.Task[None] | None = None
+        self._closed = False
 
     def tell(self) -> None:
         """Soon. What is lost while that is under way is told with it: the controller asks for all."""
-        if self._task is None:
+        if self._task is None and not self._closed:
             self._task = asyncio.get_running_loop().create_task(self._write())
 
     async def close(self) -> None:
+        self._closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
