@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from odradek_controller.image import ClusterImage, MetadataDelta
-from odradek_controller.levels import Emulation
+from odradek_controller.levels import ApiRanges, Emulation
 from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -56,6 +56,11 @@ class ClusterController(Protocol):
 
     @property
     def emulation(self) -> Emulation: ...
+
+    @property
+    def apis(self) -> ApiRanges | None:
+        """API key to versions of what is advertised to clients; None: all that is served."""
+        ...
 
     def subscribe(self, listener: Callable[[MetadataDelta], None]) -> Callable[[], None]:
         """As `Controller.subscribe`."""

@@ -20,6 +20,7 @@ from odradek_broker.network.routes import Routes
 from odradek_broker.network.server import Server
 from odradek_broker.surroundings import Surroundings
 from odradek_broker.timers import Timers
+from odradek_controller.levels import NOT_OVER_ZOOKEEPER
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.broker_registration import BrokerRegistrationRequest
@@ -93,8 +94,10 @@ class Node:
                 inter_broker=inter_broker,
                 directory_failed=lambda: None if self._ended else directory_failed(self),
             )
-            apis = controller.emulation.apis
+            apis = controller.apis
             table = TABLE if apis is None else TABLE.answering_all_of(apis)
+            if inter_broker is not None:
+                table = table.without(NOT_OVER_ZOOKEEPER)
             routes = Routes(table, api_versions.downgrade())
             among_brokers = None if inter_broker is None else Routes(table, routes.downgrade, inter_broker=True)
             self.server = Server(broker, routes, self._listeners, among_brokers)

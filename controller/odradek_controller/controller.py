@@ -24,7 +24,7 @@ from .commands.settings import PlainTopicEntries, Settings
 from .configs.effective import BrokerLayers
 from .configs.table import Release
 from .image import ClusterImage, MetadataDelta
-from .levels import Emulation
+from .levels import ApiRanges, Emulation
 from .replay import replay
 from .store import MetadataStore
 
@@ -86,6 +86,11 @@ class Controller:
         self._listeners: list[Listener] = []
         self._registered: set[int] = set()
         self._changing = asyncio.Lock()
+
+    @property
+    def apis(self) -> ApiRanges | None:
+        """What brokers advertise to clients; None: all that they serve."""
+        return self.emulation.apis
 
     async def open(self) -> None:
         """Load what is stored and become the one writer."""

@@ -46,7 +46,7 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
 
 
 def _advertised(ctx: Context) -> list[ApiVersionsResponse.ApiVersion]:
-    emulated = ctx.broker.emulation.apis
+    emulated = ctx.broker.controller.apis
     routes = ctx.connection.routes
     if emulated is None:
         ranges = routes.served()

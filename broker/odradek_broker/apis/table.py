@@ -6,7 +6,7 @@ loaded when its API is first asked for: a broker is ready sooner, and ApiVersion
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -69,6 +69,10 @@ class Table(Mapping[ApiKey, Api[Any, Any]]):
     def for_brokers(self) -> dict[int, tuple[int, int]]:
         """What is served where brokers ask, and clients too."""
         return {key: self.versions(key) for key in self._rows}
+
+    def without(self, keys: Collection[int]) -> Table:
+        """This table but for these."""
+        return Table({key: row for key, row in self._rows.items() if key not in keys})
 
     def answering_all_of(self, advertised: Mapping[int, tuple[int, int]]) -> Table:
         """This table, and beside it what a release advertises, key to versions, that is not served here."""

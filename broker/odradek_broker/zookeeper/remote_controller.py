@@ -18,7 +18,7 @@ from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_writer import ConfigWriter
 from odradek_controller.controller import Controller
 from odradek_controller.image import BrokerRegistration, ClusterImage, Endpoint, MetadataDelta
-from odradek_controller.levels import Emulation
+from odradek_controller.levels import Emulation, zookeeper_apis
 from odradek_controller.store import NotControllerError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
@@ -121,6 +121,7 @@ class RemoteController:
     """The broker's `ClusterController`. `local` is the controller while this process has it."""
 
     emulation = Emulation.KAFKA_3_9
+    apis = zookeeper_apis()
 
     def __init__(
         self,
