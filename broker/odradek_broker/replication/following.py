@@ -45,8 +45,9 @@ class Following:
         if fetcher is not None:
             assert isinstance(fetcher, Fetcher)
             fetcher.remove(partition)
-            if not len(fetcher):
-                del self._fetchers[fetcher.leader, fetcher.number]
+            place = (fetcher.leader, fetcher.number)
+            if not len(fetcher) and self._fetchers.get(place) is fetcher:
+                del self._fetchers[place]
                 self._end(fetcher)
 
     async def close(self) -> None:
