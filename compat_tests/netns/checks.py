@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 
-from compat_tests.netns.history import Operation, Outcome, Place, What
+from compat_tests.netns.history import OFFSETS, Operation, Outcome, Place, What
 
 History = Sequence[Operation]
 Check = Callable[[History], list[str]]
@@ -146,26 +146,37 @@ class _Floors:
         return floors[index - 1] if index else 0
 
 
-def _told_too_little(history: History, floors: _Floors, what: str) -> list[str]:
-    """Answers about the end of a partition that are below what had been told before they were asked for.
+class _CutOff:
+    """Leaders that were cut off and had not heard that another leads.
 
-    A leader that was cut off and has not heard that another leads, answers as things stood when it was cut off: to
-    clients that have not heard of the other either. Kafka's leaders do the same; none asks others before it answers.
+    They answer as things stood when they were cut off: clients that have not heard of the other either, and whoever
+    asks for a group's committed offsets, since nobody can tell one coordinator from another. Kafka's do the same; none
+    asks others before it answers.
     """
-    deposed = defaultdict(list)
-    for each in _ok(history, What.DEPOSED):
-        for partition in each.partitions:
-            deposed[each.topic, partition].append(each)
-    broken = []
-    for each in _ok(history, What.LATEST, What.END):
-        since = [cut.begin for cut in deposed[each.place] if cut.begin < each.end and each.begin < cut.end]
-        floor = floors.before(each.place, min([each.begin, *since]))
-        if each.offset < floor:
-            broken.append(
-                f"{each.process} was told at {each.end:.3f} that {_name(each.place)} ends at {each.offset}; "
-                f"{floor} had been {what} before it asked at {each.begin:.3f}"
-            )
-    return broken
+
+    def __init__(self, history: History) -> None:
+        self._spans: dict[Place, list[Operation]] = defaultdict(list)
+        for each in _ok(history, What.DEPOSED):
+            for partition in each.partitions:
+                # Which of its partitions a group is in, clients are not told.
+                self._spans[each.topic, -1 if each.topic == OFFSETS else partition].append(each)
+
+    def asked_as_of(self, question: Operation, place: Place) -> float:
+        """When the one was up to date at the latest who answered."""
+        spans = self._spans.get(place, ())
+        since = [cut.begin for cut in spans if cut.begin < question.end and question.begin < cut.end]
+        return min([question.begin, *since])
+
+
+def _told_too_little(history: History, floors: _Floors, what: str) -> list[str]:
+    """Answers about the end of a partition that are below what had been told before they were asked for."""
+    cut_off = _CutOff(history)
+    return [
+        f"{each.process} was told at {each.end:.3f} that {_name(each.place)} ends at {each.offset}; "
+        f"{floor} had been {what} before it asked at {each.begin:.3f}"
+        for each in _ok(history, What.LATEST, What.END)
+        if (floor := floors.before(each.place, cut_off.asked_as_of(each, each.place))) > each.offset
+    ]
 
 
 def no_read_is_stale(history: History) -> list[str]:
@@ -224,12 +235,12 @@ def committed_offsets_do_not_go_back(history: History) -> list[str]:
     """OffsetFetch answers no less than what had been committed, or told, before it was asked; unless a commit whose
     answer never came may have written that."""
     places = {(each.group, each.place) for each in history if each.what in (What.COMMIT, What.COMMITTED)}
-    broken = []
+    cut_off, broken = _CutOff(history), []
     for group, place in sorted(places):
         its = [each for each in history if (each.group, each.place) == (group, place)]
         known = _Floors((place, each.end, each.offset) for each in _ok(its, What.COMMIT, What.COMMITTED))
         for each in _ok(its, What.COMMITTED):
-            floor = known.before(place, each.begin)
+            floor = known.before(place, cut_off.asked_as_of(each, (OFFSETS, -1)))
             perhaps = {
                 other.offset
                 for other in its

@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 Place = tuple[str, int]
+OFFSETS = "__consumer_offsets"
 
 
 class What(StrEnum):
@@ -32,9 +33,10 @@ class What(StrEnum):
     """OffsetFetch answered `offset`; -1 for none."""
     FINAL = "final"
     """The log when everything had come to rest: `values` from `offset` on."""
+    FAULT = "fault"
+    """What `note` says was so, with broker `leader` or everywhere, from `begin` to `end`; for whoever reads this."""
     DEPOSED = "deposed"
-    """Broker `leader` led `partitions` when it was cut off, as `note` says, and may not have known until `end` that
-    another did."""
+    """Broker `leader` led `partitions` when it was cut off, and may not have known until `end` that another did."""
 
 
 class Outcome(StrEnum):

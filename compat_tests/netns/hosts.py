@@ -20,7 +20,7 @@ from typing import Self
 
 from odradek_peers.processes import dying_with_us
 
-from compat_tests.netns.wire import WHOLE, Fate
+from compat_tests.netns.wire import Fate
 
 _NAMESPACES = Path("/run/netns")
 _OURS = re.compile(r"odradek-(\d+)-\d+")
@@ -92,22 +92,6 @@ class Hosts:
         """How packets fare from one host to the other, from now on."""
         cut, delay_ms, jitter_ms, loss = fate
         self._tell(f"link {self.addresses[source]} {self.addresses[target]} {int(cut)} {delay_ms} {jitter_ms} {loss}")
-
-    def between(self, some: Iterable[str], others: Iterable[str], fate: Fate) -> None:
-        """Both ways, between each of some and each of others."""
-        for one in some:
-            for other in others:
-                if one != other:
-                    self.link(one, other, fate)
-                    self.link(other, one, fate)
-
-    def isolate(self, name: str, fate: Fate) -> None:
-        """Both ways, between one host and all others."""
-        self.between([name], self.addresses, fate)
-
-    def heal(self) -> None:
-        """All links are whole."""
-        self.between(self.addresses, self.addresses, WHOLE)
 
     def count(self, source: str, target: str) -> tuple[int, int]:
         """Packets that were carried, and that were dropped, since the beginning."""

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
@@ -19,9 +20,9 @@ from odradek_peers import ZooKeeperServer
 from odradek_peers.processes import dying_with_us
 
 from compat_tests.netns.checks import last_owners
-from compat_tests.netns.history import Operation, Recorder, What, read_history
+from compat_tests.netns.history import OFFSETS, Operation, Recorder, What, read_history
 from compat_tests.netns.hosts import Hosts
-from compat_tests.netns.wire import Fate
+from compat_tests.netns.wire import WHOLE, Fate
 from compat_tests.zookeeper.members import WAIT_S, Members, OdradekMember
 from odradek.client.client import Client
 from odradek.client.connection import ClientError
@@ -29,14 +30,16 @@ from odradek.client.connection import ClientError
 BROKERS = (1, 2, 3)
 SESSION_S = 3.0
 LAG_S = 3.0
+OFFSETS_PARTITIONS = 4
 ZOOKEEPER, CLIENTS = "zookeeper", "clients"
 CUT = Fate(cut=True)
+_TRACEBACK = "Traceback (most recent call last)"
 _ROOT = Path(__file__).parents[2]
 _CONFIG = {
     "zookeeper.session.timeout.ms": str(int(SESSION_S * 1000)),
     "replica.lag.time.max.ms": str(int(LAG_S * 1000)),
     "min.insync.replicas": "2",
-    "offsets.topic.num.partitions": "4",
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
     "group.initial.rebalance.delay.ms": "0",
 }
 
@@ -108,56 +111,54 @@ class System:
         finally:
             self.member(broker).go_on()
 
-    @contextlib.contextmanager
-    def isolated(self, broker: int) -> Iterator[None]:
+    def isolated(self, broker: int) -> AbstractContextManager[None]:
         """Nothing passes between this broker and all the others, ZooKeeper and clients."""
-        self.hosts.isolate(host(broker), CUT)
-        with self._healing():
-            yield
+        return self._faring(CUT, [*self._from(broker), *self._to(broker)])
 
-    @contextlib.contextmanager
-    def mute(self, broker: int) -> Iterator[None]:
+    def mute(self, broker: int) -> AbstractContextManager[None]:
         """Nobody hears this broker, who hears all."""
-        for name in self.hosts.addresses:
-            self.hosts.link(host(broker), name, CUT)
-        with self._healing():
-            yield
+        return self._faring(CUT, self._from(broker))
 
-    @contextlib.contextmanager
-    def deaf(self, broker: int) -> Iterator[None]:
+    def deaf(self, broker: int) -> AbstractContextManager[None]:
         """This broker hears nobody; all hear it."""
-        for name in self.hosts.addresses:
-            self.hosts.link(name, host(broker), CUT)
-        with self._healing():
-            yield
+        return self._faring(CUT, self._to(broker))
 
-    @contextlib.contextmanager
-    def without_zookeeper(self, broker: int) -> Iterator[None]:
+    def without_zookeeper(self, broker: int) -> AbstractContextManager[None]:
         """This broker and ZooKeeper do not hear each other; all else is whole."""
-        self.hosts.between([host(broker)], [ZOOKEEPER], CUT)
-        with self._healing():
-            yield
+        return self._faring(CUT, [(host(broker), ZOOKEEPER), (ZOOKEEPER, host(broker))])
 
-    @contextlib.contextmanager
-    def without_brokers(self, broker: int) -> Iterator[None]:
+    def without_brokers(self, broker: int) -> AbstractContextManager[None]:
         """This broker and the other ones do not hear each other; all else is whole."""
-        self.hosts.between([host(broker)], [host(other) for other in BROKERS], CUT)
-        with self._healing():
-            yield
+        others = [host(other) for other in BROKERS if other != broker]
+        return self._faring(CUT, [link for other in others for link in ((host(broker), other), (other, host(broker)))])
 
-    @contextlib.contextmanager
-    def everywhere(self, fate: Fate) -> Iterator[None]:
+    def everywhere(self, fate: Fate) -> AbstractContextManager[None]:
         """All packets fare so."""
-        self.hosts.between(self.hosts.addresses, self.hosts.addresses, fate)
-        with self._healing():
-            yield
+        return self._faring(fate, list(itertools.permutations(self.hosts.addresses, 2)))
+
+    def _from(self, broker: int) -> list[tuple[str, str]]:
+        return [(host(broker), other) for other in self.hosts.addresses if other != host(broker)]
+
+    def _to(self, broker: int) -> list[tuple[str, str]]:
+        return [(other, host(broker)) for other in self.hosts.addresses if other != host(broker)]
 
     @contextlib.contextmanager
-    def _healing(self) -> Iterator[None]:
+    def _faring(self, fate: Fate, links: list[tuple[str, str]]) -> Iterator[None]:
+        for link in links:
+            self.hosts.link(*link, fate)
         try:
             yield
         finally:
-            self.hosts.heal()
+            for link in links:
+                self.hosts.link(*link, WHOLE)
+
+    def failures(self) -> str:
+        """What the brokers' logs say of errors that nobody had thought of."""
+        logs = [(self._directory / str(broker) / "log").read_text(errors="replace") for broker in BROKERS]
+        return "\n".join(log[log.index(_TRACEBACK) :][:2000] for log in logs if _TRACEBACK in log)
+
+
+Fault = Callable[[System, int], AbstractContextManager[None]]
 
 
 class Workload:
@@ -217,6 +218,9 @@ class Workload:
             code = self._running.pop(name).wait(3 * WAIT_S)
             assert code == 0, f"{name} ended with {code}: {(self._directory / f'{name}.log').read_text()[-2000:]}"
 
+    def stop_kind(self, *kinds: str) -> None:
+        self.stop(*(name for name in self._running if name.rpartition("-")[0] in kinds))
+
     def stop_all(self) -> None:
         self.stop(*self._running)
 
@@ -229,22 +233,32 @@ class Workload:
     def history(self) -> list[Operation]:
         return read_history(sorted(self._directory.glob("*.jsonl")))
 
-    def deposed(self, note: str, broker: int, led: Mapping[str, tuple[int, ...]], begin: float) -> None:
+    @contextlib.contextmanager
+    def under(self, fault: Fault, broker: int) -> Iterator[None]:
+        """Something befalls a broker, and that is written down."""
+        begin = time.monotonic()
+        try:
+            with fault(self._system, broker):
+                yield
+        finally:
+            now = time.monotonic()
+            self._nemesis.write(Operation("nemesis", What.FAULT, begin, now, leader=broker, note=fault.__name__))
+
+    def deposed(self, broker: int, led: Mapping[str, tuple[int, ...]], begin: float) -> None:
         """Writes down that a broker that led these partitions was cut off then, and knows by now who leads them."""
         now = time.monotonic()
         for topic, partitions in led.items():
             self._nemesis.write(
-                Operation(
-                    "nemesis", What.DEPOSED, begin, now, topic=topic, partitions=partitions, leader=broker, note=note
-                )
+                Operation("nemesis", What.DEPOSED, begin, now, topic=topic, partitions=partitions, leader=broker)
             )
 
     def led_by(self, broker: int) -> dict[str, tuple[int, ...]]:
         """The partitions, by topic."""
-        leaders = {topic: self._system.members.leaders(topic) for topic in self._topics}
+        found = self._system.members.admin().list_topics(timeout=WAIT_S).topics
         return {
-            topic: tuple(partition for partition, leader in enumerate(its) if leader == broker)
-            for topic, its in leaders.items()
+            topic: tuple(sorted(index for index, each in found[topic].partitions.items() if each.leader == broker))
+            for topic in [*self._topics, OFFSETS]
+            if topic in found
         }
 
     def until(self, condition: Callable[[list[Operation]], object], about: str) -> None:

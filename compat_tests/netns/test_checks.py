@@ -8,7 +8,7 @@ import pytest
 
 from compat_tests.netns import checks
 from compat_tests.netns.checks import Check, acknowledged_by_another, broken_rules, last_owners
-from compat_tests.netns.history import Operation, Outcome, What
+from compat_tests.netns.history import OFFSETS, Operation, Outcome, What
 
 OK, FAIL, INFO = Outcome.OK, Outcome.FAIL, Outcome.INFO
 
@@ -122,6 +122,13 @@ def test_a_leader_that_was_cut_off_may_answer_others_as_of_then() -> None:
     assert checks.no_read_is_stale([*GOOD, deposed(2.4, 8.2), stale]) == []
     assert checks.ends_do_not_go_back([*GOOD, deposed(2.4, 8.2), stale]) == []
     assert checks.no_read_is_stale([*GOOD, deposed(2.4, 8.2), replace(stale, offset=1)]) != []
+
+
+def test_a_coordinator_that_was_cut_off_may_answer_as_of_then() -> None:
+    cut = replace(deposed(6.2, 9.2), topic=OFFSETS, partitions=(3,))
+    assert checks.committed_offsets_do_not_go_back([*GOOD, cut, committed(What.COMMITTED, 1, 9)]) == []
+    assert checks.committed_offsets_do_not_go_back([*GOOD, cut, committed(What.COMMITTED, 0, 9)]) != []
+    assert checks.committed_offsets_do_not_go_back([*GOOD, cut, committed(What.COMMITTED, 1, 10)]) != []
 
 
 def test_a_commit_whose_answer_was_lost_may_have_been_written() -> None:
