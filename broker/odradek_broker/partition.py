@@ -105,7 +105,7 @@ class Partition:
         """Whether a produce must be looked at closely: an internal topic, or too few replicas in sync."""
         self.strict = False
         self.follows = False
-        """Whether a leader is followed: consumers may then read what is known to be committed (KIP-392)."""
+        """Whether a leader is followed."""
         self.fetcher: Copying | None = None
         self.future: Log | None = None
         """A copy in another log directory that will take the log's place."""

@@ -256,7 +256,8 @@ async def test_acks_all_needs_min_insync_replicas(trio: Trio, make_batch: Any) -
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
     await trio.cluster.kill_broker(2)
-    assert (await client.produce("t", make_batch(b"b"))).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    refused = await client.produce("t", make_batch(b"b"))
+    assert (refused.error_code, refused.log_start_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, 0)
     assert (await client.produce("t", make_batch(b"b"), acks=1)).error_code == ErrorCode.NONE
     assert await latest(client) == (0, 1)
     await trio.cluster.start_broker(trio.static(2))
@@ -330,6 +331,23 @@ async def test_a_consumer_is_sent_to_the_replica_in_its_rack_and_served_there(tr
     await trio.until(lambda: follower.high_watermark == 1)
     served = await fetch(await trio.client(2), rack="rack-2")
     assert (served.error_code, bytes(served.records)) == (0, trio.log_of(1))
+
+
+async def test_a_replica_serves_what_is_committed_although_nobody_leads(trio: Trio, make_batch: Any) -> None:
+    await trio.create([1, 2])
+    client = await trio.client(1)
+    await client.produce("t", make_batch(b"a"))
+    follower = trio.hosted(2)
+    await trio.until(lambda: follower.high_watermark == 1)
+    trio.hold_back(1)
+    await client.produce("t", make_batch(b"only here"), acks=1)
+    for _ in range(3):
+        trio.clock.advance_timeouts(LAG_TIME_MAX_MS // 2)
+    await trio.until_in_sync(1)
+    await trio.cluster.kill_broker(1)
+    await trio.until(lambda: trio.partition.leader == -1 and not follower.follows)
+    served = await fetch(await trio.client(2))
+    assert (served.error_code, bytes(served.records)) == (0, trio.log_of(2))
 
 
 async def test_a_start_after_a_crash_believes_in_nothing_that_was_given_up(trio: Trio, make_batch: Any) -> None:

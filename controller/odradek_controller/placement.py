@@ -9,7 +9,7 @@ answers of a running 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -126,7 +126,7 @@ def _rack_aware(
     return replicas
 
 
-def check_assignment(replicas: Sequence[int], registered: Mapping[int, object], expected: int | None) -> None:
+def check_assignment(replicas: Sequence[int], registered: Container[int], expected: int | None) -> None:
     """An assignment made by hand: someone, nobody twice, everybody known, as many as the other partitions have."""
     if not replicas:
         raise PlacementError("The manual partition assignment includes an empty replica list.")

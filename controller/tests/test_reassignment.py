@@ -198,6 +198,23 @@ def test_what_cannot_be_reassigned_is_refused(
     assert (found, partition(image)) == (error, partition(before))
 
 
+def test_over_zookeeper_a_replica_may_stay_whose_broker_is_away_but_none_may_go_there() -> None:
+    before = with_partition([1, 2, 3], [1, 2, 3])
+    without_3 = replace(before, brokers={key: broker for key, broker in before.brokers.items() if key != 3})
+
+    def error(replicas: list[int], *, absent_may_stay: bool) -> int:
+        wanted = AlterPartitionReassignmentsRequest.ReassignablePartition(0, replicas)
+        request = AlterPartitionReassignmentsRequest(
+            topics=[AlterPartitionReassignmentsRequest.ReassignableTopic("t", [wanted])]
+        )
+        _, response = alter_reassignments(without_3, request, settings(), absent_may_stay=absent_may_stay)
+        return int(response.responses[0].partitions[0].error_code)
+
+    assert error([3, 1], absent_may_stay=True) == ErrorCode.NONE
+    assert error([3, 1], absent_may_stay=False) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert error([1, 9], absent_may_stay=True) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
 def test_the_replication_factor_stays_where_the_client_says_so() -> None:
     before = with_partition([1, 2], [1, 2])
     image, (error, _) = asked(before, [1, 2, 3], allow_replication_factor_change=False)

@@ -265,8 +265,9 @@ class Fetch:
         epoch = wanted.leader_epoch
         if partition.error or epoch not in (-1, partition.leader_epoch):
             refused = partition.check_epoch(epoch)
-            serves = refused == ErrorCode.NOT_LEADER_OR_FOLLOWER and partition.follows and self._may_read_followers
-            if not serves:
+            # Whoever leads, or nobody: what is known to be committed may be read (KIP-392).
+            here = refused == ErrorCode.NOT_LEADER_OR_FOLLOWER and partition.served_log is not None
+            if not (here and self._may_read_followers):
                 return self._error(wanted, refused)
         if self._version < FIRST_VERSION_WITH_ZSTD and partition.log.config.compression_type == "zstd":
             return self._error(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)

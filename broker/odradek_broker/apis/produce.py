@@ -141,7 +141,11 @@ def _append(
             words = (
                 f"Invalid magic {records[MAGIC_POSITION]}" if error is ErrorCode.CORRUPT_MESSAGE and records else None
             )
-            return PartitionAnswer(index, error, -1, error_message=words, current_leader=NOWHERE)
+            # Who has too few replicas in sync had found the log.
+            start = partition.log_start_offset if error is ErrorCode.NOT_ENOUGH_REPLICAS else -1
+            return PartitionAnswer(
+                index, error, -1, log_start_offset=start, error_message=words, current_leader=NOWHERE
+            )
     result = partition.append(records)
     if result.__class__ is AppendInfo:
         first_offset, _, append_time, start_offset, _ = result

@@ -30,6 +30,7 @@ from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.fetch import FetchRequest
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest
+from odradek_wire.messages.elect_leaders import ElectLeadersRequest
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek_wire.messages.metadata import MetadataRequest
 from odradek_wire.messages.offset_commit import OffsetCommitRequest
@@ -240,6 +241,21 @@ async def test_a_topic_is_created_for_who_asks_a_broker_that_is_not_the_controll
     other = next(broker for broker in trio.members if broker != trio.controller_id)
     client = await trio.client(other)
     wanted = MetadataRequest([MetadataRequest.MetadataRequestTopic(name="u")], allow_auto_topic_creation=True)
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_of_an_election_that_others_decide_each_partition_is_told(trio: Trio, version: int) -> None:
+    await trio.create([1, 2, 3], partitions=2)
+    other = next(broker for broker in trio.members if broker != trio.controller_id)
+    client = await trio.client(other)
+    for asked in ([ElectLeadersRequest.TopicPartitions("t", [0, 1])], None):
+        answer = await client.ask(ElectLeadersRequest(topic_partitions=asked), version)
+        (found,) = answer.replica_election_results
+        assert answer.error_code == ErrorCode.NONE
+        assert [(each.partition_id, each.error_code) for each in found.partition_result] == [
+            (0, ErrorCode.NOT_CONTROLLER),
+            (1, ErrorCode.NOT_CONTROLLER),
+        ]
+
+
     await trio.passing(client.ask(wanted, 9))
     await trio.until(lambda: "u" in trio.members[other].adapter.image.topics)
 

@@ -28,9 +28,16 @@ Ongoing = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 
 def alter_reassignments(
-    image: ClusterImage, request: AlterPartitionReassignmentsRequest, settings: Settings
+    image: ClusterImage,
+    request: AlterPartitionReassignmentsRequest,
+    settings: Settings,
+    *,
+    absent_may_stay: bool = False,
 ) -> tuple[list[Message], AlterPartitionReassignmentsResponse]:
-    """Replicas null ends what is under way and goes back."""
+    """Replicas null ends what is under way and goes back.
+
+    `absent_may_stay`: a replica may be kept although its broker is unknown, as over ZooKeeper one is that does not run.
+    """
     records: list[Message] = []
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change
@@ -39,7 +46,7 @@ def alter_reassignments(
         results = []
         for wanted in topic.partitions:
             index = wanted.partition_index
-            done = _reassign(image, topic.name, index, wanted.replicas, settings, request)
+            done = _reassign(image, topic.name, index, wanted.replicas, settings, request, absent_may_stay)
             if isinstance(done, Refusal):
                 results.append(Result(index, done.error, done.message))
             else:
@@ -56,6 +63,7 @@ def _reassign(
     replicas: Sequence[int] | None,
     settings: Settings,
     request: AlterPartitionReassignmentsRequest,
+    absent_may_stay: bool,
 ) -> list[Message] | Refusal:
     topic = image.topics.get(name)
     if topic is None:
@@ -75,8 +83,11 @@ def _reassign(
                 "election.",
             )
     else:
+        known = set(image.brokers)
+        if absent_may_stay:
+            known.update(set(partition.replicas).difference(partition.adding_replicas))
         try:
-            check_assignment(replicas, image.brokers, None)
+            check_assignment(replicas, known, None)
         except PlacementError as error:
             return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error))
         before = len(partition.replicas) - len(partition.adding_replicas)

@@ -126,7 +126,9 @@ class ZooKeeperController(Controller):
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
         return await self._change(
-            lambda image: alter_reassignments(self.deletions.without(image), request, self.settings)
+            lambda image: alter_reassignments(
+                self.deletions.without(image), request, self.settings, absent_may_stay=True
+            )
         )
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:

@@ -267,7 +267,8 @@ class Looks:
         for (topic, index), replicas in wanted.items():
             move = AlterPartitionReassignmentsRequest.ReassignablePartition(index, list(replicas))
             request.topics.append(AlterPartitionReassignmentsRequest.ReassignableTopic(topic, [move]))
-        records, response = alter_reassignments(self._deletions.without(image), request, self._settings)
+        image = self._deletions.without(image)
+        records, response = alter_reassignments(image, request, self._settings, absent_may_stay=True)
         for topic_result in response.responses:
             for result in topic_result.partitions:
                 if result.error_code != ErrorCode.NONE:
