@@ -11,15 +11,19 @@ from controller.tests.test_zookeeper_store import manual, same_as_stored
 from controller.tests.zookeeper_cluster import ZooKeeperCluster, zookeeper_cluster
 from controller.tests.zookeeper_kit import DoubleWorld
 
-from odradek_controller.image import RECOVERED, ConfigResource, Endpoint, QuotaEntity
+from odradek_controller.image import RECOVERED, ClusterImage, ConfigResource, Endpoint, QuotaEntity
 from odradek_controller.store import NotControllerError
 from odradek_controller.zookeeper import bootstrap, paths, znodes
 from odradek_controller.zookeeper.client import NoNodeError
+from odradek_controller.zookeeper.load import read_broker
 from odradek_controller.zookeeper.looks import CHANGE_EXPIRES_MS
+from odradek_controller.zookeeper.reconciling import brokers_changed
 from odradek_controller.zookeeper.znodes import Assignment, BrokerZnode, PartitionState, TopicZnode
 from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
 from odradek_wire.messages.alter_partition import AlterPartitionRequest
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest
 from odradek_wire.messages.create_partitions import CreatePartitionsRequest
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.elect_leaders import ElectLeadersRequest
@@ -275,6 +279,30 @@ async def test_a_replica_that_cannot_be_deleted_is_said_and_tried_again_when_its
         await other.unregister()
         await other.register()
         await cluster.until_image(lambda found: not found.image.topics)
+
+
+async def test_a_broker_that_has_begun_anew_is_not_shut_down_by_what_it_asked_before() -> None:
+    async with zookeeper_cluster() as cluster:
+        await three(cluster)
+        controller = await cluster.controller()
+        old = controller.image.brokers[2].epoch
+        again = asyncio.Event()
+
+        async def look(image: ClusterImage) -> list[Message]:
+            await again.wait()
+            found = await read_broker(cluster.tool, 2)
+            assert found is not None
+            return brokers_changed(image, {**image.brokers, 2: found}, controller.settings)
+
+        looking = asyncio.ensure_future(controller.reconcile(look))
+        asked = asyncio.ensure_future(controller.shut_down(ControlledShutdownRequest(2, old)))
+        await cluster.members[1].unregister()
+        await cluster.members[1].register()
+        again.set()
+        assert (await asked).error_code == ErrorCode.STALE_BROKER_EPOCH
+        await looking
+        assert controller.image.brokers[2].epoch > old
+        assert not controller.image.brokers[2].in_controlled_shutdown
 
 
 async def test_where_deletion_is_disabled_the_wish_is_removed() -> None:

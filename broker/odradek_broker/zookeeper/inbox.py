@@ -19,13 +19,12 @@ from odradek_controller.configs.table import Resource
 from odradek_controller.image import ConfigResource, Fate, MetadataDelta
 from odradek_controller.store import NotControllerError
 from odradek_wire.errors import ErrorCode
-from odradek_wire.messages.controlled_shutdown import ControlledShutdownResponse
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
     from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
     from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-    from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest
+    from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
     from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
     from odradek_wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -118,20 +117,7 @@ class Inbox:
         return await self._controller.here.allocate_producer_ids(request)
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        controller = self._controller.here
-        broker = controller.image.brokers.get(request.broker_id)
-        if broker is None or broker.fenced:
-            return ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
-        if request.broker_epoch != -1 and request.broker_epoch < broker.epoch:
-            return ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-        await controller.controlled_shutdown(request.broker_id)
-        remaining = [
-            ControlledShutdownResponse.RemainingPartition(topic.name, index)
-            for topic in controller.image.topics.values()
-            for index, partition in enumerate(topic.partitions)
-            if partition.leader == request.broker_id and len(partition.replicas) > 1
-        ]
-        return ControlledShutdownResponse(remaining_partitions=remaining)
+        return await self._controller.here.shut_down(request)
 
     async def create_missing(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         try:

@@ -16,10 +16,10 @@ from odradek_broker.network.peer import Peer, PeerError
 from odradek_broker.report import Logger
 from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_writer import ConfigWriter
-from odradek_controller.controller import Controller
 from odradek_controller.image import BrokerRegistration, ClusterImage, Endpoint, MetadataDelta
 from odradek_controller.levels import Emulation, zookeeper_apis
 from odradek_controller.store import NotControllerError
+from odradek_controller.zookeeper.controller import ZooKeeperController
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
@@ -132,7 +132,7 @@ class RemoteController:
         log: Logger,
     ) -> None:
         """`register` puts the broker into ZooKeeper; its epoch. `sleep` takes milliseconds."""
-        self.local: Controller | None = None
+        self.local: ZooKeeperController | None = None
         self.configs: ConfigWriter
         self._adapter = adapter
         self._channel = channel
@@ -148,7 +148,7 @@ class RemoteController:
         return self._adapter.image
 
     @property
-    def here(self) -> Controller:
+    def here(self) -> ZooKeeperController:
         """Raises NotControllerError if the controller is elsewhere."""
         if self.local is None:
             raise NotControllerError(_ELSEWHERE)

@@ -24,17 +24,22 @@ from odradek_controller.image import LOST_DIRECTORY, PartitionRegistration
 from odradek_controller.zookeeper.double import DoubleZooKeeper, ZooKeeperDouble
 from odradek_log.disk import Disk
 from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from odradek_wire.messages.alter_partition import AlterPartitionRequest
 from odradek_wire.messages.api_versions import ApiVersionsRequest
+from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest
 from odradek_wire.messages.create_topics import CreateTopicsRequest
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.messages.elect_leaders import ElectLeadersRequest
 from odradek_wire.messages.fetch import FetchRequest
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest
-from odradek_wire.messages.elect_leaders import ElectLeadersRequest
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek_wire.messages.metadata import MetadataRequest
 from odradek_wire.messages.offset_commit import OffsetCommitRequest
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest
+from odradek_wire.messages.stop_replica import StopReplicaRequest
+from odradek_wire.messages.update_metadata import UpdateMetadataRequest
 
 TIMEOUT_S = 20
 SESSION_MS = 6_000
@@ -236,11 +241,6 @@ async def test_clients_find_the_controller_in_the_metadata_and_others_send_them_
     assert result.error_code == ErrorCode.NOT_CONTROLLER
 
 
-async def test_a_topic_is_created_for_who_asks_a_broker_that_is_not_the_controller(trio: Trio) -> None:
-    await trio.create([1, 2, 3])
-    other = next(broker for broker in trio.members if broker != trio.controller_id)
-    client = await trio.client(other)
-    wanted = MetadataRequest([MetadataRequest.MetadataRequestTopic(name="u")], allow_auto_topic_creation=True)
 @pytest.mark.parametrize("version", [0, 1, 2])
 async def test_of_an_election_that_others_decide_each_partition_is_told(trio: Trio, version: int) -> None:
     await trio.create([1, 2, 3], partitions=2)
@@ -256,6 +256,11 @@ async def test_of_an_election_that_others_decide_each_partition_is_told(trio: Tr
         ]
 
 
+async def test_a_topic_is_created_for_who_asks_a_broker_that_is_not_the_controller(trio: Trio) -> None:
+    await trio.create([1, 2, 3])
+    other = next(broker for broker in trio.members if broker != trio.controller_id)
+    client = await trio.client(other)
+    wanted = MetadataRequest([MetadataRequest.MetadataRequestTopic(name="u")], allow_auto_topic_creation=True)
     await trio.passing(client.ask(wanted, 9))
     await trio.until(lambda: "u" in trio.members[other].adapter.image.topics)
 
@@ -557,3 +562,89 @@ async def test_logs_of_a_topic_whose_znode_is_damaged_stay_and_are_served_when_i
     # Now everything is known again, also what nobody claims.
     await trio.until(lambda: list(trio.path.glob("broker-3/nobody-0.*-stray")))
     await tool.close()
+
+
+def proposal(controller: Controller, isr: list[int], broker_epoch: int | None = None) -> AlterPartitionRequest:
+    """Of broker 1, which leads."""
+    topic = controller.image.topics["t"]
+    state = topic.partitions[0]
+    wanted = AlterPartitionRequest.PartitionData(
+        0,
+        state.leader_epoch,
+        new_isr_with_epochs=[AlterPartitionRequest.BrokerState(broker) for broker in isr],
+        partition_epoch=state.partition_epoch,
+    )
+    epoch = controller.image.brokers[1].epoch if broker_epoch is None else broker_epoch
+    return AlterPartitionRequest(1, epoch, [AlterPartitionRequest.TopicData(topic_id=topic.id, partitions=[wanted])])
+
+
+async def test_what_a_broker_asked_in_an_earlier_registration_changes_nothing(trio: Trio) -> None:
+    await trio.create([1, 2, 3])
+    controller = trio.controller
+    assert controller is not None
+    before, old = controller.image, controller.image.brokers[1].epoch - 1
+    client = await trio.client(trio.controller_id)
+    for request, version in (
+        (proposal(controller, [1], old), 3),
+        (ControlledShutdownRequest(1, old), 3),
+        (AllocateProducerIdsRequest(1, old), 0),
+    ):
+        answer = await trio.passing(client.ask(request, version))
+        assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH, request
+    assert controller.image is before
+
+
+async def test_a_deposed_controller_grants_no_broker_anything(trio: Trio) -> None:
+    await trio.create([1, 2, 3])
+    first, old = trio.controller_id, trio.controller
+    assert old is not None
+    client = await trio.client(first)
+    requests = [
+        (proposal(old, [1]), 3, ErrorCode.NOT_CONTROLLER),
+        (ControlledShutdownRequest(2, old.image.brokers[2].epoch), 3, ErrorCode.STALE_CONTROLLER_EPOCH),
+        (AllocateProducerIdsRequest(2, old.image.brokers[2].epoch), 0, ErrorCode.NOT_CONTROLLER),
+    ]
+    trio.zookeeper.cut(trio.sessions[first])
+    await trio.until(
+        lambda: [each for broker, each in trio.members.items() if broker != first and each.controller.local]
+    )
+    tool = await trio.zookeeper.connect(chroot="/kafka")
+    ids, _ = await tool.get("/latest_producer_id_block")
+    for request, version, error in requests:
+        asked = asyncio.ensure_future(client.ask(request, version))
+        trio.zookeeper.heal(trio.sessions[first])
+        assert (await trio.passing(asked)).error_code == error, request
+    assert (await tool.get("/latest_producer_id_block"))[0] == ids
+    await trio.until_led(isr={1, 2, 3})
+    await tool.close()
+
+
+async def test_what_a_deposed_controller_tells_a_broker_is_refused(trio: Trio) -> None:
+    await trio.create([1, 2, 3])
+    first = trio.controller_id
+    trio.zookeeper.expire(trio.sessions[first])
+    await trio.until(lambda: trio.controller is not None and trio.controller.image.epoch > 1)
+    controller = trio.controller
+    assert controller is not None
+    victim = next(broker for broker in (3, 2) if broker != first)
+    await trio.until(lambda: trio.members[victim].adapter.controller_epoch == controller.image.epoch)
+    await trio.until_led(isr={1, 2, 3})
+    before = trio.members[victim].adapter.image
+    epoch = trio.members[victim].adapter.broker_epoch
+    client = await trio.client(victim)
+    topic = controller.image.topics["t"]
+    state = LeaderAndIsrRequest.LeaderAndIsrPartitionState("t", 0, 1, victim, 99, [victim], 99, [1, 2, 3])
+    given = LeaderAndIsrRequest.LeaderAndIsrTopicState("t", topic.id, [state])
+    stop = StopReplicaRequest.StopReplicaPartitionState(0, 99, True)
+    said = {"controller_id": first, "controller_epoch": 1, "broker_epoch": epoch}
+    stops = [StopReplicaRequest.StopReplicaTopicState("t", [stop])]
+    requests: list[tuple[Any, int]] = [
+        (LeaderAndIsrRequest(**said, topic_states=[given]), 7),
+        (UpdateMetadataRequest(**said), 8),
+        (StopReplicaRequest(**said, topic_states=stops), 4),
+    ]
+    for request, version in requests:
+        assert (await trio.passing(client.ask(request, version))).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    after = trio.members[victim].adapter.image
+    assert (after.topics, after.brokers.keys()) == (before.topics, before.brokers.keys())
+    assert trio.members[victim].node.broker.partitions.get("t", 0) is not None

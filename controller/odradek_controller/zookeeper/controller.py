@@ -8,7 +8,7 @@ when it is given what was on it.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from odradek_log.reporting import Reporter
 from odradek_wire.errors import ErrorCode
@@ -17,11 +17,13 @@ from odradek_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from odradek_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
+from ..commands.brokers import controlled_shutdown
 from ..commands.delete_topics import delete_topics
 from ..commands.elect_leaders import balance, elect_leaders
 from ..commands.lost_replicas import Place, replicas_found
@@ -29,6 +31,7 @@ from ..commands.reassign import alter_reassignments
 from ..controller import Controller
 from ..image import BrokerRegistration, ClusterImage
 from ..levels import Emulation
+from ..replay import replay
 from . import paths
 from .client import Create
 from .deletions import Deletions
@@ -59,6 +62,29 @@ class ZooKeeperController(Controller):
     def unreadable(self) -> Collection[str]:
         """Topics that are there and cannot be read: nothing is known of who holds them."""
         return self.store.nodes.unreadable
+
+    # -- what brokers ask ---------------------------------------------------------------------------------------------
+
+    async def shut_down(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        """Others lead what the broker leads, as far as they can; what it still leads is in the answer. Who has begun
+        anew since it was asked is not meant."""
+
+        def decide(image: ClusterImage) -> tuple[Sequence[Message], ControlledShutdownResponse]:
+            broker = image.brokers.get(request.broker_id)
+            if broker is None or broker.fenced:
+                return (), ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
+            if request.broker_epoch != -1 and request.broker_epoch < broker.epoch:
+                return (), ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+            records = controlled_shutdown(image, broker.id, self.settings)
+            remaining = [
+                ControlledShutdownResponse.RemainingPartition(topic.name, index)
+                for topic in self.deletions.without(replay(image, records).image).topics.values()
+                for index, partition in enumerate(topic.partitions)
+                if partition.leader == broker.id and len(partition.replicas) > 1
+            ]
+            return records, ControlledShutdownResponse(remaining_partitions=remaining)
+
+        return await self._change(decide)
 
     # -- what brokers answer ------------------------------------------------------------------------------------------
 
