@@ -34,6 +34,7 @@ class OdradekMember:
         host: str = LOOPBACK,
         prefix: tuple[str, ...] = (),
         options: Mapping[str, str] = CONFIG,
+        port: int = 0,
     ) -> None:
         self._broker = broker
         self._zookeeper = zookeeper
@@ -42,7 +43,7 @@ class OdradekMember:
         self._prefix = prefix
         self._options = options
         self._process: subprocess.Popen[str] | None = None
-        self._port = 0
+        self._port = port
 
     @property
     def bootstrap_servers(self) -> str:
@@ -102,38 +103,66 @@ class Members:
 
     def __init__(self, server: ZooKeeperServer, chroot: str, directory: Path) -> None:
         self.zookeeper = server.connect_string + chroot
-        self._directory = directory
+        self.directory = directory
         self.members: dict[int, OdradekMember | ApacheKafka] = {}
+        self._ports: dict[int, int] = {}
+        """Of those that take another's place."""
         self._produced: dict[str, set[bytes]] = {}
 
     def odradek(self, broker: int, **config: str) -> None:
         """A member more; names of settings with underscores for dots."""
         options = {**CONFIG, **_dotted(config)}
-        self.members[broker] = OdradekMember(broker, self.zookeeper, self._directory / str(broker), options=options)
+        self.members[broker] = OdradekMember(
+            broker, self.zookeeper, self.directory / str(broker), options=options, port=self._ports.get(broker, 0)
+        )
         self.members[broker].start()
 
-    def kafka(self, broker: int, **more: str) -> None:
-        """A member more, of the other kind."""
+    def kafka(self, *brokers: int, **more: str) -> None:
+        """Members more, of the other kind; started together."""
         config = {
             "zookeeper.session.timeout.ms": str(SESSION_MS),
             "offsets.topic.replication.factor": "3",
             "offsets.topic.num.partitions": "4",
             **_dotted(more),
         }
-        self.members[broker] = member = ApacheKafka(
-            KAFKA_3_9,
-            directory=self._directory / str(broker),
-            config=config,
-            node_id=broker,
-            heap="320M",
-            zookeeper=self.zookeeper,
-        )
-        member.launch()
-        member.wait(brokers=len(self.members))
+        started = []
+        for broker in brokers:
+            kept = self._ports.get(broker)
+            self.members[broker] = member = ApacheKafka(
+                KAFKA_3_9,
+                directory=self.directory / str(broker),
+                config=config,
+                node_id=broker,
+                heap="320M",
+                zookeeper=self.zookeeper,
+            )
+            member.port = member.port if kept is None else kept
+            member.launch()
+            started.append(member)
+        for member in started:
+            member.wait(brokers=len(self.members))
+
+    def replace(self, broker: int) -> None:
+        """A broker is stopped in order, and one of the other kind goes on in its directory and at its address."""
+        before = self.members[broker]
+        before.stop()
+        self._ports[broker] = int(before.bootstrap_servers.rpartition(":")[2])
+        if isinstance(before, ApacheKafka):
+            self.odradek(broker)
+        else:
+            self.kafka(broker)
+
+    def remove(self, broker: int) -> None:
+        """It is stopped in order and does not come back."""
+        self.members.pop(broker).stop()
 
     def close(self) -> None:
+        """Not in order: Kafka's last brokers would wait in vain for somebody to take over."""
         for member in self.members.values():
-            member.close()
+            if isinstance(member, ApacheKafka):
+                member.kill()
+            else:
+                member.close()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -190,9 +219,11 @@ class Members:
         return [found[index].leader for index in sorted(found)]
 
     def until(self, condition: Callable[[], object], about: object = "") -> None:
+        """`about` is said when it does not come true; called first if it can be."""
         end = time.monotonic() + WAIT_S
         while not condition():
-            assert time.monotonic() < end, f"did not come true in {WAIT_S:g} s {about}"
+            told = about() if callable(about) and time.monotonic() >= end else about
+            assert time.monotonic() < end, f"did not come true in {WAIT_S:g} s {told}"
             time.sleep(0.1)
 
     # -- as clients ---------------------------------------------------------------------------------------------------

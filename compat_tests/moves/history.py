@@ -1,0 +1,457 @@
+"""What clients did on a site over all its owners, and whether it is all there: records, topics, settings, groups.
+
+Owns the memory of it: what a broker acknowledged is written down here as it was told, and compared as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+)
+
+from compat_tests.moves.site import WAIT_S, Owner, Site
+from compat_tests.oracle.batches import batch
+from compat_tests.oracle.peer import Peer
+
+_LEFT_OVER = re.compile(r".*\.[0-9a-f]{32}-(stray|delete|future)")
+_GROUP = "readers"
+_TRANSACTIONAL_ID = "t"
+_OUT_OF_ORDER = 45
+_TOPIC, _BROKER = 2, 4
+_OWN = (ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG)
+_DEFAULT = (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,)
+
+
+class Read(NamedTuple):
+    """A record as a consumer gets it."""
+
+    offset: int
+    timestamp: tuple[int, int]
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass
+class Topic:
+    """As its creator and those after him want it."""
+
+    partitions: int
+    config: dict[str, str] = field(default_factory=dict)
+    id: str = ""
+
+
+class History:
+    """`write` while a site has an owner, `check` when the next one has begun."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._topics: dict[str, Topic] = {}
+        self._records: dict[tuple[str, int], list[Read]] = defaultdict(list)
+        self._epochs: dict[tuple[str, int, int], int | None] = {}
+        self._starts: dict[tuple[str, int], int] = {}
+        self._committed: dict[tuple[str, int], tuple[int, str]] = {}
+        self._places: dict[str, Path] = {}
+        self._refused: list[KafkaError] = []
+        self._sequence = 0
+        self._raw_producer: tuple[int, int] | None = None
+        self._raw_end = 0
+        self._transactional_producer: int | None = None
+        self._rounds = 0
+        self._common: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": site.bootstrap_servers,
+            "log_level": 0,
+            "reconnect.backoff.max.ms": 500,
+        }
+        self._survivor = self._producer(**{"enable.idempotence": True, "message.timeout.ms": int(2 * WAIT_S * 1000)})
+        """An idempotent producer that knows nothing of the moves."""
+
+        self._admin: AdminClient
+
+    def meet(self) -> None:
+        """There is an owner. What asks for groups must not be older: librdkafka goes on asking a coordinator that it
+        has given up when it began anew with its bootstrap servers."""
+        self._admin = AdminClient(self._common)
+
+    def _producer(self, **settings: object) -> Producer:
+        return Producer({**self._common, **settings})
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The first owner has just begun."""
+        self._create("plain", 3, {"retention.ms": "86400000"})
+        self._create("grown", 1, {"segment.bytes": "1048576", "retention.bytes": "104857600"})
+        self._create("packed", 2, {"compression.type": "zstd", "message.timestamp.type": "LogAppendTime"})
+        cleaned = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "1048576"}
+        self._create("compact", 1, cleaned)
+        self._create("trimmed", 1, {"cleanup.policy": "compact,delete", "max.message.bytes": "2000000"})
+        self._create("survivor", 1)
+        self._create("raw", 1, {"retention.ms": "-1"})
+        self._create("transactions", 1)
+        self._create("never-written", 2)
+        # Without settings: Kafka 4.3.0 itself finds those of a deleted topic again at its next start, when all of the
+        # metadata are read at once, and gives them to the new topic of that name.
+        self._create("again", 2)
+        self._set(_BROKER, "", {"message.max.bytes": "2000000"})
+        self._set(_BROKER, "1", {"log.cleaner.threads": "2"})
+
+    def write(self, owner: Owner) -> None:
+        """Everything once more, by the present owner."""
+        self._rounds += 1
+        round_ = self._rounds
+        self._create(f"made-{round_}", 2, {"retention.ms": str(3_600_000 * round_)})
+        self._topics["grown"].partitions += 1
+        self._done(self._admin.create_partitions([NewPartitions("grown", self._topics["grown"].partitions)]))
+        self._until_led()
+        self._topics["plain"].config["retention.ms"] = value = str(86_400_000 + round_)
+        self._set(_TOPIC, "plain", {"retention.ms": value})
+        for name, topic in self._topics.items():
+            if name not in ("compact", "survivor", "raw", "transactions", "never-written"):
+                self._produce(name, [(p, f"{round_}-{n}", 100) for n in range(100) for p in range(topic.partitions)])
+        self._produce("compact", [(0, str(n % 100), 1000) for n in range(2400)])
+        self.survive()
+        assert self._survivor.flush(WAIT_S) == 0
+        self._produce_raw()
+        self._trim()
+        self._read_as_group()
+        if owner == "kafka":
+            self._transact()
+        self._delete(f"made-{round_ - 1}")
+        self._delete("again")
+        self._create("again", 1)
+        self._produce("again", [(0, f"{round_}", 100)])
+        self._places = {name: place for name, place in self._site.directories().items() if not _LEFT_OVER.match(name)}
+
+    def survive(self) -> None:
+        """Give the producer that lives all the time something to send; now, or when there is a broker again."""
+        self._send(self._survivor, "survivor", [(0, None, 50)] * 100)
+
+    def _create(self, name: str, partitions: int, config: dict[str, str] | None = None) -> None:
+        new = NewTopic(name, partitions, 1, config=dict(config or {}))
+
+        def created() -> bool:
+            try:
+                self._done(self._admin.create_topics([new], operation_timeout=WAIT_S))
+            except KafkaException as refusal:
+                # Over ZooKeeper one that is being deleted still has its name, though nobody can see it.
+                error: KafkaError = refusal.args[0]
+                if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+                return False
+            return True
+
+        _until(created)
+        self._topics[name] = Topic(partitions, dict(config or {}))
+        self._until_led()
+        self._topics[name].id = self._ids()[name]
+
+    def _delete(self, name: str) -> None:
+        """Its directories wait to be removed when the move begins."""
+        if self._topics.pop(name, None) is None:
+            return
+        self._done(self._admin.delete_topics([name], operation_timeout=WAIT_S))
+        _until(lambda: name not in self._admin.list_topics(timeout=WAIT_S).topics)
+        # Kafka's controller forgets the topic before its broker does.
+        _until(lambda: not any(_names(each, name) for each in self._site.directories()))
+        for kept in (self._records, self._starts, self._committed):
+            for key in [key for key in kept if key[0] == name]:
+                kept.pop(key)
+        self._epochs = {key: epoch for key, epoch in self._epochs.items() if key[0] != name}
+
+    def _set(self, kind: int, name: str, values: dict[str, str]) -> None:
+        """librdkafka cannot name what all brokers have in common."""
+        configs = [{"name": key, "config_operation": 0, "value": value} for key, value in values.items()]
+        resource = {"resource_type": kind, "resource_name": name, "configs": configs}
+        peer = Peer("the owner", self._site.bootstrap_servers)
+        told = peer.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
+        assert told["responses"][0]["error_code"] == 0, told
+
+    def _produce(self, topic: str, wanted: Iterable[tuple[int, str | None, int]]) -> None:
+        producer = self._producer(**{"enable.idempotence": True, "compression.type": "lz4", "linger.ms": 5})
+        self._send(producer, topic, wanted)
+        assert producer.flush(WAIT_S) == 0
+        assert self._refused == []
+
+    def _send(self, producer: Producer, topic: str, wanted: Iterable[tuple[int, str | None, int]]) -> None:
+        """Of each: the partition, the key, the size of the value."""
+        for partition, key, size in wanted:
+            self._sequence += 1
+            value = (b"%d " % self._sequence).ljust(size, b"x")
+            headers: list[tuple[str, bytes | None]] = [("n", b"%d" % self._sequence), ("none", None)]
+            producer.produce(
+                topic,
+                value,
+                key,
+                partition,
+                on_delivery=self._delivered(tuple(headers)),
+                # Delivery reports do not tell what LogAppendTime made of it: then the first reader does.
+                timestamp=int(time.time() * 1000) - self._sequence % 1000,
+                headers=headers,  # type: ignore[arg-type]
+            )
+            producer.poll(0)
+
+    def _delivered(self, headers: tuple[tuple[str, bytes | None], ...]) -> Callable[[KafkaError | None, Message], None]:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self._refused.append(error)
+                return
+            topic, partition = cast(str, message.topic()), cast(int, message.partition())
+            self._records[topic, partition].append(
+                Read(cast(int, message.offset()), message.timestamp(), message.key(), message.value(), headers)
+            )
+
+        return delivered
+
+    def _produce_raw(self) -> None:
+        """Batches of a producer that counts itself: the last one of before is known, one that leaves a gap refused."""
+        peer = Peer("the owner", self._site.bootstrap_servers)
+        if self._raw_producer is None:
+            told = peer.ask("InitProducerId", 4, {"transactional_id": None, "transaction_timeout_ms": 60_000})
+            assert told["error_code"] == 0, told
+            self._raw_producer = told["producer_id"], told["producer_epoch"]
+        else:
+            self._append_raw(peer, self._raw_end - 2, expected=(0, self._raw_end - 2))
+            self._append_raw(peer, self._raw_end + 2, expected=(_OUT_OF_ORDER, -1))
+        for _ in range(3):
+            self._append_raw(peer, self._raw_end, expected=(0, self._raw_end))
+            self._raw_end += 2
+
+    def _append_raw(self, peer: Peer, sequence: int, expected: tuple[int, int]) -> None:
+        assert self._raw_producer is not None
+        values = [b"%d" % sequence, b"%d" % (sequence + 1)]
+        data = batch(values, producer=(*self._raw_producer, sequence), timestamp=int(time.time() * 1000))
+        body = {
+            "transactional_id": None,
+            "acks": -1,
+            "timeout_ms": 30_000,
+            "topic_data": [{"name": "raw", "partition_data": [{"index": 0, "records": data}]}],
+        }
+        (told,) = peer.ask("Produce", 9, body)["responses"][0]["partition_responses"]
+        assert (told["error_code"], told["base_offset"]) == expected, told
+
+    def _trim(self) -> None:
+        """Up to the last fifty records."""
+        cut = self._records["trimmed", 0][-50].offset
+        self._done(self._admin.delete_records([TopicPartition("trimmed", 0, cut)]))
+        self._starts["trimmed", 0] = cut
+        _until(lambda: f"trimmed 0 {cut}" in self._checkpointed_starts(), self._checkpointed_starts)
+        kept = [read for read in self._records["trimmed", 0] if read.offset >= cut]
+        self._records["trimmed", 0] = kept
+
+    def _checkpointed_starts(self) -> list[str]:
+        files = [place / "log-start-offset-checkpoint" for place in self._site.log_dirs]
+        return [line for file in files if file.exists() for line in file.read_text().splitlines()]
+
+    def _read_as_group(self) -> None:
+        """From where the group was to the end."""
+        consumer = self._consumer(_GROUP, **{"auto.offset.reset": "earliest"})
+        consumer.subscribe(["plain"])
+        expected = {
+            ("plain", partition): [
+                read.offset
+                for read in self._records["plain", partition]
+                if read.offset >= self._committed.get(("plain", partition), (0, ""))[0]
+            ]
+            for partition in range(self._topics["plain"].partitions)
+        }
+        found: dict[tuple[str, int], list[int]] = {key: [] for key in expected}
+        while sum(map(len, found.values())) < sum(map(len, expected.values())):
+            message = consumer.poll(WAIT_S)
+            assert message is not None
+            assert message.error() is None, message.error()
+            found[cast(str, message.topic()), cast(int, message.partition())].append(cast(int, message.offset()))
+        assert found == expected
+        for (topic, partition), offsets in found.items():
+            self._committed[topic, partition] = offsets[-1] + 1, f"round {self._rounds}"
+        consumer.commit(
+            offsets=[TopicPartition(*key, offset, metadata) for key, (offset, metadata) in self._committed.items()],
+            asynchronous=False,
+        )
+        consumer.close()
+
+    def _transact(self) -> None:
+        """One that is committed and one that is not; by a producer whom its coordinator remembers."""
+        told = Peer("kafka", self._site.bootstrap_servers)
+        producer = self._producer(**{"transactional.id": _TRANSACTIONAL_ID})
+        producer.init_transactions(WAIT_S)
+        for commit in (True, False):
+            producer.begin_transaction()
+            self._send(producer, "transactions", [(0, None, 20)] * 3)
+            producer.flush(WAIT_S)
+            if commit:
+                producer.commit_transaction(WAIT_S)
+            else:
+                producer.abort_transaction(WAIT_S)
+        body = {"transactional_id": _TRANSACTIONAL_ID, "transaction_timeout_ms": 60_000}
+        answers: list[dict[str, Any]] = []
+
+        def answered() -> dict[str, Any]:
+            answers.append(told.ask("InitProducerId", 4, body))
+            return answers[-1]
+
+        # It may still be busy with the abortion's marker.
+        _until(lambda: answered()["error_code"] == 0)
+        assert answers[-1]["producer_id"] == (self._transactional_producer or answers[-1]["producer_id"])
+        self._transactional_producer = answers[-1]["producer_id"]
+
+    # -- checking -----------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """All that was ever written and not deleted is there, and nothing else; each directory is where it was."""
+        self._until_led()
+        assert self._survivor.flush(WAIT_S) == 0
+        assert self._refused == []
+        assert self._ids() == {name: topic.id for name, topic in self._topics.items()}
+        for name, topic in self._topics.items():
+            found = self._dynamic(ConfigResource(ConfigResource.Type.TOPIC, name), _OWN)
+            assert found == topic.config, (name, found)
+        own = self._dynamic(ConfigResource(ConfigResource.Type.BROKER, "1"), _OWN)
+        assert own == {"log.cleaner.threads": "2"}, own
+        default = self._dynamic(ConfigResource(ConfigResource.Type.BROKER, "1"), _DEFAULT)
+        default.pop("min.insync.replicas", None)  # what Kafka's controller itself writes down for all (KIP-966)
+        assert default == {"message.max.bytes": "2000000"}, default
+        self._check_records()
+        self._check_group()
+        self._check_directories()
+
+    def _check_records(self) -> None:
+        wanted = [(name, index) for name, topic in self._topics.items() for index in range(topic.partitions)]
+        found, starts = self._read(wanted)
+        moved = {key: start for key, start in starts.items() if start}
+        assert moved == self._starts, (moved, self._starts)
+        assert [read.value for read in found.pop(("raw", 0))] == [b"%d" % number for number in range(self._raw_end)]
+        for key in wanted:
+            if key[0] == "compact":
+                assert _newest(found[key]) == _newest(self._records[key])
+                assert set(found[key]) <= set(self._records[key])
+            elif key[0] == "packed":
+                # The broker chose the time: it is what the first reader saw.
+                assert [read[2:] for read in found[key]] == [read[2:] for read in self._records[key]]
+                known = [read for read in self._records[key] if read.timestamp[0] == 2]
+                assert found[key][: len(known)] == known
+                assert all(read.timestamp[0] == 2 for read in found[key])
+                self._records[key] = found[key]
+            elif key[0] != "raw":
+                assert found[key] == self._records[key], _difference(key, found[key], self._records[key])
+
+    def _read(
+        self, wanted: list[tuple[str, int]]
+    ) -> tuple[dict[tuple[str, int], list[Read]], dict[tuple[str, int], int]]:
+        """Everything that is in these partitions, and where each begins."""
+        consumer = self._consumer("nobody", **{"enable.partition.eof": True, "isolation.level": "read_uncommitted"})
+        starts = {key: consumer.get_watermark_offsets(TopicPartition(*key), WAIT_S)[0] for key in wanted}
+        consumer.assign([TopicPartition(*key, starts[key]) for key in wanted])
+        found: dict[tuple[str, int], list[Read]] = {key: [] for key in wanted}
+        open_ = set(wanted)
+        epochs: dict[tuple[str, int], int] = {}
+        while open_:
+            message = consumer.poll(WAIT_S)
+            assert message is not None, sorted(open_)
+            key = cast(str, message.topic()), cast(int, message.partition())
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                open_.discard(key)
+                continue
+            offset, epoch = cast(int, message.offset()), message.leader_epoch()
+            headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+            found[key].append(Read(offset, message.timestamp(), message.key(), message.value(), tuple(headers)))
+            assert self._epochs.setdefault((*key, offset), epoch) == epoch, (key, offset)
+            assert epochs.get(key, 0) <= (epoch or 0), (key, offset, "a later record of an earlier epoch")
+            epochs[key] = epoch or 0
+        consumer.close()
+        return found, starts
+
+    def _check_group(self) -> None:
+        told = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(_GROUP)])
+        found = told[_GROUP].result(WAIT_S).topic_partitions
+        committed = {(each.topic, each.partition): (each.offset, each.metadata) for each in found}
+        assert committed == self._committed, committed
+
+    def _check_directories(self) -> None:
+        """No log was set aside; what was deleted goes away, though another owner was told to."""
+        wanted = {f"{name}-{index}" for name, topic in self._topics.items() for index in range(topic.partitions)}
+
+        def theirs() -> set[str]:
+            found = self._site.directories()
+            assert not [name for name in found if name.endswith("-stray")]
+            return {name for name in found if not name.startswith("__")}
+
+        _until(lambda: theirs() == wanted, lambda: theirs() ^ wanted)
+        moved = {
+            name: place for name, place in self._site.directories().items() if self._places.get(name, place) != place
+        }
+        assert moved == {}
+        assert set(self._places) <= set(self._site.directories())
+        assert len(set(self._site.directories().values())) in (1, 2)
+
+    def _consumer(self, group: str, **settings: object) -> Consumer:
+        return Consumer({**self._common, "enable.auto.commit": False, "group.id": group, **settings})
+
+    def _dynamic(self, resource: ConfigResource, sources: tuple[ConfigSource, ...]) -> dict[str, str | None]:
+        told = self._admin.describe_configs([resource])[resource].result(WAIT_S)
+        return {name: entry.value for name, entry in told.items() if entry.source in [each.value for each in sources]}
+
+    def _ids(self) -> dict[str, str]:
+        told = self._admin.describe_topics(TopicCollection([*self._topics]))
+        return {name: str(future.result(WAIT_S).topic_id) for name, future in told.items()}
+
+    def _until_led(self) -> None:
+        """Every topic is there with all its partitions, and nothing but these."""
+
+        def as_wanted() -> bool:
+            found = self._admin.list_topics(timeout=WAIT_S).topics
+            return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")} == {
+                name: topic.partitions for name, topic in self._topics.items()
+            } and all(each.leader == 1 for topic in found.values() for each in topic.partitions.values())
+
+        _until(as_wanted, lambda: sorted(self._admin.list_topics(timeout=WAIT_S).topics))
+
+    def _done(self, futures: dict[Any, Any]) -> None:
+        for future in futures.values():
+            future.result(WAIT_S)
+
+
+def _newest(records: list[Read]) -> dict[bytes | None, Read]:
+    return {read.key: read for read in records}
+
+
+def _names(directory: str, topic: str) -> bool:
+    return re.fullmatch(rf"{re.escape(topic)}-\d+", directory) is not None
+
+
+def _difference(key: tuple[str, int], found: list[Read], wanted: list[Read]) -> str:
+    """The first, rather than both lists."""
+    pairs = enumerate(zip(found, wanted, strict=False))
+    first = next((f"{ours} is not {theirs}" for _, (ours, theirs) in pairs if ours != theirs), "the rest is missing")
+    return f"{key}: {len(found)} records, not {len(wanted)}: {first}"
+
+
+def _until(condition: Callable[[], object], about: Callable[[], object] = str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"did not come true in {WAIT_S:g} s: {about()}"
+        time.sleep(0.1)

@@ -1,0 +1,129 @@
+"""A cluster of Kafka's brokers becomes one of ours and Kafka's again while clients work: broker by broker in its place,
+broker by broker on a new one, and leaders that go back and forth. Nothing is lost, there twice or out of order."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from odradek_peers import ZooKeeperServer
+
+from compat_tests.oracle.peer import Peer
+from compat_tests.zookeeper.load import Load
+from compat_tests.zookeeper.members import WAIT_S, Members
+
+pytestmark = pytest.mark.peers
+
+_BROKERS = (1, 2, 3)
+_ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+_PREFERRED = 0
+_INTERNAL = "__consumer_offsets"
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> Iterator[Members]:
+    with ZooKeeperServer() as server:
+        found = Members(server, "/kafka", tmp_path)
+        yield found
+        found.close()
+
+
+def test_every_broker_is_replaced_in_its_place_and_back(members: Members) -> None:
+    members.kafka(*_BROKERS)
+    members.create("t", _ASSIGNMENT)
+    with Load(members.bootstrap_servers, "t", len(_ASSIGNMENT)) as load:
+        load.until_more()
+        for broker in (*_BROKERS, *_BROKERS):
+            members.replace(broker)
+            _until_in_sync(members, set(_BROKERS))
+            _elect_preferred(members, [1, 2, 3])
+            load.until_more()
+            if broker == 1:
+                for leader in (2, 1, 2, 1):
+                    _lead(members, leader)
+                    load.until_more(200)
+    load.finish(members.bootstrap_servers)
+    _assert_same_everywhere(members)
+    _assert_nothing_set_aside(members)
+
+
+def test_every_broker_is_replaced_by_a_new_one_and_back(members: Members) -> None:
+    members.kafka(*_BROKERS)
+    members.create("t", _ASSIGNMENT)
+    start: Callable[[int], None]
+    with Load(members.bootstrap_servers, "t", len(_ASSIGNMENT)) as load:
+        load.until_more()
+        for start, first in ((members.odradek, 11), (members.kafka, 21)):
+            for broker, old in enumerate(tuple(members.members), start=first):
+                start(broker)
+                members.until(lambda: len(members.admin().list_topics(timeout=WAIT_S).brokers) == 4)
+                _odradek(members, "reassign", "--drain", str(old), "--wait")
+                load.until_more()
+                members.remove(old)
+                _until_in_sync(members, set(members.members))
+                load.until_more()
+    load.finish(members.bootstrap_servers)
+    _assert_same_everywhere(members)
+    _assert_nothing_set_aside(members)
+
+
+def _odradek(members: Members, *arguments: str) -> str:
+    command = [sys.executable, "-c", "from odradek.cli import main; main()", *arguments]
+    done = subprocess.run(
+        [*command, "-b", members.bootstrap_servers],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2 * WAIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, (arguments, done.stdout[-2000:], done.stderr[-2000:])
+    return done.stdout
+
+
+def _until_in_sync(members: Members, brokers: set[int]) -> None:
+    """Clients' records and committed offsets have all their replicas, on just these brokers."""
+
+    def everywhere() -> list[set[int]]:
+        return [*members.in_sync("t"), *members.in_sync(_INTERNAL)]
+
+    members.until(lambda: all(each == brokers for each in everywhere()), everywhere)
+
+
+def _elect_preferred(members: Members, wanted: list[int]) -> None:
+    """The first replica of every partition leads. Asked again: a controller may not have heard yet that it runs."""
+    told: list[object] = []
+
+    def led() -> bool:
+        controller = members.members.get(members.controller())
+        if controller is not None:
+            body = {"election_type": _PREFERRED, "topic_partitions": None, "timeout_ms": 5000}
+            told.append(Peer("the controller", controller.bootstrap_servers).ask("ElectLeaders", 2, body))
+        return members.leaders("t") == wanted
+
+    members.until(led, lambda: (members.leaders("t"), told))
+
+
+def _lead(members: Members, leader: int) -> None:
+    """Partition 0 prefers this one of 1 and 2 from now on, and gets it."""
+    replicas = [leader, 3 - leader, 3]
+    plan = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": replicas}]}
+    file = members.directory / "plan.json"
+    file.write_text(json.dumps(plan))
+    _odradek(members, "reassign", "--wait", "--file", str(file))
+    _elect_preferred(members, [leader, 2, 3])
+
+
+def _assert_same_everywhere(members: Members) -> None:
+    rows = json.loads(_odradek(members, "verify", "--internal", "--json"))
+    assert {row["topic"] for row in rows} == {"t", _INTERNAL}
+    assert {row["result"] for row in rows} == {"same"}
+    assert {row["partition"] for row in rows if row["topic"] == "t" and row["end"] > 0} == {0, 1, 2}
+
+
+def _assert_nothing_set_aside(members: Members) -> None:
+    assert list(members.directory.glob("*/data/*-stray")) == []
