@@ -186,6 +186,12 @@ async def test_a_directory_that_is_none_and_a_replica_that_is_not_there_yet(
     assert bytes((await fetch(await trio.client(2))).records) == trio.bytes_of(2)
 
 
+async def test_the_directory_for_a_topic_that_is_to_come_is_remembered(trio: TwoDirectories) -> None:
+    assert await move(trio, 1, "b") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await trio.create([1])
+    assert trio.place(1) == "b"
+
+
 async def test_a_crash_between_the_last_steps_of_a_move_leaves_one_log(trio: TwoDirectories, make_batch: Any) -> None:
     await trio.create([1])
     client = await trio.client(1)

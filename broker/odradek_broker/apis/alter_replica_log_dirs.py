@@ -43,7 +43,8 @@ def _move(ctx: Context, directory: LogDirectory | None, topic: str, index: int) 
     partition = broker.partitions.get(topic, index)
     if partition is None:
         broker.hosting.prefer(topic, index, directory)
-        return ErrorCode.REPLICA_NOT_AVAILABLE
+        exists = broker.image.partition(topic, index) is not None
+        return ErrorCode.REPLICA_NOT_AVAILABLE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
         return ErrorCode.KAFKA_STORAGE_ERROR
     try:

@@ -1,0 +1,188 @@
+"""Replicas that move between log directories of one broker: Kafka 4.3's answers and ours, with two directories each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from odradek_peers import KAFKA_4_3, ApacheKafka
+
+from compat_tests.brokers import COMMON_CONFIG
+from compat_tests.oracle.batches import batch
+from compat_tests.oracle.pair import Pair
+from compat_tests.oracle.peer import Peer, Var
+from compat_tests.oracle.schema import Body
+from odradek import Cluster
+
+pytestmark = pytest.mark.peers
+
+_SECONDS, _PAUSE_S = 60.0, 0.05
+_THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
+HERE, THERE = Var("here"), Var("there")
+"""Where a topic's partition 0 was when it was made, and the other directory."""
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory, broker_name: str) -> Iterator[Pair]:
+    if broker_name != "odradek":
+        pytest.skip("Kafka's own answers are the other side")
+    place = tmp_path_factory.mktemp("dirs")
+    kafka = ApacheKafka(
+        KAFKA_4_3, directory=place / "kafka", heap="320M", config={**COMMON_CONFIG, "log.dirs": _dirs(place / "kafka")}
+    )
+    ours = Cluster(process=True, config={"node.id": "1", **COMMON_CONFIG, "log.dirs": _dirs(place / "ours")})
+    with kafka, ours:
+        peers = Peer("kafka", kafka.bootstrap_servers), Peer("ours", ours.bootstrap_servers)
+        yield Pair(*peers)
+        for peer in peers:
+            peer.close()
+
+
+def _dirs(place: Path) -> str:
+    return f"{place / 'data'},{place / 'second'}"
+
+
+def _both(pair: Pair) -> tuple[Peer, Peer]:
+    return pair.kafka, pair.ours
+
+
+def _create(pair: Pair, name: str, *, batches: int = 0) -> str:
+    """A topic of one partition, with so many batches of 800 kB; remembers where it is."""
+    pair.create_topic(name)
+    records = batch([bytes(4000)] * 200)
+    for _ in range(batches):
+        data = {"name": name, "partition_data": [{"index": 0, "records": records}]}
+        pair.ask("Produce", 9, {"transactional_id": None, "acks": -1, "timeout_ms": 30_000, "topic_data": [data]})
+    for peer in _both(pair):
+        found = {result["log_dir"]: bool(result["topics"]) for result in _describe(peer, name)}
+        peer.remember("here", next(path for path, holds in found.items() if holds))
+        peer.remember("there", next(path for path, holds in found.items() if not holds))
+    return name
+
+
+def _describe(peer: Peer, *topics: str) -> list[Body]:
+    asked = [{"topic": name, "partitions": [0, 1]} for name in topics]
+    found: list[Body] = peer.ask("DescribeLogDirs", 4, {"topics": asked})["results"]
+    return found
+
+
+def _same(pair: Pair, *topics: str) -> None:
+    """Both describe the same. How much of a copy is there is each broker's own."""
+
+    def shown(answer: Body) -> Body:
+        for result in answer["results"]:
+            for topic in result["topics"]:
+                for each in topic["partitions"]:
+                    if each["is_future_key"]:
+                        each["partition_size"], each["offset_lag"] = "<copied>", each["offset_lag"] > 0
+        return answer
+
+    asked = [{"topic": name, "partitions": [0, 1]} for name in topics]
+    pair.ask("DescribeLogDirs", 4, {"topics": asked}, shown)
+
+
+def _alter(pair: Pair, directory: object, *topics: str, version: int = 2, partitions: tuple[int, ...] = (0,)) -> None:
+    wanted = {"path": directory, "topics": [{"name": name, "partitions": [*partitions]} for name in topics]}
+    pair.ask("AlterReplicaLogDirs", version, {"dirs": [wanted]})
+
+
+def _until(pair: Pair, holds: Callable[[Peer], bool]) -> None:
+    deadline = time.monotonic() + _SECONDS
+    for peer in _both(pair):
+        while not holds(peer):
+            assert time.monotonic() < deadline, f"{peer.name} does not come to that"
+            time.sleep(_PAUSE_S)
+
+
+def _until_moved(pair: Pair, name: str, where: Var) -> None:
+    def moved(peer: Peer) -> bool:
+        holders = [result["log_dir"] for result in _describe(peer, name) if result["topics"]]
+        return holders == [peer.known[where.name]]
+
+    _until(pair, moved)
+
+
+@pytest.fixture
+def held(pair: Pair) -> Iterator[None]:
+    """Moves come to a stop after what one turn copies."""
+    _throttle(pair, "1")
+    yield
+    _throttle(pair, None)
+
+
+def _throttle(pair: Pair, rate: str | None) -> None:
+    config = {"name": _THROTTLE, "config_operation": 1 if rate is None else 0, "value": rate}
+    resource = {"resource_type": 4, "resource_name": "1", "configs": [config]}
+    pair.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
+    asked: Body = {
+        "resources": [{"resource_type": 4, "resource_name": "1", "configuration_keys": [_THROTTLE]}],
+        "include_synonyms": False, "include_documentation": False,
+    }  # fmt: skip
+
+    def heard(peer: Peer) -> bool:
+        found = peer.ask("DescribeConfigs", 4, asked)["results"][0]["configs"]
+        return ("1" in [each["value"] for each in found]) == (rate is not None)
+
+    _until(pair, heard)
+
+
+def test_a_replica_goes_to_the_other_directory_and_back(pair: Pair) -> None:
+    name = _create(pair, "there-and-back", batches=2)
+    _same(pair, name)
+    _alter(pair, HERE, name)
+    _same(pair, name)
+    for where in (THERE, HERE):
+        _alter(pair, where, name)
+        _until_moved(pair, name, where)
+        _same(pair, name)
+
+
+@pytest.mark.usefixtures("held")
+def test_a_copy_under_way_is_a_future_replica_until_it_is_called_off(pair: Pair) -> None:
+    name = _create(pair, "under-way", batches=10)
+    _alter(pair, THERE, name)
+    _same(pair, name)
+    _alter(pair, THERE, name)
+    _same(pair, name)
+    _alter(pair, HERE, name)
+    _same(pair, name)
+    _alter(pair, THERE, name)
+    _same(pair, name)
+    pair.ask("DeleteTopics", 5, {"topic_names": [name], "timeout_ms": 30_000})
+    _until(pair, lambda peer: not any(result["topics"] for result in _describe(peer, name)))
+    _same(pair, name)
+
+
+def test_a_copy_that_was_held_back_takes_the_place_when_it_may(pair: Pair) -> None:
+    name = _create(pair, "held-back", batches=10)
+    _throttle(pair, "1")
+    try:
+        _alter(pair, THERE, name)
+        _same(pair, name)
+    finally:
+        _throttle(pair, None)
+    _until_moved(pair, name, THERE)
+    _same(pair, name)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_cannot_move(pair: Pair, version: int) -> None:
+    name = _create(pair, f"stays-{version}")
+    for path in ("/no/such/folder", "", "data"):
+        _alter(pair, path, name, "no-such-topic", version=version)
+    _alter(pair, THERE, "no-such-topic", "x" * 249, version=version)
+    _alter(pair, THERE, name, version=version, partitions=(1, -1, 7))
+    pair.ask("AlterReplicaLogDirs", version, {"dirs": []})
+    pair.ask("AlterReplicaLogDirs", version, {"dirs": [{"path": THERE, "topics": []}]})
+    _same(pair, name, "no-such-topic")
+
+
+def test_a_topic_that_is_to_come_is_made_where_it_was_wanted(pair: Pair) -> None:
+    _create(pair, "before")
+    for wanted in (HERE, THERE):
+        name = f"wanted-{wanted.name}"
+        _alter(pair, wanted, name)
+        pair.create_topic(name)
+        _same(pair, name)
