@@ -44,6 +44,11 @@ class NotControllerError(Exception):
     """Another controller has taken over: nothing was stored, and nothing more will be."""
 
 
+class RefusedRecordError(Exception):
+    """This store has no place for such a record: nothing was stored, and whoever asked for it gets
+    UNSUPPORTED_VERSION."""
+
+
 class MetadataStore(Protocol):
     """Not safe for concurrent use: the controller has one append under way at a time."""
 

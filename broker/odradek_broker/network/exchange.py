@@ -14,7 +14,7 @@ from odradek_broker.context import Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.network import faults
 from odradek_broker.network.routes import Route
-from odradek_controller.store import NotControllerError
+from odradek_controller.store import NotControllerError, RefusedRecordError
 from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -96,9 +96,11 @@ class Exchange:
 
     def fail(self, error: BaseException) -> None:
         """An exception that no handler foresaw: UNKNOWN_SERVER_ERROR for the client, a traceback for us. That another
-        broker is the controller, any may find."""
+        broker is the controller, or that it cannot keep what is asked for, any may find."""
         if isinstance(error, NotControllerError):
             self.respond_with(ErrorCode.NOT_CONTROLLER)
+        elif isinstance(error, RefusedRecordError):
+            self.respond_with(ErrorCode.UNSUPPORTED_VERSION)
         else:
             self.connection.log_of(self.ctx).error("handler failed", exc_info=error)
             self.respond_with(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -39,6 +39,7 @@ from odradek_wire.messages.metadata import MetadataRequest
 from odradek_wire.messages.offset_commit import OffsetCommitRequest
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest
 from odradek_wire.messages.stop_replica import StopReplicaRequest
+from odradek_wire.messages.update_features import UpdateFeaturesRequest
 from odradek_wire.messages.update_metadata import UpdateMetadataRequest
 
 TIMEOUT_S = 20
@@ -558,6 +559,9 @@ async def test_logs_of_a_topic_whose_znode_is_damaged_stay_and_are_served_when_i
     assert not list(trio.path.glob("broker-*/t-0.*"))
     found = trio.seen_by(1)
     assert found is not None
+    partition = trio.members[found.leader].node.broker.partitions.get("t", 0)
+    assert partition is not None
+    await trio.until(lambda: partition.high_watermark == 1)
     assert b"kept" in await trio.read(found.leader)
     # Now everything is known again, also what nobody claims.
     await trio.until(lambda: list(trio.path.glob("broker-3/nobody-0.*-stray")))
@@ -648,3 +652,20 @@ async def test_what_a_deposed_controller_tells_a_broker_is_refused(trio: Trio) -
     after = trio.members[victim].adapter.image
     assert (after.topics, after.brokers.keys()) == (before.topics, before.brokers.keys())
     assert trio.members[victim].node.broker.partitions.get("t", 0) is not None
+
+
+async def test_features_are_none_that_can_be_updated_and_other_configurations_are_refused(trio: Trio) -> None:
+    await trio.create([1, 2, 3])
+    client = await trio.client(trio.controller_id)
+    updates = [
+        UpdateFeaturesRequest.FeatureUpdateKey("metadata.version", 21, upgrade_type=1),
+        UpdateFeaturesRequest.FeatureUpdateKey("metadata.version", 0, upgrade_type=2),
+        UpdateFeaturesRequest.FeatureUpdateKey("", 1, upgrade_type=1),
+    ]
+    for update in updates:
+        answer = await trio.passing(client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1))
+        assert (answer.error_code, [each.error_code for each in answer.results]) == (0, [ErrorCode.INVALID_REQUEST])
+    entry = IncrementalAlterConfigsRequest.AlterableConfig("interval.ms", 0, "1000")
+    resources = [IncrementalAlterConfigsRequest.AlterConfigsResource(16, "metrics", [entry])]
+    refused = await trio.passing(client.ask(IncrementalAlterConfigsRequest(resources), 1))
+    assert refused.responses[0].error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -22,6 +22,7 @@ from odradek_wire.messages.create_partitions import CreatePartitionsRequest, Cre
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 from ..commands.brokers import controlled_shutdown
 from ..commands.delete_topics import delete_topics
@@ -163,9 +164,35 @@ class ZooKeeperController(Controller):
     async def balance_leaders(self) -> None:
         await self._change(lambda image: (balance(self.deletions.without(image), self.settings), None))
 
+    async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+        """Over ZooKeeper brokers of 3.9 support none (KafkaController.validateFeatureUpdate)."""
+        results = [
+            UpdateFeaturesResponse.UpdatableFeatureResult(
+                update.feature, ErrorCode.INVALID_REQUEST, _why_no_feature(update)
+            )
+            for update in request.feature_updates
+        ]
+        return UpdateFeaturesResponse(error_message=None, results=results)
+
     def _is_going(self, name: str) -> bool:
         topic = self.image.topics.get(name)
         return topic is not None and topic.id in self.deletions
+
+
+def _why_no_feature(update: UpdateFeaturesRequest.FeatureUpdateKey) -> str:
+    upgrade, level = update.upgrade_type == 1 and not update.allow_downgrade, update.max_version_level
+    if not update.feature:
+        return "Feature name can not be empty."
+    if not 1 <= update.upgrade_type <= 3:
+        return "Received unknown upgrade type."
+    if level < 1:
+        if upgrade:
+            return (
+                f"Can not provide versionLevel: {level} less than 1 without setting the SAFE downgradeType in the "
+                "request."
+            )
+        return "Can not delete non-existing finalized feature."
+    return "Could not apply finalized feature update because the provided feature is not supported."
 
 
 def _is_current(image: ClusterImage, broker: BrokerRegistration) -> bool:

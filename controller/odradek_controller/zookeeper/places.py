@@ -33,6 +33,8 @@ from odradek_wire.messages.unregister_broker_record import UnregisterBrokerRecor
 from odradek_wire.messages.user_scram_credential_record import UserScramCredentialRecord
 from odradek_wire.messages.zk_migration_state_record import ZkMigrationStateRecord
 
+from ..store import RefusedRecordError
+
 
 class Place(Enum):
     TOPICS = "/brokers/topics"
@@ -76,10 +78,6 @@ PLACES: Mapping[type[Message], Place] = {
     RegisterControllerRecord: Place.REFUSED,
     ZkMigrationStateRecord: Place.REFUSED,
 }
-
-
-class RefusedRecordError(Exception):
-    """A record that has no place in ZooKeeper mode: whoever asked for it gets UNSUPPORTED_VERSION."""
 
 
 def check_places(records: Sequence[Message]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..image import ClusterImage, MetadataDelta, PartitionRegistration, TopicImage
+from ..store import RefusedRecordError
 from . import paths
 from .client import Create, Delete, Op, Set
 from .entities import (
@@ -20,7 +21,6 @@ from .entities import (
     user_path,
 )
 from .load import NO_STATE, FoundState, Nodes, config_entity
-from .places import RefusedRecordError
 from .znodes import (
     Assignment,
     PartitionState,
