@@ -3,7 +3,7 @@
     python -m compat_tests.netns.clients KIND NAME FILE BOOTSTRAP TOPIC PARTITIONS [GROUP]
 
 One process each, so that none waits for another's interpreter; SIGTERM ends it in order: what is under way is waited
-for. All are librdkafka's, but `probe`, which must find a new leader faster than librdkafka looks for one.
+for. Most are librdkafka's; `probe` is ours, since it must find a new leader faster than others look for one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,8 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
+from kafka import KafkaProducer
+from kafka.errors import KafkaTimeoutError
 
 from compat_tests.netns.history import Operation, Outcome, Recorder, What
 from odradek.client.client import Client
@@ -79,8 +82,49 @@ class Job(NamedTuple):
         return [TopicPartition(self.topic, partition) for partition in range(self.partitions)]
 
 
+class _Sent:
+    """What became of the records of an idempotent producer; those that nobody has answered for, at the end."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._begins: dict[str, float] = {}
+
+    def next(self) -> Iterator[tuple[str, int]]:
+        """Some hundred values a second, with their partitions, until the job ends."""
+        for number in count():
+            if self._job.stopping.wait(0.005):
+                return
+            value = f"{self._job.name}:{number}"
+            self._begins[value] = time.monotonic()
+            yield value, number % self._job.partitions
+
+    def answered(self, value: str, offset: int | None, error: object) -> None:
+        """`offset` may be unknown, even without an error."""
+        begin = self._begins.pop(value)
+        partition = int(value.rpartition(":")[2]) % self._job.partitions
+        self._job.recorder.write(
+            Operation(
+                self._job.name,
+                What.PRODUCE,
+                begin,
+                time.monotonic(),
+                Outcome.OK if error is None else Outcome.INFO,
+                self._job.topic,
+                partition,
+                -1 if error is not None or offset is None else offset,
+                (value,),
+                idempotent=True,
+                note="" if error is None else str(error),
+            )
+        )
+
+    def end(self) -> None:
+        for value in list(self._begins):
+            self.answered(value, None, "no answer")
+
+
 def produce(job: Job) -> None:
-    """An idempotent producer, some hundred records a second; what fails is not tried again."""
+    """librdkafka's idempotent producer; what fails is not tried again."""
     producer = Producer(
         {
             **_COMMON,
@@ -92,44 +136,37 @@ def produce(job: Job) -> None:
             "message.timeout.ms": 120_000,
         }
     )
-    waiting: set[str] = set()
+    sent = _Sent(job)
 
-    def send(value: str, partition: int) -> None:
-        begin = time.monotonic()
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        sent.answered(bytes(message.value() or b"").decode(), message.offset(), error)
 
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            waiting.discard(value)
-            job.recorder.write(
-                Operation(
-                    job.name,
-                    What.PRODUCE,
-                    begin,
-                    time.monotonic(),
-                    Outcome.OK if error is None else Outcome.INFO,
-                    job.topic,
-                    partition,
-                    _offset(message) if error is None else -1,
-                    (value,),
-                    idempotent=True,
-                    note="" if error is None else str(error),
-                )
-            )
-
-        waiting.add(value)
+    for value, partition in sent.next():
         producer.produce(job.topic, value.encode(), partition=partition, on_delivery=delivered)
-
-    for number in count():
-        if job.stopping.wait(0.005):
-            break
-        send(f"{job.name}:{number}", number % job.partitions)
         producer.poll(0)
     producer.flush(_FLUSH_S)
-    for value in sorted(waiting):
-        partition = int(value.rpartition(":")[2]) % job.partitions
-        now = time.monotonic()
-        job.recorder.write(
-            Operation(job.name, What.PRODUCE, now, now, Outcome.INFO, job.topic, partition, values=(value,))
-        )
+    sent.end()
+
+
+def produce_kafka_python(job: Job) -> None:
+    """kafka-python's."""
+    producer = KafkaProducer(
+        bootstrap_servers=job.servers.split(","),
+        enable_idempotence=True,
+        linger_ms=5,
+        request_timeout_ms=5000,
+        delivery_timeout_ms=120_000,
+        reconnect_backoff_max_ms=500,
+        metadata_max_age_ms=1000,
+    )
+    sent = _Sent(job)
+    for value, partition in sent.next():
+        answer = producer.send(job.topic, value.encode(), partition=partition)
+        answer.add_callback(lambda metadata, value=value: sent.answered(value, metadata.offset, None))
+        answer.add_errback(lambda error, value=value: sent.answered(value, None, error))
+    with suppress(KafkaTimeoutError):
+        producer.flush(_FLUSH_S)
+    sent.end()
 
 
 def probe(job: Job) -> None:
@@ -392,6 +429,7 @@ def _at_once(work: list[Callable[[], None]]) -> None:
 
 KINDS: dict[str, Callable[[Job], None]] = {
     "produce": produce,
+    "produce-kafka-python": produce_kafka_python,
     "probe": probe,
     "read": read,
     "watch": watch,

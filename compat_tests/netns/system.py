@@ -166,7 +166,7 @@ class Workload:
 
     def __init__(self, system: System, directory: Path, name: str) -> None:
         self._system = system
-        self._directory = directory
+        self.directory = directory
         self._name = name
         directory.mkdir(parents=True)
         self._numbers = itertools.count()
@@ -185,11 +185,11 @@ class Workload:
     def start(self, kind: str, topic: str, group: str = "") -> str:
         """A client more; its name."""
         name = f"{kind}-{next(self._numbers)}"
-        with (self._directory / f"{name}.log").open("ab") as log:
+        with (self.directory / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 [
                     *dying_with_us(), sys.executable, "-m", "compat_tests.netns.clients", kind, name,
-                    str(self._directory / f"{name}.jsonl"), self._system.members.bootstrap_servers, topic,
+                    str(self.directory / f"{name}.jsonl"), self._system.members.bootstrap_servers, topic,
                     str(self._topics[topic]), *([group] if group else []),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -216,7 +216,7 @@ class Workload:
             self._running[name].terminate()
         for name in names:
             code = self._running.pop(name).wait(3 * WAIT_S)
-            assert code == 0, f"{name} ended with {code}: {(self._directory / f'{name}.log').read_text()[-2000:]}"
+            assert code == 0, f"{name} ended with {code}: {(self.directory / f'{name}.log').read_text()[-2000:]}"
 
     def stop_kind(self, *kinds: str) -> None:
         self.stop(*(name for name in self._running if name.rpartition("-")[0] in kinds))
@@ -231,7 +231,7 @@ class Workload:
     # -- what there is to see -----------------------------------------------------------------------------------------
 
     def history(self) -> list[Operation]:
-        return read_history(sorted(self._directory.glob("*.jsonl")))
+        return read_history(sorted(self.directory.glob("*.jsonl")))
 
     @contextlib.contextmanager
     def under(self, fault: Fault, broker: int) -> Iterator[None]:
@@ -290,6 +290,13 @@ class Workload:
         owners = last_owners(self.history(), group)
         owned = sorted(itertools.chain(*owners.values()))
         return set(owners) == members and all(owners.values()) and owned == list(range(self._topics[topic]))
+
+    def compare_replicas(self) -> None:
+        """They are alike, byte by byte."""
+        verify = [str(Path(sys.executable).with_name("odradek")), "verify", *self._topics]
+        verify += ["--bootstrap", self._system.members.bootstrap_servers]
+        done = subprocess.run(verify, capture_output=True, text=True, timeout=WAIT_S)
+        assert done.returncode == 0, done.stdout + done.stderr
 
     def read_final_logs(self) -> None:
         """Everything that is there, by one who begins now."""

@@ -62,7 +62,8 @@ def test_writing_goes_on_without_a_leader(system: System, workload: Workload, fa
     for partition in range(2):
         took_s = writing_goes_on(system, workload, fault, (probed, partition))
         print(f"{fault.__name__}: {took_s:.2f} s beyond the session's timeout without writes")
-        assert took_s < WRITES_AGAIN_S
+        # ZooKeeper hears a deaf broker until that misses an answer to its ping: its session's time begins later.
+        assert took_s < WRITES_AGAIN_S + (SESSION_S / 3 if fault is System.deaf else 0)
     assert_nothing_broken(system, workload)
 
 
@@ -82,6 +83,20 @@ def test_a_leader_that_hears_no_other_broker_loses_nothing(system: System, workl
                 workload.until(written, "what others lead is written")
         system.members.until(workload.is_whole, "all are in sync")
         workload.deposed(broker, led, begin)
+    assert_nothing_broken(system, workload)
+
+
+def test_writing_goes_on_without_zookeeper(system: System, workload: Workload) -> None:
+    """Who leads goes on leading: only nobody else can."""
+    probed, busy = workload.topic("probed", 3), workload.topic("busy", 3)
+    everybody_is_at_work(workload, probed, busy)
+    system.zookeeper.kill()
+    time.sleep(1.5 * SESSION_S)
+    workload.until(partial(each_writes, since=time.monotonic(), count=20), "writing goes on")
+    system.zookeeper.start()
+    system.members.until(workload.is_whole, "all are in sync")
+    took_s = writing_goes_on(system, workload, System.killed, (probed, 0))
+    assert took_s < WRITES_AGAIN_S
     assert_nothing_broken(system, workload)
 
 
@@ -161,14 +176,14 @@ def test_nothing_breaks_when_one_fault_comes_on_top_of_another(
     for broker in BROKERS:
         workload.deposed(broker, anything, begin)
     workload.until(partial(each_writes, since=time.monotonic(), count=20), "writing goes on")
-    workload.stop_kind("produce", "probe")
+    workload.stop_kind("produce", "produce-kafka-python", "probe")
     workload.until(lambda history: not groups_read_everything(history), "everything is read")
     assert_nothing_broken(system, workload)
 
 
 def everybody_is_at_work(workload: Workload, probed: str, busy: str) -> None:
     workload.start("probe", probed)
-    for kind in ("produce", "produce", "read", "watch", "begin-anew"):
+    for kind in ("produce", "produce-kafka-python", "read", "watch", "begin-anew"):
         workload.start(kind, busy)
     workload.until(partial(each_writes, since=0, count=20), "everybody is at work")
 
@@ -205,8 +220,10 @@ def writing_goes_on(system: System, workload: Workload, fault: Fault, place: Pla
 
 
 def assert_nothing_broken(system: System, workload: Workload) -> None:
-    assert not system.failures()
+    """And who wants to know why, finds the history, and beside it the brokers' logs."""
     workload.stop_all()
     workload.read_final_logs()
+    workload.compare_replicas()
     broken = broken_rules(workload.history())
-    assert not broken, "\n".join([f"{len(broken)} broken rules:", *broken[:20]])
+    assert not broken, "\n".join([f"{len(broken)} broken rules, see {workload.directory}:", *broken[:20]])
+    assert not system.failures()
