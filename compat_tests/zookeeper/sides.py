@@ -1,0 +1,288 @@
+"""Two clusters over one ZooKeeper, three brokers of Apache Kafka 3.9 and three of ours, and the same done to both.
+
+Owns starting, ending and asking them together. What is compared is the caller's choice, how is `oracle.pair`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
+
+from compat_tests.oracle.pair import Pair
+from compat_tests.oracle.peer import Closed, Peer
+from compat_tests.oracle.schema import Body
+from compat_tests.zookeeper.members import OdradekMember
+
+Answer = TypeVar("Answer")
+
+BROKERS = (1, 2, 3)
+CONFIG = {
+    # Short, so that a test need not wait long until a killed broker is taken for dead.
+    "zookeeper.session.timeout.ms": "3000",
+    "controlled.shutdown.retry.backoff.ms": "500",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    # Elections are the tests' business.
+    "auto.leader.rebalance.enable": "false",
+}
+_SECONDS, _HEARD_S, _PAUSE_S = 60.0, 10.0, 0.05
+
+
+class Side:
+    """One of the two clusters."""
+
+    def __init__(self, name: str, server: ZooKeeperServer, directory: Path) -> None:
+        self.name = name
+        connect = f"{server.connect_string}/{name}"
+        self._members: dict[int, ApacheKafka | OdradekMember] = {}
+        for broker in BROKERS:
+            place = directory / f"{name}-{broker}"
+            self._members[broker] = (
+                ApacheKafka(
+                    KAFKA_3_9, directory=place, config=CONFIG, node_id=broker, heap="320M", zookeeper=connect
+                )
+                if name == "kafka"
+                else OdradekMember(broker, connect, place, options=CONFIG)
+            )  # fmt: skip
+        self.running: set[int] = set()
+        self._peers: dict[int, Peer] = {}
+        self.zookeeper = KazooClient(connect)
+        self.zookeeper.start()
+
+    def launch(self, broker: int) -> None:
+        """Start it, but do not wait for it."""
+        member = self._members[broker]
+        if isinstance(member, ApacheKafka):
+            member.launch()
+        else:
+            member.start()
+
+    def wait(self, broker: int) -> None:
+        """Return when a broker that was launched answers."""
+        member = self._members[broker]
+        if isinstance(member, ApacheKafka):
+            member.wait()
+        self.running.add(broker)
+
+    def stop(self, broker: int) -> None:
+        self._leave(broker)
+        self._members[broker].stop()
+
+    def kill(self, broker: int) -> None:
+        self._leave(broker)
+        self._members[broker].kill()
+
+    def close(self) -> None:
+        for broker in tuple(self.running):
+            self._leave(broker)
+        for member in self._members.values():
+            member.kill() if isinstance(member, ApacheKafka) else member.close()
+        self.zookeeper.stop()
+        self.zookeeper.close()
+
+    def _leave(self, broker: int) -> None:
+        self.running.discard(broker)
+        peer = self._peers.pop(broker, None)
+        if peer is not None:
+            peer.close()
+
+    def peer(self, broker: int) -> Peer:
+        """A connection to a broker that runs."""
+        if broker not in self._peers:
+            self._peers[broker] = Peer(f"{self.name}-{broker}", self._members[broker].bootstrap_servers)
+        return self._peers[broker]
+
+    def ask(self, broker: int, api: str, version: int, body: Body) -> Body:
+        """For what is not compared."""
+        return self.peer(broker).ask(api, version, body)
+
+    @property
+    def controller(self) -> int:
+        """Raises KeyError or NoNodeError when there is none."""
+        return int(json.loads(self.zookeeper.get("/controller")[0])["brokerid"])
+
+    def partitions(self, topic: str, broker: int | None = None) -> list[Body]:
+        """Of Metadata, as a broker tells it, the first that runs if none is named; empty if there is no such topic."""
+        asked: Body = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
+        answer = self.ask(broker or min(self.running), "Metadata", 8, asked)
+        return sorted(answer["topics"][0]["partitions"], key=lambda each: int(each["partition_index"]))
+
+    def leader(self, topic: str, partition: int) -> int:
+        return int(self.partitions(topic)[partition]["leader_id"])
+
+    def znodes(self) -> dict[str, Any]:
+        """All that there is, path → JSON, or text where it is none."""
+        found: dict[str, Any] = {}
+
+        def look(path: str) -> None:
+            try:
+                data, stat = self.zookeeper.get(path or "/")
+                children = self.zookeeper.get_children(path or "/")
+            except NoNodeError:
+                return
+            found[path] = _read(data or b"") | {"ephemeral": stat.ephemeralOwner != 0}
+            for child in children:
+                look(f"{path}/{child}")
+
+        look("")
+        return found
+
+
+def _read(data: bytes) -> dict[str, Any]:
+    try:
+        return {"json": json.loads(data)}
+    except ValueError:
+        return {"text": data.decode()}
+
+
+class Sides:
+    """Both; broker 1 is the controller of each, unless a test has it end."""
+
+    def __init__(self, server: ZooKeeperServer, directory: Path) -> None:
+        self.kafka, self.ours = (Side(name, server, directory) for name in ("kafka", "ours"))
+        self.both = (self.kafka, self.ours)
+
+    def close(self) -> None:
+        for side in self.both:
+            side.close()
+
+    def start(self, *brokers: int) -> None:
+        """Returns when they are there, whatever they lack still."""
+        for broker in brokers:
+            for side in self.both:
+                side.launch(broker)
+        for broker in brokers:
+            for side in self.both:
+                side.wait(broker)
+        self.until(lambda side: all(_brokers(side, broker) == side.running for broker in side.running))
+
+    def stop(self, broker: int) -> None:
+        """A controlled shutdown; returns when the others know."""
+        for side in self.both:
+            side.stop(broker)
+        self._until_known()
+
+    def kill(self, broker: int) -> None:
+        """Returns when the others know: after the session's time."""
+        for side in self.both:
+            side.kill(broker)
+        self._until_known()
+
+    def _until_known(self) -> None:
+        self.until(lambda side: all(_brokers(side, broker) == side.running for broker in side.running))
+
+    def until(self, holds: Callable[[Side], object], what: object = "") -> None:
+        deadline = time.monotonic() + _SECONDS
+        for side in self.both:
+            while not _holds(holds, side):
+                assert time.monotonic() < deadline, f"{side.name} does not come to that: {what}"
+                time.sleep(_PAUSE_S)
+
+    def until_in_sync(self, *topics: str) -> None:
+        def in_sync(side: Side) -> bool:
+            return all(
+                sorted(each["isr_nodes"]) == sorted(each["replica_nodes"]) and each["leader_id"] >= 0
+                for topic in topics
+                for broker in side.running
+                for each in side.partitions(topic, broker)
+            )
+
+        self.until(in_sync, f"{topics} in sync")
+
+    def until_leaders(self, topic: str, *leaders: int) -> None:
+        """Every broker knows these as the leaders."""
+
+        def led(side: Side) -> bool:
+            return all(
+                [each["leader_id"] for each in side.partitions(topic, broker)] == [*leaders] for broker in side.running
+            )
+
+        self.until(led, f"{topic} led by {leaders}")
+
+    def make_controller(self, broker: int) -> None:
+        """Let there be elections until it is this one, on each side as often as it takes."""
+        for side in self.both:
+            deadline = time.monotonic() + _SECONDS
+            while not _holds(lambda side: side.controller == broker, side):
+                assert time.monotonic() < deadline
+                try:
+                    if side.controller != broker:
+                        side.zookeeper.delete("/controller")
+                except NoNodeError:
+                    pass
+                time.sleep(0.2)
+        self.until(lambda side: all(_controller(side, each) == broker for each in side.running))
+
+    def create(self, name: str, *replicas: list[int], configs: Mapping[str, str] | None = None) -> str:
+        """A topic with these replicas, in sync."""
+        assigned = [{"partition_index": index, "broker_ids": each} for index, each in enumerate(replicas)]
+        settings = [{"name": key, "value": value} for key, value in {"retention.ms": "-1", **(configs or {})}.items()]
+        topic = {
+            "name": name,
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "assignments": assigned,
+            "configs": settings,
+        }
+        for side in self.both:
+            answer = side.ask(side.controller, "CreateTopics", 7, {"topics": [topic], "timeout_ms": 30_000})
+            assert answer["topics"][0]["error_code"] == 0, answer
+        self.until(lambda side: all(len(side.partitions(name, each)) == len(replicas) for each in side.running), name)
+        self.until_in_sync(name)
+        return name
+
+    def delete(self, *topics: str) -> None:
+        """They are gone when this returns."""
+        for side in self.both:
+            side.ask(side.controller, "DeleteTopics", 5, {"topic_names": [*topics], "timeout_ms": 30_000})
+        self.until(lambda side: not any(side.partitions(name, each) for name in topics for each in side.running))
+        self.until(lambda side: not side.zookeeper.get_children("/admin/delete_topics"))
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def ask(
+        self, broker: int, api: str, version: int, body: Body, shown: Callable[[Body], object] = lambda a: a
+    ) -> Body:
+        """Once, of the same broker on each side, and the answers are alike."""
+        return Pair(self.kafka.peer(broker), self.ours.peer(broker)).ask(api, version, body, shown)
+
+    def same(
+        self, broker: int, api: str, version: int, body: Body, shown: Callable[[Body], object] = lambda a: a
+    ) -> Body:
+        """The answers to a question that changes nothing are alike, as soon as each side is at rest."""
+        return self.settled(lambda: self.ask(broker, api, version, body, shown))
+
+    def settled(self, ask: Callable[[], Answer]) -> Answer:
+        """What fails at first and not later is no difference."""
+        deadline = time.monotonic() + _HEARD_S
+        while True:
+            try:
+                return ask()
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_PAUSE_S)
+
+
+def _holds(holds: Callable[[Side], object], side: Side) -> bool:
+    """Not while a broker goes, or there is no controller."""
+    try:
+        return bool(holds(side))
+    except (Closed, OSError, NoNodeError, KeyError, IndexError):
+        return False
+
+
+def _brokers(side: Side, broker: int) -> set[int]:
+    return {each["node_id"] for each in side.ask(broker, "Metadata", 8, {"topics": []})["brokers"]}
+
+
+def _controller(side: Side, broker: int) -> int:
+    return int(side.ask(broker, "Metadata", 8, {"topics": []})["controller_id"])

@@ -1,0 +1,394 @@
+"""Leaders, ISR and epochs through failures: three brokers of Kafka 3.9 over ZooKeeper and three of ours answer alike.
+
+After each step of a script the same is asked of every broker that runs (`questions`), and both trees of ZooKeeper are
+compared. What may differ is in `oracle.differences`, and where it is left out it says why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from odradek_peers import ZooKeeperServer
+
+from compat_tests.oracle.batches import TIME, batch
+from compat_tests.oracle.schema import Body
+from compat_tests.zookeeper.questions import ask_all, same_znodes
+from compat_tests.zookeeper.sides import BROKERS, Side, Sides
+
+pytestmark = pytest.mark.peers
+
+_OFFSETS = "__consumer_offsets"
+# A group for each coordinator: broker 1's, 2's and 3's.
+_GROUPS = ("c", "a", "b")
+_PREFERRED, _UNCLEAN = 0, 1
+_TOPIC, _BROKER = 2, 4
+_SET, _DELETE = 0, 1
+_THROTTLED = "1"
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    """All six brokers, each side with broker 1 as its controller; a test leaves them so."""
+    with ZooKeeperServer() as server:
+        both = Sides(server, tmp_path_factory.mktemp("failover"))
+        try:
+            both.start(1)
+            both.start(2, 3)
+            both.make_controller(1)
+            both.create(_OFFSETS, [1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2], configs={"cleanup.policy": "compact"})
+            for group in _GROUPS:
+                both.until(lambda side, group=group: _coordinated(side, group))  # type: ignore[misc]
+            yield both
+        finally:
+            both.close()
+
+
+def _coordinated(side: Side, group: str) -> bool:
+    """The coordinator has loaded."""
+    asked: Body = {"key_type": 0, "coordinator_keys": [group]}
+    (found,) = side.ask(1, "FindCoordinator", 4, asked)["coordinators"]
+    if found["error_code"] != 0:
+        return False
+    answer = side.ask(found["node_id"], "OffsetFetch", 7, {"group_id": group, "topics": None})
+    return int(answer["error_code"]) == 0
+
+
+class Clock:
+    """Each produce is of another time, so that it can be looked up."""
+
+    def __init__(self) -> None:
+        self._now = TIME
+
+    def next(self) -> int:
+        self._now += 100
+        return self._now
+
+
+_clock = Clock()
+
+
+def _produce(sides: Sides, topic: str, *, acks: int = -1, count: int = 3) -> None:
+    """To every partition, at every broker: where it leads, and where it does not."""
+    records = batch([b"%d" % number for number in range(count)], timestamp=_clock.next())
+    for index in range(len(sides.ours.partitions(topic))):
+        for broker in sorted(sides.ours.running):
+            data = {"name": topic, "partition_data": [{"index": index, "records": records}]}
+            body = {"transactional_id": None, "acks": acks, "timeout_ms": 30_000, "topic_data": [data]}
+            sides.ask(broker, "Produce", 9, body)
+
+
+def _commit(sides: Sides, group: str, topic: str, offset: int) -> None:
+    """At every broker: only the coordinator takes it."""
+    wanted = {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": 0, "committed_metadata": "m"}
+    body = {
+        "group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None,
+        "topics": [{"name": topic, "partitions": [wanted]}],
+    }  # fmt: skip
+    for broker in sorted(sides.ours.running):
+        sides.ask(broker, "OffsetCommit", 8, body)
+
+
+def _elect(sides: Sides, kind: int, topic: str, indexes: list[int]) -> None:
+    asked = [{"topic": topic, "partitions": indexes}, {"topic": "no-such-topic", "partitions": [0]}]
+    body = {"election_type": kind, "topic_partitions": asked, "timeout_ms": 30_000}
+    sides.ask(1, "ElectLeaders", 2, body, _wordless)
+
+
+def _wordless(answer: Any) -> Any:
+    """Without the words for people: Kafka's controller over ZooKeeper has others, or none, where KRaft's has some."""
+    if isinstance(answer, dict):
+        return {name: _wordless(each) for name, each in answer.items() if name != "error_message"}
+    if isinstance(answer, list):
+        found = [_wordless(each) for each in answer]
+        return sorted(found, key=lambda each: each["partition_id"]) if found and "partition_id" in answer[0] else found
+    return answer
+
+
+def _configure(sides: Sides, kind: int, name: str, broker: int, configs: dict[str, str | None]) -> None:
+    wanted = [
+        {"name": key, "config_operation": _DELETE if value is None else _SET, "value": value}
+        for key, value in configs.items()
+    ]
+    resource = {"resource_type": kind, "resource_name": name, "configs": wanted}
+    sides.ask(broker, "IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
+
+
+def test_leaders_go_in_order_or_at_once_and_come_back(sides: Sides) -> None:
+    topic = sides.create("led", [1, 2, 3], [2, 3, 1], [3, 1, 2], configs={"min.insync.replicas": "2"})
+    ask_all(sides, topic, groups=_GROUPS)
+    _produce(sides, topic)
+    _commit(sides, "a", topic, 1)
+    ask_all(sides, topic, groups=_GROUPS)
+
+    sides.stop(2)
+    ask_all(sides, topic, groups=_GROUPS)
+    _produce(sides, topic)
+    _commit(sides, "a", topic, 2)
+    ask_all(sides, topic, groups=_GROUPS)
+    sides.start(2)
+    sides.until_in_sync(topic, _OFFSETS)
+    ask_all(sides, topic, groups=_GROUPS)
+    _elect(sides, _PREFERRED, topic, [0, 1, 2, 9])
+    sides.until_leaders(topic, 1, 2, 3)
+    ask_all(sides, topic, groups=_GROUPS)
+
+    sides.kill(3)
+    ask_all(sides, topic, groups=_GROUPS)
+    _produce(sides, topic)
+    # Whoever leads next has heard of what is committed.
+    ask_all(sides, topic, groups=_GROUPS)
+    sides.kill(2)
+    ask_all(sides, topic, groups=_GROUPS)
+    # Too few replicas in sync: refused, unless nobody asks for them.
+    _produce(sides, topic)
+    _produce(sides, topic, acks=1)
+    _elect(sides, _PREFERRED, topic, [0, 1, 2])
+    ask_all(sides, topic, groups=_GROUPS)
+
+    sides.start(2, 3)
+    sides.until_in_sync(topic, _OFFSETS)
+    _produce(sides, topic)
+    ask_all(sides, topic, groups=_GROUPS)
+    _elect(sides, _PREFERRED, topic, [0, 1, 2])
+    _elect(sides, _PREFERRED, _OFFSETS, [0, 1, 2, 3])
+    sides.until_leaders(_OFFSETS, 1, 2, 3, 1)
+    ask_all(sides, topic, groups=_GROUPS)
+
+
+def test_somebody_who_was_not_in_sync_leads_when_that_is_allowed(sides: Sides) -> None:
+    allowed = sides.create("allowed", [2, 3], [2, 3])
+    told = sides.create("told", [2, 3], [2, 3])
+    sides.stop(3)
+    for topic in (allowed, told):
+        _produce(sides, topic)
+    ask_all(sides, allowed, told)
+    sides.kill(2)
+    ask_all(sides, allowed, told)
+    sides.start(3)
+    sides.until_leaders(allowed, -1, -1)
+    sides.until_leaders(told, -1, -1)
+    ask_all(sides, allowed, told)
+    _elect(sides, _PREFERRED, told, [0, 1])
+
+    _configure(sides, _TOPIC, allowed, 1, {"unclean.leader.election.enable": "true"})
+    _elect(sides, _UNCLEAN, told, [0, 1, 9])
+    for topic in (allowed, told):
+        sides.until_leaders(topic, 3, 3)
+    ask_all(sides, allowed, told)
+    for topic in (allowed, told):
+        _produce(sides, topic)
+    _elect(sides, _UNCLEAN, told, [0, 1])
+    ask_all(sides, allowed, told)
+
+    # What the old leader has alone is given up.
+    sides.start(2)
+    sides.until_in_sync(allowed, told)
+    ask_all(sides, allowed, told)
+
+
+def test_topics_grow_and_are_deleted_while_a_broker_is_away(sides: Sides) -> None:
+    grown, doomed = sides.create("grown", [1, 2], [2, 3]), sides.create("doomed", [1, 2], [2, 3])
+    _produce(sides, doomed)
+
+    def grow(total: int, *replicas: list[int]) -> None:
+        assigned = [{"broker_ids": each} for each in replicas] or None
+        wanted = {"name": grown, "count": total, "assignments": assigned}
+        body = {"topics": [wanted], "timeout_ms": 30_000, "validate_only": False}
+        sides.ask(1, "CreatePartitions", 3, body, _wordless)
+
+    grow(3, [3, 1])
+    sides.until(lambda side: all(len(side.partitions(grown, broker)) == 3 for broker in BROKERS))
+    sides.until_in_sync(grown)
+    _produce(sides, grown)
+    ask_all(sides, grown, doomed)
+    sides.stop(3)
+    for total, replicas in ((2, []), (3, []), (5, [[1, 2]]), (4, [[1]]), (4, [[1, 1]]), (4, [[1, 9]]), (4, [[3, 1]])):
+        grow(total, *replicas)
+    ask_all(sides, grown, doomed)
+
+    sides.ask(1, "DeleteTopics", 5, {"topic_names": [doomed, "no-such-topic"], "timeout_ms": 1_000}, _wordless)
+    # One replica is where nobody can delete it: the wish stands until that broker is back.
+    for side in sides.both:
+        assert side.zookeeper.exists(f"/admin/delete_topics/{doomed}"), side.name
+    sides.start(3)
+    sides.until(lambda side: not side.zookeeper.get_children("/admin/delete_topics"))
+    sides.until(lambda side: all(not side.partitions(doomed, broker) for broker in BROKERS))
+    sides.until_in_sync(grown)
+    ask_all(sides, grown)
+    sides.create(doomed, [3, 2])
+    _produce(sides, doomed)
+    ask_all(sides, doomed)
+
+
+def test_replicas_move_wait_behind_a_throttle_and_go_back(sides: Sides) -> None:
+    # Leader epochs are left out: Kafka's controller over ZooKeeper begins one more for each step of a move, KRaft's and
+    # ours only where followers or leaders must hear of a new one. They are above those before, and replicas agree.
+    topic = sides.create("moved", [1, 2], [2, 3], [1, 2])
+    _produce(sides, topic)
+    _move(sides, (topic, 0, [3, 1]), (topic, 1, [2, 3, 1]), (topic, 2, [3]))
+    _until_settled(sides)
+    sides.until_in_sync(topic)
+    _same_places(sides, topic)
+    for side in sides.both:
+        assert all(each["leader_epoch"] > 0 for each in side.partitions(topic)), side.name
+    for wanted in ([], [1, 1], [9], [1, 9], [-1]):
+        _move(sides, (topic, 0, wanted))
+    _move(sides, (topic, 7, [1]), ("no-such-topic", 0, [1]), (topic, 0, None))
+
+    # More than a follower gets before it is told to wait.
+    large = sides.create("large", [1, 2])
+    records = batch([bytes(4000)] * 200, timestamp=_clock.next())
+    for _ in range(8):
+        data = {"name": large, "partition_data": [{"index": 0, "records": records}]}
+        sides.ask(1, "Produce", 9, {"transactional_id": None, "acks": -1, "timeout_ms": 30_000, "topic_data": [data]})
+    _throttle(sides, large, _THROTTLED)
+    _move(sides, (large, 0, [3, 1]))
+    _listed(sides)
+    _same_places(sides, large)
+    _move(sides, (large, 0, [2, 3]))
+    _listed(sides)
+    _same_places(sides, large)
+    _move(sides, (large, 0, None))
+    _listed(sides)
+    _same_places(sides, large)
+    _move(sides, (large, 0, [1, 3]))
+    _listed(sides)
+    _throttle(sides, large, None)
+    _until_settled(sides)
+    sides.until_in_sync(large)
+    _same_places(sides, large)
+
+    # Who is away may stay, but nobody moves there.
+    sides.stop(3)
+    _move(sides, (large, 0, [3, 1]))
+    _move(sides, (topic, 1, [3, 2]))
+    _move(sides, (topic, 2, [3, 1]))
+    _listed(sides)
+    _same_places(sides, topic, large)
+    sides.start(3)
+    _until_settled(sides)
+    sides.until_in_sync(topic, large)
+    _same_places(sides, topic, large)
+    sides.delete(topic, large)
+
+
+def _move(sides: Sides, *wanted: tuple[str, int, list[int] | None]) -> None:
+    topics: dict[str, list[Body]] = {}
+    for topic, index, replicas in wanted:
+        topics.setdefault(topic, []).append({"partition_index": index, "replicas": replicas})
+    asked = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+    sides.ask(1, "AlterPartitionReassignments", 0, {"topics": asked, "timeout_ms": 30_000}, _wordless)
+
+
+def _listed(sides: Sides) -> None:
+    sides.same(1, "ListPartitionReassignments", 0, {"topics": None, "timeout_ms": 30_000})
+
+
+def _until_settled(sides: Sides) -> None:
+    asked: Body = {"topics": None, "timeout_ms": 30_000}
+    sides.until(lambda side: not side.ask(1, "ListPartitionReassignments", 0, asked)["topics"])
+
+
+def _same_places(sides: Sides, *topics: str, without: tuple[str, ...] = ("leader_epoch",)) -> None:
+    def shown(answer: Body) -> object:
+        for topic in answer["topics"]:
+            for each in topic["partitions"]:
+                each["isr_nodes"].sort()
+                del each["leader_epoch"]
+        return answer["topics"]
+
+    asked: Body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
+    for broker in sorted(sides.ours.running):
+        sides.same(broker, "Metadata", 8, asked, shown)
+    sides.settled(lambda: same_znodes(sides, without))
+
+
+def _throttle(sides: Sides, topic: str, rate: str | None) -> None:
+    """Returns when the brokers count by it: Kafka's hear of a topic's settings by a notice, not at its creation."""
+    everybody = None if rate is None else "*"
+    names = ("leader.replication.throttled", "follower.replication.throttled")
+    _configure(sides, _TOPIC, topic, 1, {f"{name}.replicas": everybody for name in names})
+    for broker in BROKERS:
+        _configure(sides, _BROKER, str(broker), broker, {f"{name}.rate": rate for name in names})
+
+    def heard(side: Side, broker: int) -> bool:
+        resources = [
+            {"resource_type": _BROKER, "resource_name": str(broker), "configuration_keys": [f"{names[0]}.rate"]},
+            {"resource_type": _TOPIC, "resource_name": topic, "configuration_keys": [f"{names[0]}.replicas"]},
+        ]
+        asked: Body = {"resources": resources, "include_synonyms": False, "include_documentation": False}
+        results = side.ask(broker, "DescribeConfigs", 4, asked)["results"]
+        said = [config["value"] for each in results for config in each["configs"]]
+        return said == [rate, everybody] if rate is not None else _THROTTLED not in said and "*" not in said
+
+    sides.until(lambda side: all(heard(side, broker) for broker in BROKERS), "throttled")
+
+
+def test_the_controller_dies_and_another_goes_on(sides: Sides) -> None:
+    """The last to compare all of ZooKeeper: from here on its epochs differ.
+
+    Kafka's next controller begins two leader epochs where the dead one led, one to take it out of the ISR and one to
+    elect, and ours one. Which of the two that are left is elected, and how often, nothing decides that is compared.
+    """
+    topic, led = sides.create("orphaned", [2, 3, 1], [3, 1, 2]), sides.create("led-by-it", [1, 2, 3])
+    without = ("controller_epoch", "leader_epoch")
+    for each in (topic, led):
+        _produce(sides, each)
+    ask_all(sides, topic, led)
+    before = [json.loads(side.zookeeper.get("/controller_epoch")[0]) for side in sides.both]
+    sides.kill(1)
+    sides.until_leaders(led, 2)
+    for side, epoch in zip(sides.both, before, strict=True):
+        assert json.loads(side.zookeeper.get("/controller_epoch")[0]) == epoch + 1, side.name
+    sides.make_controller(2)
+    for each in (topic, led):
+        _produce(sides, each)
+    ask_all(sides, topic, without=without)
+    _same_places(sides, led, without=without)
+    sides.start(1)
+    sides.until_in_sync(topic, led, _OFFSETS)
+    ask_all(sides, topic, without=without)
+    _same_places(sides, led, without=without)
+    sides.make_controller(1)
+    _elect(sides, _PREFERRED, led, [0])
+    sides.until_leaders(led, 1)
+    ask_all(sides, topic, without=without)
+    _same_places(sides, led, without=without)
+
+
+_ELSEWHERE: list[tuple[str, int, Body]] = [
+    ("CreateTopics", 7, {"topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1, "assignments": [],
+                                     "configs": []}], "timeout_ms": 9, "validate_only": False}),
+    ("DeleteTopics", 1, {"topic_names": ["new"], "timeout_ms": 9}),
+    ("DeleteTopics", 5, {"topic_names": ["new"], "timeout_ms": 9}),
+    ("DeleteTopics", 6, {"topics": [{"name": "new", "topic_id": bytes(16)}], "timeout_ms": 9}),
+    ("CreatePartitions", 3, {"topics": [{"name": _OFFSETS, "count": 9, "assignments": None}], "timeout_ms": 9,
+                             "validate_only": False}),
+    ("AlterPartitionReassignments", 0, {"topics": [{"name": _OFFSETS, "partitions": [
+        {"partition_index": 0, "replicas": [1, 2]}]}], "timeout_ms": 9}),
+    ("ListPartitionReassignments", 0, {"topics": [{"name": _OFFSETS, "partition_indexes": [0]}], "timeout_ms": 9}),
+    ("ElectLeaders", 0, {"topic_partitions": [{"topic": _OFFSETS, "partitions": [0, 7]}], "timeout_ms": 9}),
+    ("ElectLeaders", 2, {"topic_partitions": [{"topic": _OFFSETS, "partitions": [0, 7]}], "timeout_ms": 9,
+                         "election_type": _PREFERRED}),
+    ("UpdateFeatures", 0, {"feature_updates": [{"feature": "x", "max_version_level": 1}], "timeout_ms": 9}),
+    ("UpdateFeatures", 1, {"feature_updates": [], "timeout_ms": 9, "validate_only": False}),
+    ("AlterPartition", 2, {"broker_id": 2, "broker_epoch": 5, "topics": []}),
+    ("ControlledShutdown", 3, {"broker_id": 2, "broker_epoch": 5}),
+    ("AllocateProducerIds", 0, {"broker_id": 2, "broker_epoch": 5}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "body"), _ELSEWHERE, ids=[f"{api}-{version}" for api, version, _ in _ELSEWHERE]
+)
+def test_who_is_not_the_controller_says_so(sides: Sides, api: str, version: int, body: Body) -> None:
+    sides.ask(2, api, version, body)
+
+
+def test_who_is_not_the_controller_says_so_of_all_partitions(sides: Sides) -> None:
+    everything: Body = {"topic_partitions": None, "timeout_ms": 30_000}
+    sides.ask(2, "ElectLeaders", 0, everything, _wordless)
+    sides.ask(2, "ElectLeaders", 2, {**everything, "election_type": _PREFERRED}, _wordless)
