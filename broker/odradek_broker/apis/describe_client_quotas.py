@@ -1,6 +1,8 @@
-"""DescribeClientQuotas (key 48), versions 0-1: none are set, since none can be."""
+"""DescribeClientQuotas (key 48), versions 0-1: quotas that came along with a data directory or ZooKeeper."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from odradek_broker.api import Api
 from odradek_broker.authorizer import Operation
@@ -9,6 +11,11 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 
 ENTITY_TYPES = ("user", "client-id", "ip")
+_EXACT, _DEFAULT = 0, 1
+"""Types of a match; the third is any."""
+
+Component = DescribeClientQuotasRequest.ComponentData
+Entry = DescribeClientQuotasResponse.EntryData
 
 
 def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
@@ -23,7 +30,38 @@ def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClient
                 error_message=f"Unsupported entity type {component.entity_type}",
                 entries=None,
             )
-    return DescribeClientQuotasResponse(error_message=None, entries=[])
+    return DescribeClientQuotasResponse(
+        error_message=None,
+        entries=[
+            Entry(
+                [DescribeClientQuotasResponse.EntityData(kind, name) for kind, name in entity.parts],
+                [DescribeClientQuotasResponse.ValueData(key, value) for key, value in sorted(limits.items())],
+            )
+            for entity, limits in ctx.broker.image.kept.client_quotas.items()
+            if _is_meant(dict(entity.parts), request)
+        ],
+    )
 
 
-API = Api(DescribeClientQuotasRequest, DescribeClientQuotasResponse, handle, notes="Quotas cannot be set.")
+def _is_meant(entity: Mapping[str, str | None], request: DescribeClientQuotasRequest) -> bool:
+    """Strictly: it is made of nothing else than what is asked for."""
+    if request.strict and entity.keys() != {component.entity_type for component in request.components}:
+        return False
+    return all(_matches(entity, component) for component in request.components)
+
+
+def _matches(entity: Mapping[str, str | None], component: Component) -> bool:
+    if component.entity_type not in entity:
+        return False
+    name = entity[component.entity_type]
+    if component.match_type == _EXACT:
+        return name is not None and name == component.match
+    return component.match_type != _DEFAULT or name is None
+
+
+API = Api(
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    handle,
+    notes="Quotas cannot be set; those brought along are shown, and limit nobody.",
+)

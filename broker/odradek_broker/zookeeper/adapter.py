@@ -25,6 +25,8 @@ from odradek_controller.image import (
     PartitionRegistration,
     TopicImage,
 )
+from odradek_controller.replay import replay
+from odradek_controller.zookeeper.reconciling import config_changed
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek_wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -87,6 +89,15 @@ class Adapter:
     def configured(self, configs: Mapping[ConfigResource, Mapping[str, str]]) -> MetadataDelta:
         """These resources have these configurations now, others than before."""
         return self._turn(self._with_configs(configs), configs=frozenset(configs))
+
+    def limited(self, entities: Mapping[str, Mapping[str, str]]) -> MetadataDelta | None:
+        """Users, clients and addresses have these quotas and credentials now. None: that is no news.
+
+        Raises InvalidZnodeError."""
+        image = self.image
+        for entity, values in entities.items():
+            image = replay(image, config_changed(image, entity, values), offset=image.offset).image
+        return None if image.kept == self.image.kept else self._turn(replace(self.image, kept=image.kept), kept=True)
 
     def unknown_topics(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> list[str]:
         """Topics that the request is the first to name: their configurations are to be read before it is handled."""
@@ -264,6 +275,7 @@ class Adapter:
         brokers: frozenset[int] = frozenset(),
         configs: frozenset[ConfigResource] = frozenset(),
         fates: Mapping[Key, Fate] | None = None,
+        kept: bool = False,
     ) -> MetadataDelta:
         before, self.image = self.image, image
         return MetadataDelta(
@@ -275,6 +287,7 @@ class Adapter:
             configs=configs,
             fates=fates or {},
             complete=self._complete,
+            kept=kept,
         )
 
     def _with_configs(self, configs: Mapping[ConfigResource, Mapping[str, str]]) -> ClusterImage:

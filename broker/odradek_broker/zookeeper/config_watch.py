@@ -1,4 +1,5 @@
-"""Dynamic configurations as they stand in ZooKeeper, for a broker that is not the controller: read, and watched.
+"""Dynamic configurations, quotas and credentials as they stand in ZooKeeper, for a broker that is not the controller:
+read, and watched.
 
 Owns `/config/changes`: a sequential node for each change names the entity, whose node is then read again. A topic's
 configuration has no such node when the topic is created; it is read when the topic is first heard of. After a session
@@ -23,11 +24,14 @@ from odradek_controller.zookeeper.client import (
     WatchedEvent,
     ZooKeeper,
 )
+from odradek_controller.zookeeper.entities import is_quota_entity
 from odradek_controller.zookeeper.json_text import InvalidZnodeError
-from odradek_controller.zookeeper.load import children, config_entity, config_resource, read_config
+from odradek_controller.zookeeper.load import children, config_entity, config_resource, quota_entities, read_config
 from odradek_controller.zookeeper.znodes import decode_config_change
 
 Configs = Mapping[ConfigResource, Mapping[str, str]]
+Entities = Mapping[str, Mapping[str, str]]
+"""What stands below `/config` for users, clients and addresses (`users/u/clients/c`): quotas, credentials."""
 Found = TypeVar("Found")
 
 _AT_ONCE = 500
@@ -37,18 +41,19 @@ _AT_ONCE = 500
 class ConfigWatch:
     """`changed` is called, and awaited, with what was read again."""
 
-    def __init__(self, zk: ZooKeeper, changed: Callable[[Configs], Awaitable[None]], log: Logger) -> None:
+    def __init__(self, zk: ZooKeeper, changed: Callable[[Configs, Entities], Awaitable[None]], log: Logger) -> None:
         self._zk = zk
         self._changed = changed
         self._log = log
         self._seen: set[str] = set()
         self._known: set[ConfigResource] = set()
+        self._known_entities: set[str] = set()
         self._anew = False
         self._wake = asyncio.Event()
         self._unlisten: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> Configs:
+    async def start(self) -> tuple[Configs, Entities]:
         """Everything there is; later changes are told."""
         self._unlisten = self._zk.listen(self._session_event)
         # First the notifications, then what they are of: one that comes meanwhile is looked at once too often.
@@ -66,12 +71,26 @@ class ConfigWatch:
 
     async def of(self, resources: Iterable[ConfigResource]) -> Configs:
         """As they are now; one without a configuration has an empty one."""
-        wanted = list(resources)
-        found: dict[ConfigResource, Mapping[str, str]] = {}
-        for start in range(0, len(wanted), _AT_ONCE):
-            chunk = wanted[start : start + _AT_ONCE]
-            found.update(zip(chunk, await asyncio.gather(*map(self._read, chunk)), strict=True))
+        paths_of: dict[ConfigResource, str] = {}
+        for resource in resources:
+            entity = config_entity(resource)
+            assert entity is not None, "topics and brokers have one"
+            paths_of[resource] = entity
+        values = await self._read_each(list(paths_of.values()))
+        found = {resource: values[entity] for resource, entity in paths_of.items()}
         self._known.update(key for key, values in found.items() if values)
+        return found
+
+    async def _entities(self, wanted: Iterable[str]) -> Entities:
+        found = await self._read_each(list(wanted))
+        self._known_entities.update(entity for entity, values in found.items() if values)
+        return found
+
+    async def _read_each(self, entities: list[str]) -> dict[str, Mapping[str, str]]:
+        found: dict[str, Mapping[str, str]] = {}
+        for start in range(0, len(entities), _AT_ONCE):
+            chunk = entities[start : start + _AT_ONCE]
+            found.update(zip(chunk, await asyncio.gather(*map(self._read, chunk)), strict=True))
         return found
 
     async def retried(self, read: Callable[[], Awaitable[Found]]) -> Found:
@@ -83,32 +102,33 @@ class ConfigWatch:
             except (ConnectionLossError, SessionExpiredError):
                 continue
 
-    async def _read(self, resource: ConfigResource) -> Mapping[str, str]:
-        entity = config_entity(resource)
-        assert entity is not None, "topics and brokers have one"
+    async def _read(self, entity: str) -> Mapping[str, str]:
         try:
             return await read_config(self._zk, entity) or {}
         except InvalidZnodeError as error:
             self._log.error("a configuration cannot be read, and counts as empty", path=error.path, exc_info=error)
             return {}
 
-    async def _all(self) -> Configs:
-        entities = [
+    async def _all(self) -> tuple[Configs, Entities]:
+        named = [
             f"{kind}/{name}" for kind in ("topics", "brokers") for name in await children(self._zk, paths.config(kind))
         ]
-        resources = {found for entity in entities if (found := config_resource(entity)) is not None}
-        return await self.of(sorted(resources | self._known))
+        resources = {found for entity in named if (found := config_resource(entity)) is not None}
+        entities = await quota_entities(self._zk)
+        return await self.of(sorted(resources | self._known)), await self._entities(
+            sorted({*entities, *self._known_entities})
+        )
 
-    async def _look(self) -> set[ConfigResource]:
+    async def _look(self) -> set[str]:
         """What the notifications name that have come since the last look; a watch tells of the next."""
         names = set(await children(self._zk, paths.CONFIG_CHANGES, self._notified))
         news, self._seen = names - self._seen, names
-        found = set()
+        found: set[str] = set()
         for name in sorted(news):
             path = f"{paths.CONFIG_CHANGES}/{name}"
             try:
                 data, _ = await self._zk.get(path)
-                resource = config_resource(decode_config_change(path, data))
+                found.add(decode_config_change(path, data))
             except NoNodeError:
                 continue
             except InvalidZnodeError as error:
@@ -117,9 +137,12 @@ class ConfigWatch:
             except BaseException:
                 self._seen -= news
                 raise
-            if resource is not None:
-                found.add(resource)
         return found
+
+    async def _again(self, changed: set[str]) -> tuple[Configs, Entities]:
+        resources = {resource for entity in changed if (resource := config_resource(entity)) is not None}
+        entities = sorted(filter(is_quota_entity, changed))
+        return await self.of(sorted(resources)), await self._entities(entities)
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
@@ -141,8 +164,8 @@ class ConfigWatch:
                 changed = await self.retried(self._look)
                 if self._anew:
                     self._anew = False
-                    await self._changed(await self.retried(self._all))
+                    await self._changed(*await self.retried(self._all))
                 elif changed:
-                    await self._changed(await self.retried(partial(self.of, sorted(changed))))
+                    await self._changed(*await self.retried(partial(self._again, changed)))
             except Exception as error:
                 self._log.error("configurations could not be read again", exc_info=error)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch
 from odradek_controller.commands.alter_configs import alter_configs, incremental_alter_configs
 from odradek_controller.commands.settings import Settings
+from odradek_controller.configs.table import Resource
 from odradek_controller.image import ClusterImage, ConfigResource
 from odradek_controller.replay import replay
 from odradek_controller.zookeeper import paths
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
+
+
+_NOT_HERE = (Resource.CLIENT_METRICS, Resource.GROUP)
+"""Configurations that Kafka keeps only where a quorum of controllers is."""
 
 
 class _Response(Protocol):
@@ -83,12 +88,12 @@ class ConfigWriter:
             if changed:
                 await self._written(changed)
         for result in answer.responses:
-            if (
-                not result.error_code
-                and config_entity(ConfigResource(result.resource_type, result.resource_name)) is None
-            ):
-                result.error_code = ErrorCode.UNSUPPORTED_VERSION
-                result.error_message = "There are no such configurations over ZooKeeper"
+            if result.resource_type in _NOT_HERE:
+                kind = Resource(result.resource_type).name
+                result.error_code = ErrorCode.INVALID_REQUEST
+                result.error_message = (
+                    f"AlterConfigs is only supported for topics and brokers, but resource type is {kind}"
+                )
         return answer
 
     async def _write(self, resource: ConfigResource, values: Mapping[str, str]) -> None:

@@ -11,17 +11,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek_broker.zookeeper.adapter import Adapter
-from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch
+from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch, Entities
 from odradek_broker.zookeeper.consumer_offsets import ConsumerOffsets
 from odradek_broker.zookeeper.log_dir_events import LogDirEvents
 from odradek_broker.zookeeper.remote_controller import RemoteController
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import ConfigResource, Fate, MetadataDelta
 from odradek_controller.store import NotControllerError
+from odradek_controller.zookeeper.json_text import InvalidZnodeError
 from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
+    from odradek_broker.report import Logger
     from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
     from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
@@ -42,6 +44,7 @@ class Inbox:
         broker: Callable[[], Broker],
         old_offsets: ConsumerOffsets,
         log_dir_events: LogDirEvents,
+        log: Logger,
     ) -> None:
         self.old_offsets = old_offsets
         self._adapter = adapter
@@ -49,6 +52,7 @@ class Inbox:
         self._controller = controller
         self._broker = broker
         self._log_dir_events = log_dir_events
+        self._log = log
         self._handling = asyncio.Lock()
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
@@ -83,6 +87,18 @@ class Inbox:
             news = {key: values for key, values in configs.items() if values != known.get(key, {})}
             if news:
                 self._controller.tell(self._adapter.configured(news))
+
+    async def limited(self, entities: Entities) -> None:
+        """Quotas and credentials have changed, or may have. What cannot be read stays as it was."""
+        async with self._handling:
+            for entity, values in entities.items():
+                try:
+                    delta = self._adapter.limited({entity: values})
+                except InvalidZnodeError as error:
+                    self._log.error("a quota or a credential cannot be read", path=error.path, exc_info=error)
+                    continue
+                if delta is not None:
+                    self._controller.tell(delta)
 
     async def _read_configs(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> None:
         names = self._adapter.unknown_topics(request)

@@ -19,7 +19,7 @@ from odradek_broker.node import Node
 from odradek_broker.surroundings import Surroundings
 from odradek_broker.timers import TimerHandle
 from odradek_broker.zookeeper.adapter import Adapter
-from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch
+from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch, Entities
 from odradek_broker.zookeeper.config_writer import ConfigWriter
 from odradek_broker.zookeeper.consumer_offsets import ConsumerOffsets
 from odradek_broker.zookeeper.inbox import Inbox
@@ -84,7 +84,13 @@ class Member:
         )
         self._log_dir_events = LogDirEvents(zk, node.id)
         self.inbox = Inbox(
-            self.adapter, self.configs, self.controller, self._broker, ConsumerOffsets(zk), self._log_dir_events
+            self.adapter,
+            self.configs,
+            self.controller,
+            self._broker,
+            ConsumerOffsets(zk),
+            self._log_dir_events,
+            self._log,
         )
         self.controller.configs = ConfigWriter(
             zk,
@@ -139,12 +145,15 @@ class Member:
         cluster = await cluster_id(self._zk, known)
         claim_over_zookeeper(node.directories, cluster, node.id)
         self.adapter.image = replace(self.adapter.image, cluster_id=cluster)
-        self.adapter.configured(await self.configs.start())
+        configs, entities = await self.configs.start()
+        self.adapter.configured(configs)
+        await self.inbox.limited(entities)
         await node.join(self.controller, self._directory_failed, self.inbox)
         self.role.start()
 
-    async def _configured(self, configs: Configs) -> None:
+    async def _configured(self, configs: Configs, entities: Entities) -> None:
         await self.inbox.configured(configs)
+        await self.inbox.limited(entities)
 
     def _broker(self) -> Broker:
         return self.node.broker

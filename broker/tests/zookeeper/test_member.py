@@ -20,8 +20,10 @@ from odradek_broker.timers import Timers
 from odradek_broker.zookeeper.member import Member
 from odradek_controller.configs.table import Resource
 from odradek_controller.controller import Controller
-from odradek_controller.image import LOST_DIRECTORY, PartitionRegistration
+from odradek_controller.image import LOST_DIRECTORY, PartitionRegistration, QuotaEntity
+from odradek_controller.zookeeper import paths
 from odradek_controller.zookeeper.double import DoubleZooKeeper, ZooKeeperDouble
+from odradek_controller.zookeeper.znodes import encode_config, encode_config_change
 from odradek_log.disk import Disk
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -30,6 +32,7 @@ from odradek_wire.messages.api_versions import ApiVersionsRequest
 from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest
 from odradek_wire.messages.create_topics import CreateTopicsRequest
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.messages.describe_client_quotas import DescribeClientQuotasRequest
 from odradek_wire.messages.elect_leaders import ElectLeadersRequest
 from odradek_wire.messages.fetch import FetchRequest
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -669,3 +672,60 @@ async def test_features_are_none_that_can_be_updated_and_other_configurations_ar
     resources = [IncrementalAlterConfigsRequest.AlterConfigsResource(16, "metrics", [entry])]
     refused = await trio.passing(client.ask(IncrementalAlterConfigsRequest(resources), 1))
     assert refused.responses[0].error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+async def test_quotas_and_credentials_that_tools_write_reach_every_member(trio: Trio) -> None:
+    tool = await trio.zookeeper.connect(chroot="/kafka")
+
+    async def write(entity: str, **values: str) -> None:
+        data = encode_config(values)
+        path = f"/config/{entity}"
+        if await tool.exists(path) is None:
+            await tool.create(path, data)
+        else:
+            await tool.set(path, data)
+        await tool.create(paths.CONFIG_CHANGE, encode_config_change(entity), sequential=True)
+
+    def quotas(broker: int) -> dict[Any, Any]:
+        return dict(trio.members[broker].adapter.image.kept.client_quotas)
+
+    await trio.passing(write("clients/c", producer_byte_rate="1024"))
+    await trio.kill(3)
+    scram = "salt=czE=,stored_key=c3Q=,server_key=c2U=,iterations=4096"
+    await trio.passing(write("users/u", **{"SCRAM-SHA-256": scram}))
+    await trio.passing(tool.create("/config/users/u/clients"))
+    await trio.passing(write("users/u/clients/<default>", request_percentage="12.5"))
+    await trio.passing(write("ips/<default>", connection_creation_rate="7"))
+    await trio.start(3)  # it reads what stands there; the others are told
+    entity = QuotaEntity
+    expected = {
+        entity((("client-id", "c"),)): {"producer_byte_rate": 1024.0},
+        entity((("client-id", None), ("user", "u"))): {"request_percentage": 12.5},
+        entity((("ip", None),)): {"connection_creation_rate": 7.0},
+    }
+    await trio.until(lambda: all(quotas(broker) == expected for broker in (1, 2, 3)))
+    assert all(("u", 1) in member.adapter.image.kept.scram_credentials for member in trio.members.values())
+    assert all(member.node.broker.image.kept.client_quotas == expected for member in trio.members.values())
+    client = await trio.client(2)
+    component = DescribeClientQuotasRequest.ComponentData
+    for components, strict, found in (
+        ([], False, {"client-id=c", "client-id=None user=u", "ip=None"}),
+        ([component("client-id", 2, None)], False, {"client-id=c", "client-id=None user=u"}),
+        ([component("client-id", 2, None)], True, {"client-id=c"}),
+        ([component("client-id", 1, None), component("user", 0, "u")], True, {"client-id=None user=u"}),
+        ([component("user", 0, "other")], False, set()),
+    ):
+        answer = await client.ask(DescribeClientQuotasRequest(components, strict), 1)
+        assert {
+            " ".join(f"{part.entity_type}={part.entity_name}" for part in entry.entity) for entry in answer.entries
+        } == found
+    # What is taken away is gone, also for who was away meanwhile.
+    await trio.passing(write("clients/c"))
+    await trio.passing(tool.delete("/config/ips/<default>"))
+    await trio.passing(tool.create(paths.CONFIG_CHANGE, encode_config_change("ips/<default>"), sequential=True))
+    await trio.until(lambda: all(len(quotas(broker)) == 1 for broker in (1, 2, 3)))
+    await trio.passing(write("clients/c", producer_byte_rate="many"))
+    await trio.passing(write("users/u", request_percentage="5"))
+    await trio.until(lambda: all(len(quotas(broker)) == 2 for broker in (1, 2, 3)))
+    assert all(not member.adapter.image.kept.scram_credentials for member in trio.members.values())
+    await tool.close()

@@ -296,17 +296,28 @@ def config_entity(resource: ConfigResource) -> str | None:
 async def _load_configs(
     zk: ZooKeeper, damaged: list[InvalidZnodeError], nodes: Nodes
 ) -> dict[ConfigResource, dict[str, str]]:
-    entities: list[str] = []
-    for folder in ("topics", "brokers", "clients", "ips", "users"):
-        entities += [f"{folder}/{name}" for name in await children(zk, f"/config/{folder}")]
-    for user in [entity for entity in entities if entity.startswith("users/")]:
-        with suppress(NoNodeError):
-            entities += [f"{user}/clients/{name}" for name in await zk.children(f"{paths.config(user)}/clients")]
-            nodes.with_clients.add(user)
+    entities = [
+        f"{folder}/{name}" for folder in ("topics", "brokers") for name in await children(zk, f"/config/{folder}")
+    ]
+    entities += await quota_entities(zk, nodes.with_clients)
     read = await read_each(zk, damaged, entities, _read_entity)
     nodes.configs = {entity: values for entity, values in read if values is not None}
     found = {config_resource(entity): values for entity, values in nodes.configs.items() if values}
     return {resource: values for resource, values in found.items() if resource is not None}
+
+
+async def quota_entities(zk: ZooKeeper, with_clients: set[str] | None = None) -> list[str]:
+    """The paths of users, clients and addresses that have a node. `with_clients` gets the users that have a node for
+    their clients."""
+    entities: list[str] = []
+    for folder in ("clients", "ips", "users"):
+        entities += [f"{folder}/{name}" for name in await children(zk, f"/config/{folder}")]
+    for user in [entity for entity in entities if entity.startswith("users/")]:
+        with suppress(NoNodeError):
+            entities += [f"{user}/clients/{name}" for name in await zk.children(f"{paths.config(user)}/clients")]
+            if with_clients is not None:
+                with_clients.add(user)
+    return entities
 
 
 async def _read_entity(zk: ZooKeeper, entity: str) -> tuple[str, dict[str, str] | None]:
