@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from odradek_broker.authorizer import CLUSTER_NAME, OPERATION_BITS, Operation, ResourceType
 from odradek_broker.context import Context
-from odradek_controller.image import ClusterImage, PartitionRegistration
+from odradek_controller.image import LOST_DIRECTORY, ClusterImage, PartitionRegistration
 from odradek_wire.errors import ErrorCode
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -60,11 +60,15 @@ def partition_error(image: ClusterImage, partition: PartitionRegistration, liste
 
 
 def offline_replicas(image: ClusterImage, partition: PartitionRegistration, listener: str) -> list[int]:
-    """Replicas on brokers that are gone, fenced, or not on this listener."""
+    """Replicas on brokers that are gone, fenced, or not on this listener; or on disks that have failed."""
+    lost = LOST_DIRECTORY in partition.directories
     return [
         replica
         for replica in partition.replicas
-        if (broker := image.brokers.get(replica)) is None or broker.fenced or broker.endpoint(listener) is None
+        if (broker := image.brokers.get(replica)) is None
+        or broker.fenced
+        or broker.endpoint(listener) is None
+        or (lost and partition.directory(replica) == LOST_DIRECTORY)
     ]
 
 

@@ -14,6 +14,7 @@ from log.tests.failing_disk import FailingDisk
 from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.surroundings import Surroundings
 from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.metadata import MetadataRequest
 
 MakeBatch = Callable[..., bytes]
 
@@ -65,6 +66,11 @@ async def test_others_lead_all_that_was_in_the_directory(trio: FailingTrio, make
         assert await trio.produce(1, index, make_batch(b"v")) == ErrorCode.NONE
     for index in healthy:
         assert await trio.produce(0, index, make_batch(b"v")) == ErrorCode.NONE
+    (topic,) = (await (await trio.client(1)).ask(MetadataRequest(topics=None), 9)).topics
+    assert {each.partition_index: each.offline_replicas for each in topic.partitions} == {
+        **dict.fromkeys(failing, [0]),
+        **dict.fromkeys(healthy, []),
+    }
 
 
 async def test_a_broker_without_a_disk_is_as_one_that_was_killed(trio: FailingTrio, make_batch: MakeBatch) -> None:

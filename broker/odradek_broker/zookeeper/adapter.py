@@ -9,13 +9,15 @@ Source of the rules: ReplicaManager, ZkMetadataCache and KafkaApis of Kafka 3.9.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from typing import Generic, NamedTuple, TypeVar
 
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import (
+    LOST_DIRECTORY,
     NO_LEADER,
+    UNASSIGNED_DIRECTORY,
     BrokerRegistration,
     ClusterImage,
     ConfigResource,
@@ -152,7 +154,10 @@ class Adapter:
         if self.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self._given[key] = Given(topic_id, state.leader_epoch)
-        draft.put(name, topic_id, state.partition_index, _given_partition(state))
+        partition, known = _given_partition(state), draft.get(topic_id, state.partition_index)
+        if known is not None and known.replicas == partition.replicas:
+            partition = partition._replace(directories=known.directories)
+        draft.put(name, topic_id, state.partition_index, partition)
         draft.changed.setdefault(topic_id, set()).add(state.partition_index)
         return ErrorCode.NONE
 
@@ -164,6 +169,7 @@ class Adapter:
             return Outcome(None, UpdateMetadataResponse(error_code=error))
         draft = _Topics(self.image)
         named = set()
+        live = {broker.id for broker in request.live_brokers}
         for name, told_id, state in _shown_states(request):
             topic_id = self._topic_id(name, told_id)
             if topic_id == ZERO_UUID:
@@ -172,7 +178,7 @@ class Adapter:
             if state.leader == LEADER_DURING_DELETE:
                 draft.delete(topic_id)
             else:
-                self._show(draft, name, topic_id, state)
+                self._show(draft, name, topic_id, state, live)
         fates: dict[Key, Fate] = {}
         if request.type == FULL:
             for topic_id in sorted(self.image.topics_by_id.keys() - named):
@@ -191,15 +197,27 @@ class Adapter:
         return Outcome(self._turn(image, draft, brokers=changed, fates=fates), UpdateMetadataResponse())
 
     def _show(
-        self, draft: _Topics, name: str, topic_id: Uuid, state: UpdateMetadataRequest.UpdateMetadataPartitionState
+        self,
+        draft: _Topics,
+        name: str,
+        topic_id: Uuid,
+        state: UpdateMetadataRequest.UpdateMetadataPartitionState,
+        live: Container[int],
     ) -> None:
         index = state.partition_index
         known = draft.get(topic_id, index)
         if known is not None and (state.leader_epoch, state.zk_version) < (known.leader_epoch, known.partition_epoch):
             return
         replicas, isr = tuple(state.replicas), tuple(state.isr)
+        # Offline although its broker is there: on a disk that has failed.
+        lost = {replica for replica in state.offline_replicas if replica in live}
         shown = PartitionRegistration(
-            replicas, replicas if isr == replicas else isr, state.leader, state.leader_epoch, state.zk_version
+            replicas,
+            replicas if isr == replicas else isr,
+            state.leader,
+            state.leader_epoch,
+            state.zk_version,
+            tuple(LOST_DIRECTORY if each in lost else UNASSIGNED_DIRECTORY for each in replicas) if lost else (),
         )
         if known is not None and known.replicas == replicas:
             shown = shown._replace(adding_replicas=known.adding_replicas, removing_replicas=known.removing_replicas)

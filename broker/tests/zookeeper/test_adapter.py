@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from odradek_broker.metadata_view import offline_replicas
 from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE, Adapter
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import (
@@ -346,3 +347,23 @@ def test_stop_replica_without_leader_epochs_counts_in_each_of_its_older_forms() 
             assert delta is not None
             assert delta.fates == {("t", 0): fate}
             assert errors(response) == [0]
+
+
+def test_a_replica_that_is_offline_although_its_broker_is_there_is_on_a_disk_that_has_failed() -> None:
+    found = adapter()
+    found.leader_and_isr(given(led_by(1)))
+    told = seen(1, isr=(1,), version=4)
+    told.offline_replicas = [2, 7]
+    found.update_metadata(shown(told))
+    partition = found.image.partition("t", 0)
+    assert partition is not None
+    assert offline_replicas(found.image, partition, "PLAINTEXT") == [2]
+    # To be given it once more says nothing of others.
+    found.leader_and_isr(given(led_by(1, partition_epoch=4)))
+    partition = found.image.partition("t", 0)
+    assert partition is not None
+    assert offline_replicas(found.image, partition, "PLAINTEXT") == [2]
+    found.update_metadata(shown(seen(1, version=5)))
+    partition = found.image.partition("t", 0)
+    assert partition is not None
+    assert offline_replicas(found.image, partition, "PLAINTEXT") == []

@@ -492,6 +492,11 @@ async def test_others_lead_what_a_member_held_in_a_log_directory_that_fails(
     await trio.until_led(others[0], isr=set(others), index=a)
     assert await trio.produce(others[0], make_batch(b"v"), a) == ErrorCode.NONE
     assert await trio.produce(victim, make_batch(b"v"), 1 - a) == ErrorCode.NONE
+    for broker in trio.members:
+        answer = await (await trio.client(broker)).ask(MetadataRequest(topics=None), 9)
+        (topic,) = answer.topics
+        offline = {each.partition_index: each.offline_replicas for each in topic.partitions}
+        assert offline == {a: [victim], 1 - a: []}
     assert await trio.passing(trio.sessions[1].children("/log_dir_event_notification")) == []
     assert trio.controller is not None
     # Another controller asks all brokers anew, and finds the same.
