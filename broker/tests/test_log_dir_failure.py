@@ -68,8 +68,7 @@ async def test_others_lead_all_that_was_in_the_directory(trio: FailingTrio, make
         assert await trio.produce(0, index, make_batch(b"v")) == ErrorCode.NONE
     (topic,) = (await (await trio.client(1)).ask(MetadataRequest(topics=None), 9)).topics
     assert {each.partition_index: each.offline_replicas for each in topic.partitions} == {
-        **dict.fromkeys(failing, [0]),
-        **dict.fromkeys(healthy, []),
+        index: [0] if index in failing else [] for index in range(4)
     }
 
 
