@@ -166,6 +166,10 @@ class Client:
             raise UnreachableError(f"nobody leads {topic}-{partition}")
         return await self.wire(f"broker-{found[0]}")
 
+    def leader_id(self, topic: str, partition: int) -> int | None:
+        """Who is believed to lead, if somebody is."""
+        return self._leaders.get((topic, partition), (None, -1))[0]
+
     def leader_epoch(self, topic: str, partition: int) -> int:
         return self._epochs.get((topic, partition), -1)
 

@@ -33,6 +33,8 @@ class Cluster(Protocol):
 
     ids: tuple[int, ...]
     hosts: list[str]
+    log_dirs: int
+    """How many each broker has."""
 
     @property
     def processes(self) -> Sequence[Process]: ...
@@ -78,10 +80,15 @@ class Cluster(Protocol):
     async def end(self) -> None: ...
 
 
-def host_settings(broker: int, host: str) -> dict[str, str]:
+LOG_DIRS = ("data", "more")
+AGAIN_S = 1.0
+"""After which a process that could not begin is started again."""
+
+
+def host_settings(broker: int, host: str, log_dirs: int) -> dict[str, str]:
     return {
         "broker.rack": f"rack-{broker}",
-        "log.dirs": f"/{host}/data",
+        "log.dirs": ",".join(f"/{host}/{name}" for name in LOG_DIRS[:log_dirs]),
         "listeners": f"PLAINTEXT://{host}:9092",
     }
 

@@ -6,15 +6,16 @@ Owns how brokers begin and end. All of them are one process.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.node import Node
 from odradek_broker.partition import Partition
 from odradek_broker.surroundings import Surroundings
+from odradek_log.errors import LogDirectoryError
 from odradek_wire.errors import ErrorCode
-from simulation.cluster import SETTINGS, host_settings, stop_for
+from simulation.cluster import AGAIN_S, SETTINGS, host_settings, stop_for
 from simulation.memory_disk import MemoryDisk
 from simulation.memory_network import MemoryNetwork
 from simulation.process import Process
@@ -27,6 +28,7 @@ class EmbeddedMembers:
     def __init__(
         self,
         count: int,
+        log_dirs: int,
         settings: dict[str, str],
         surroundings: Surroundings,
         disk: MemoryDisk,
@@ -35,6 +37,7 @@ class EmbeddedMembers:
     ) -> None:
         self.ids = tuple(range(count))
         self.hosts = [f"broker-{broker}" for broker in self.ids]
+        self.log_dirs = log_dirs
         self.processes = [Process("the process", tuple(self.hosts), surroundings.clock)]
         self._settings = {**SETTINGS, "metadata.log.dir": "/controller/metadata", **settings}
         self._surroundings = surroundings
@@ -46,8 +49,20 @@ class EmbeddedMembers:
 
     async def start(self) -> None:
         statics = [self._static(broker) for broker in self.ids]
-        work = EmbeddedCluster.start(statics, surroundings=self._surroundings)
-        self._cluster = await self.processes[0].do(work)
+
+        async def start() -> None:
+            self._cluster = await EmbeddedCluster.start(statics, surroundings=self._surroundings)
+
+        await self._until_begun(start)
+
+    async def _until_begun(self, begin: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """As often as it takes: a disk may refuse."""
+        while True:
+            try:
+                return await self._do(begin())
+            except (OSError, ValueError, LogDirectoryError) as error:
+                self._trace.add("all", f"cannot start: {type(error).__name__}: {error}")
+                await asyncio.sleep(AGAIN_S)
 
     @property
     def running(self) -> dict[int, Node]:
@@ -86,14 +101,16 @@ class EmbeddedMembers:
             self._trace.add(host, "loses power")
             self._network.power_off(host)
             await self._do(self._cluster.kill_broker(broker))
-            self._trace.add(host, f"{self._disk.lose_power(host)} files lost something")
+            # It may have become the only one in sync by what was under way.
+            lost = self._disk.lose_power(host) if self._may_lose(broker) else 0
+            self._trace.add(host, f"{lost} files lost something")
             return True
 
     def _may_lose(self, broker: int) -> bool:
         return all(
-            any(other != broker and other in self.running for other in partition.isr)
+            self.in_sync(topic.name, index).keys() - {broker}
             for topic in self._cluster.controller.image.topics.values()
-            for partition in topic.partitions
+            for index, partition in enumerate(topic.partitions)
             if broker in partition.replicas
         )
 
@@ -110,7 +127,7 @@ class EmbeddedMembers:
             if broker not in self.running:
                 self._trace.add(self.hosts[broker], "starts")
                 self._network.power_on(self.hosts[broker])
-                await self._do(self._cluster.start_broker(self._static(broker)))
+                await self._until_begun(lambda: self._cluster.start_broker(self._static(broker)))
 
     async def restart_all(self, *, orderly: bool) -> None:
         async with self._one_change:
@@ -133,4 +150,4 @@ class EmbeddedMembers:
             self._trace.add("all", "go on")
 
     def _static(self, broker: int) -> dict[str, str]:
-        return {**self._settings, **host_settings(broker, self.hosts[broker]), "node.id": str(broker)}
+        return {**self._settings, **host_settings(broker, self.hosts[broker], self.log_dirs), "node.id": str(broker)}

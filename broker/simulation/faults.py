@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections.abc import Awaitable, Callable, Iterable
 
 from simulation.administrator import Administrator
-from simulation.cluster import Cluster
+from simulation.cluster import LOG_DIRS, Cluster
 from simulation.memory_disk import MemoryDisk
 from simulation.memory_network import MemoryNetwork, Way
 from simulation.trace import Trace
@@ -46,6 +47,7 @@ class Faults:
         self._disk = disk
         self._trace = trace
         self._administrator = administrator
+        self._broken: set[str] = set()
         self._kinds: list[Kind] = [
             (6, self._kill),
             (5, self._lose_power),
@@ -55,6 +57,7 @@ class Faults:
             (4, self._reset),
             (3, self._slow_link),
             (3, self._slow_disk),
+            (3, self._break_disk),
             (2, self._move_wall_clock),
             (2, self._stand_still),
             (1, self._restart_all),
@@ -91,7 +94,7 @@ class Faults:
         for process in self._members.processes:
             process.clock.restore_wall()
         for broker in self._members.ids:
-            await self._members.begin(broker)
+            await self._replace(broker)
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 
@@ -160,6 +163,31 @@ class Faults:
         self._disk.sync_s[host] = self._chance.choice((0.05, 1.0))
         await self._for(1, 10)
         self._disk.sync_s.pop(host, None)
+
+    async def _break_disk(self) -> None:
+        """One log directory, for a while and then some calls later; its broker has to be started anew afterwards."""
+        broker = self._chance.choice(self._members.ids)
+        directory = f"/{self._members.hosts[broker]}/{self._chance.choice(LOG_DIRS[: self._members.log_dirs])}"
+        if directory in self._broken:
+            return
+        self._broken.add(directory)
+        error = self._chance.choice((errno.ENOSPC, errno.EIO))
+        self._trace.add(self._members.hosts[broker], f"{errno.errorcode[error]} in {directory}")
+        self._disk.fail(directory, error, calls=self._chance.choice((0, 3, 30)))
+        await self._for(0.5, 8)
+        self._disk.heal(directory)
+        self._trace.add(self._members.hosts[broker], f"{directory} is well again")
+        self._broken.remove(directory)
+        await self._replace(broker)
+
+    async def _replace(self, broker: int) -> None:
+        """What has gone offline, a new process takes up again."""
+        while (node := self._members.running.get(broker)) is not None and any(
+            each.offline for each in node.directories
+        ):
+            if not await self._members.kill(broker):
+                await asyncio.sleep(0.5)
+        await self._members.begin(broker)
 
     async def _move_wall_clock(self) -> None:
         by_ms = self._chance.choice((-3_600_000, -1_000, 1_000, 3_600_000))

@@ -3,7 +3,7 @@
 One tree for all hosts; the first part of a path is the host. The file system keeps a journal of metadata in order, as
 ext4 and XFS do: names survive a power loss as soon as they are given, truncations once anything was synced after them.
 Contents do not: what is left of a file is what was synced, or any beginning of what was written since. Time that syncs
-take adds up in `take_time_s`.
+take adds up in `take_time_s`. A directory may `fail`: for writing when it is full, for everything when it is broken.
 """
 
 from __future__ import annotations
@@ -70,6 +70,14 @@ class MemoryLock:
         self._held.discard(self._path)
 
 
+class _Trouble:
+    """What is wrong with a directory, after so many more calls."""
+
+    def __init__(self, error: int, calls: int) -> None:
+        self.error = error
+        self.calls = calls
+
+
 class MemoryDisk:
     """Implements `odradek_log.disk.Disk`."""
 
@@ -81,6 +89,7 @@ class MemoryDisk:
         self._locks: set[str] = set()
         self._taken_s = 0.0
         self._truncated: dict[str, list[_File]] = {}
+        self._troubles: dict[str, _Trouble] = {}
         self.sync_s: dict[str, float] = {}
         """How long a sync takes on a host, on average; else 1 ms."""
         self.now_ms: Callable[[], int] = lambda: 0
@@ -89,6 +98,21 @@ class MemoryDisk:
         """How long syncs took since this was asked last."""
         taken, self._taken_s = self._taken_s, 0.0
         return taken
+
+    def fail(self, directory: str, error: int, *, calls: int) -> None:
+        """After so many more calls whatever is asked of the directory raises OSError(error): what writes, with ENOSPC;
+        with another error everything. Until `heal`."""
+        self._troubles[directory + "/"] = _Trouble(error, calls)
+
+    def heal(self, directory: str) -> None:
+        del self._troubles[directory + "/"]
+
+    def _meet_trouble(self, path: str, *, writes: bool) -> None:
+        for directory, trouble in self._troubles.items():
+            if path.startswith(directory) and (writes or trouble.error != errno.ENOSPC):
+                trouble.calls -= 1
+                if trouble.calls < 0:
+                    raise OSError(trouble.error, os.strerror(trouble.error), path)
 
     def lose_power(self, host: str) -> int:
         """What was not synced is gone, in part or all; returns how many files lost something."""
@@ -139,6 +163,8 @@ class MemoryDisk:
         return file
 
     def _sync(self, file: _File, path: str) -> None:
+        if self._troubles:
+            self._meet_trouble(path, writes=True)
         host = path.split("/")[1]
         for truncated in self._truncated.pop(host, ()):
             truncated.commit_truncation()
@@ -151,6 +177,8 @@ class MemoryDisk:
     def open(self, path: str, flags: int, /) -> int:
         directory, name = self._parent(path)
         node = directory.get(name)
+        if self._troubles:
+            self._meet_trouble(path, writes=node is None)
         if node is None:
             if not flags & os.O_CREAT:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -166,16 +194,31 @@ class MemoryDisk:
         del self._open[fd]
 
     def pread(self, fd: int, size: int, position: int, /) -> bytes:
-        return bytes(self._open[fd][0].data[position : position + size])
+        file, path = self._open[fd]
+        if self._troubles:
+            self._meet_trouble(path, writes=False)
+        return bytes(file.data[position : position + size])
 
     def write(self, fd: int, data: bytes | bytearray | memoryview, /) -> int:
-        file = self._open[fd][0]
+        file, path = self._open[fd]
+        if self._troubles:
+            try:
+                self._meet_trouble(path, writes=True)
+            except OSError:
+                if self._chance.random() < 0.5:
+                    raise
+                # As much as there was room for; what comes next is refused.
+                data = data[: self._chance.randrange(max(len(data), 1))]
+                if not data:
+                    raise
         file.data += data
         file.modified_ms = self.now_ms()
         return len(data)
 
     def truncate(self, fd: int, size: int, /) -> None:
         file, path = self._open[fd]
+        if self._troubles:
+            self._meet_trouble(path, writes=True)
         file.truncate(size)
         self._truncated.setdefault(path.split("/")[1], []).append(file)
 
@@ -186,9 +229,13 @@ class MemoryDisk:
         self._sync(self._file(path), path)
 
     def size(self, path: str, /) -> int:
+        if self._troubles:
+            self._meet_trouble(path, writes=False)
         return len(self._file(path).data)
 
     def names(self, directory: str, /) -> list[str]:
+        if self._troubles:
+            self._meet_trouble(directory, writes=False)
         node = self._node(directory)
         if not isinstance(node, dict):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
@@ -209,6 +256,8 @@ class MemoryDisk:
         return 0 if isinstance(node, dict) else node.modified_ms
 
     def make_directory(self, path: str, /) -> None:
+        if self._troubles:
+            self._meet_trouble(path, writes=True)
         directory, name = self._parent(path)
         if name in directory:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -225,6 +274,8 @@ class MemoryDisk:
         return MemoryLock(self._locks, path)
 
     def rename(self, path: str, new_path: str, /) -> None:
+        if self._troubles:
+            self._meet_trouble(path, writes=True)
         node = self._node(path)
         directory, name = self._parent(path)
         del directory[name]
@@ -232,19 +283,27 @@ class MemoryDisk:
         directory[name] = node
 
     def remove(self, path: str, /) -> None:
+        if self._troubles:
+            self._meet_trouble(path, writes=False)
         self._file(path)
         directory, name = self._parent(path)
         del directory[name]
 
     def remove_tree(self, path: str, /) -> None:
+        if self._troubles:
+            self._meet_trouble(path, writes=False)
         self._node(path)
         directory, name = self._parent(path)
         del directory[name]
 
     def read_file(self, path: str, /) -> bytes:
+        if self._troubles:
+            self._meet_trouble(path, writes=False)
         return bytes(self._file(path).data)
 
     def write_file(self, path: str, data: bytes, /) -> None:
+        if self._troubles:
+            self._meet_trouble(path, writes=True)
         directory, name = self._parent(path)
         node = directory.get(name)
         file = node if isinstance(node, _File) else self._create(path)
@@ -252,6 +311,8 @@ class MemoryDisk:
         file.data += data
 
     def replace_file(self, path: str, data: bytes, /, *, sync: bool = True) -> None:
+        if self._troubles:
+            self._meet_trouble(path, writes=True)
         file = self._create(path)
         file.data += data
         if sync:

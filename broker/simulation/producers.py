@@ -26,10 +26,12 @@ NEVER_APPENDED = frozenset(
         ErrorCode.INVALID_RECORD,
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.UNKNOWN_SERVER_ERROR,
-        ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
 """Errors that a sound cluster gives no producer who waits for each answer."""
+MOVED = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR}
+)
 
 
 @dataclass
@@ -111,7 +113,7 @@ class Producer:
                 self._checks.acknowledged_at(place, answer.base_offset, batch.values, epoch)
         else:
             client.note(f"{batch.values[0].decode()} +{len(batch.values)}: {error.name}")
-            if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            if error in MOVED:
                 client.forget_leader(*place)
         return error
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
 
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
@@ -10,7 +12,7 @@ from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsRe
 from odradek_wire.records.batch import iterate
 from odradek_wire.records.records import read_records
 from simulation.checks import Checks
-from simulation.client import Client, UnreachableError
+from simulation.client import Client, UnreachableError, Wire
 
 FETCH_VERSION = 12
 LIST_OFFSETS_VERSION = 6
@@ -24,6 +26,7 @@ MOVED = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
 
@@ -47,12 +50,19 @@ async def fetch(client: Client, checks: Checks, topic: str, partition: int, posi
         client.forget_leader(*place)
         return None
     data = response.responses[0].partitions[0]
-    error = ErrorCode(data.error_code)
     if data.preferred_read_replica >= 0:
         client.preferred[place] = data.preferred_read_replica
         return position
+    return judge(client, checks, place, position, data)
+
+
+def judge(
+    client: Client, checks: Checks, place: tuple[str, int], position: int, data: FetchResponse.PartitionData
+) -> int | None:
+    """The next position after what one partition was answered; None when the leader has to be looked for."""
+    error = ErrorCode(data.error_code)
     if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-        if preferred is not None:  # it may not be there yet
+        if place in client.preferred:  # a follower may not be there yet
             client.forget_leader(*place)
             return None
         return checks.out_of_range(place, position)
@@ -92,6 +102,81 @@ class Reader:
                 await asyncio.sleep(self._client.chance.uniform(0.1, 0.4))
             else:
                 self.positions[partition] = reached
+
+
+class SessionReader:
+    """Reads all partitions of a topic as Kafka's consumer does: in one fetch session with each leader, whose requests
+    name what has changed and whose answers have what is new (KIP-227)."""
+
+    def __init__(self, client: Client, checks: Checks, topic: str, partitions: int, brokers: Iterable[int]) -> None:
+        self._client = client
+        self._checks = checks
+        self._topic = topic
+        self._brokers = tuple(brokers)
+        self.positions = [0] * partitions
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for partition in range(len(self.positions)):
+                group.create_task(self._find_leader(partition))
+            for broker in self._brokers:
+                group.create_task(self._read_from(broker))
+
+    async def _find_leader(self, partition: int) -> None:
+        while True:
+            with suppress(UnreachableError):
+                await self._client.leader(self._topic, partition)
+            await asyncio.sleep(self._client.chance.uniform(0.1, 0.4))
+
+    async def _read_from(self, broker: int) -> None:
+        while True:
+            try:
+                await self._session(await self._client.wire(f"broker-{broker}"), broker)
+            except UnreachableError:
+                for partition in self._led_by(broker):
+                    self._client.forget_leader(self._topic, partition)
+            await asyncio.sleep(self._client.chance.uniform(0.1, 0.4))
+
+    async def _session(self, wire: Wire, broker: int) -> None:
+        """Until the broker forgets it. Raises UnreachableError."""
+        session_id, epoch = 0, 0
+        told: dict[int, tuple[int, int]] = {}
+        while True:
+            wanted = {
+                at: (self._client.leader_epoch(self._topic, at), self.positions[at]) for at in self._led_by(broker)
+            }
+            if not wanted and not told:
+                await asyncio.sleep(0.1)
+                continue
+            request = FetchRequest(max_wait_ms=MAX_WAIT_MS, min_bytes=1, max_bytes=1 << 20)
+            request.session_id, request.session_epoch = session_id, epoch
+            news = [
+                FetchRequest.FetchPartition(at, leader_epoch, position, partition_max_bytes=PARTITION_BYTES)
+                for at, (leader_epoch, position) in wanted.items()
+                if told.get(at) != (leader_epoch, position)
+            ]
+            request.topics = [FetchRequest.FetchTopic(self._topic, partitions=news)] if news else []
+            gone = sorted(told.keys() - wanted.keys())
+            request.forgotten_topics_data = [FetchRequest.ForgottenTopic(self._topic, partitions=gone)] if gone else []
+            answer = await wire.ask(request, FETCH_VERSION, FetchResponse)
+            if answer.error_code:
+                self._client.note(f"the fetch session with broker {broker} ends: {ErrorCode(answer.error_code).name}")
+                return
+            told, session_id, epoch = wanted, answer.session_id, epoch + 1
+            if not session_id:  # the broker has no room for one
+                told, epoch = {}, 0
+            for topic in answer.responses:
+                for data in topic.partitions:
+                    self._take(data, wanted)
+
+    def _led_by(self, broker: int) -> list[int]:
+        return [at for at in range(len(self.positions)) if self._client.leader_id(self._topic, at) == broker]
+
+    def _take(self, data: FetchResponse.PartitionData, wanted: dict[int, tuple[int, int]]) -> None:
+        at = data.partition_index
+        reached = judge(self._client, self._checks, (self._topic, at), wanted[at][1], data)
+        if reached is not None:
+            self.positions[at] = max(self.positions[at], reached)
 
 
 class Watcher:

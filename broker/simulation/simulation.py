@@ -29,7 +29,7 @@ from simulation.members import Group
 from simulation.memory_disk import MemoryDisk
 from simulation.memory_network import MemoryNetwork
 from simulation.producers import Producer
-from simulation.readers import Reader, Watcher
+from simulation.readers import Reader, SessionReader, Watcher
 from simulation.trace import Trace, TraceLog
 from simulation.virtual_loop import NothingEverHappensError, VirtualLoop
 from simulation.zookeeper_checks import ZooKeeperChecks
@@ -99,7 +99,6 @@ class Simulation:
         self.network.attach(self.loop)
         self.trace.now = self.loop.time
         self.disk.now_ms = self.loop.wall_ms
-        self.log = TraceLog(self.trace, lambda said: self._failed(Violation(f"a broker did not expect this: {said}")))
         self.violation: Violation | None = None
         self.checks = Checks(self._failed)
         self.chance = self._chance()
@@ -134,6 +133,9 @@ class Simulation:
                 self.loop.run_until_complete(asyncio.wait(tasks, timeout=1))
         self.loop.close()
 
+    def _unexpected(self, said: str) -> None:
+        self._failed(Violation(f"a broker did not expect this: {said}"))
+
     def _failed(self, violation: Violation) -> None:
         if self.violation is None:
             self.violation = violation
@@ -155,16 +157,19 @@ class Simulation:
 
     def _embedded(self) -> EmbeddedMembers:
         clock = Clock(self.loop.wall_ns, self.loop.monotonic_ns)
-        around = Surroundings(self.log, clock, self.disk, self._chance().randbytes)
+        around = Surroundings(TraceLog(self.trace, self._unexpected), clock, self.disk, self._chance().randbytes)
         settings = {EMULATE: self.chance.choice(("union", "3.9", "4.0"))}
-        count = self.chance.choice((3, 3, 4))
-        return EmbeddedMembers(count, settings, around, self.disk, self.network, self.trace)
+        return EmbeddedMembers(*self._size(), settings, around, self.disk, self.network, self.trace)
 
     def _over_zookeeper(self) -> ZooKeeperMembers:
-        count = self.chance.choice((3, 3, 4))
         checks = ZooKeeperChecks(self.checks)
+        count, log_dirs = self._size()
         around = (self.disk, self.network, self.trace, self.loop)
-        return ZooKeeperMembers(count, self._chance(), self.log, checks, *around)
+        return ZooKeeperMembers(count, log_dirs, self._chance(), self._unexpected, checks, *around)
+
+    def _size(self) -> tuple[int, int]:
+        """How many brokers, and log directories of each."""
+        return self.chance.choice((3, 3, 4)), self.chance.choice((1, 1, 2))
 
     async def _scenario(self) -> None:
         await self.members.start()
@@ -176,7 +181,7 @@ class Simulation:
             Producer(self.client("plain-all"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=False),
             Producer(self.client("plain-one"), self.checks, TOPIC, PARTITIONS, acks=1, idempotent=False),
         ]
-        reader = Reader(self.client("reader"), self.checks, TOPIC, PARTITIONS)
+        reader = SessionReader(self.client("reader"), self.checks, TOPIC, PARTITIONS, self.members.ids)
         near = Reader(self.client("near", rack="rack-1"), self.checks, TOPIC, PARTITIONS)
         watcher = Watcher(self.client("watcher"), self.checks, TOPIC, PARTITIONS)
         administrator = Administrator(admin, self.checks, self.members.ids, TOPIC, PARTITIONS)

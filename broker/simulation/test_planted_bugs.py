@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from odradek_broker.coordinators.group_partition import GroupPartition
 from odradek_broker.core import group_session, offsets
+from odradek_broker.core.fetch_session import FetchSession
 from odradek_broker.core.group_records import OffsetRecord
 from odradek_broker.core.partition_leader import HighWatermarkAdvanced, PartitionLeader
 from odradek_broker.hosting import Hosting
@@ -23,7 +25,7 @@ from odradek_log.flushing import Flushing
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
 from simulation.checks import Checks
-from simulation.simulation import Failure, Script, Simulation, simulate
+from simulation.simulation import SETTLED_WITHIN_S, Failure, Script, Simulation, simulate
 
 SEEDS = range(40)
 """With a script where what it takes is rare."""
@@ -172,6 +174,20 @@ def commits_of_any_generation(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(offsets, "commit_error", lambda *args: ErrorCode.NONE)
 
 
+def fetch_session_that_hears_nothing_new_of_what_it_knows(patch: pytest.MonkeyPatch) -> None:
+    update = FetchSession.update
+
+    def updating(self: FetchSession, wanted: Any, forgotten: Any) -> None:
+        known = {} if self.privileged else self.partitions  # followers are not to stumble over it first
+        update(self, [each for each in wanted if (each.topic, each.index) not in known], forgotten)
+
+    patch.setattr(FetchSession, "update", updating)
+
+
+def broker_that_serves_on_from_a_disk_that_has_failed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Hosting, "fail", lambda self, directory: None)
+
+
 def members_that_all_get_the_leaders_share(patch: pytest.MonkeyPatch) -> None:
     sync = group_session.sync
 
@@ -218,7 +234,21 @@ async def each_is_cut_off_and_then_killed(simulation: Simulation) -> None:
         await asyncio.sleep(3)
 
 
-LOST = "was acknowledged|was read|goes back|was answered with|is out of range"
+async def all_is_well(simulation: Simulation) -> None:
+    await asyncio.sleep(4)
+
+
+async def a_disk_of_every_broker_fails(simulation: Simulation) -> None:
+    """One after the other, and is well again when the next one's does: nobody is started anew."""
+    members = simulation.members
+    for host in members.hosts:
+        await asyncio.sleep(2)
+        simulation.disk.fail(f"/{host}/data", errno.EIO, calls=0)
+        await asyncio.sleep(2)
+        simulation.disk.heal(f"/{host}/data")
+
+
+LOST = "acknowledged|was read|goes back|was answered with|is out of range"
 ALL_IN_SYNC = "is committed up to"
 PLANTED: list[tuple[Plant, str, Script | None]] = [
     (high_watermark_that_waits_for_nobody, LOST, None),
@@ -239,7 +269,8 @@ PLANTED: list[tuple[Plant, str, Script | None]] = [
     ),
     (commits_of_any_generation, "a commit of generation", None),
     (members_that_all_get_the_leaders_share, "both own", None),
-    (recovery_point_beyond_what_was_forced_to_the_disk, "differ|was acknowledged", None),
+    (broker_that_serves_on_from_a_disk_that_has_failed, "not within|was answered", a_disk_of_every_broker_fails),
+    (recovery_point_beyond_what_was_forced_to_the_disk, "differ|was acknowledged|are no batch", None),
 ]
 
 
@@ -249,8 +280,17 @@ def test_the_simulation_finds(plant: Plant, rule: str, script: Script | None, mo
     if rule != ALL_IN_SYNC:
         # It looks into the brokers, and would be faster than any client.
         monkeypatch.setattr(Checks, "held", lambda *facts: None)
-    found = next(filter(None, (_why(seed, script) for seed in SEEDS)), "nothing")
+    found = next(filter(None, (_why(seed, script, 20) for seed in SEEDS)), "nothing")
     assert re.search(rule, found), found
+
+
+def test_the_simulation_finds_a_fetch_session_that_hears_nothing_new_of_what_it_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its reader asks again and again, at once: it is not to go on for long."""
+    fetch_session_that_hears_nothing_new_of_what_it_knows(monkeypatch)
+    with pytest.raises(Failure, match="the reader is at the end"):
+        simulate(0, script=all_is_well, settled_within_s=4)
 
 
 async def one_eligible_leader_loses_power_and_the_other_is_killed(simulation: Simulation) -> None:
@@ -292,9 +332,9 @@ def eligible_leader_that_may_have_lost_what_it_had(patch: pytest.MonkeyPatch) ->
     patch.setattr(brokers, "register_broker", believing)
 
 
-def _why(seed: int, script: Script | None = None) -> str | None:
+def _why(seed: int, script: Script | None, settled_within_s: float = SETTLED_WITHIN_S) -> str | None:
     try:
-        simulate(seed, script=script)
+        simulate(seed, script=script, settled_within_s=settled_within_s)
     except Failure as failure:
         return failure.why
     return None

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import zlib
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 KEPT = 400
+DISK_ERRORS = (os.strerror(errno.EIO), os.strerror(errno.ENOSPC), "KAFKA_STORAGE_ERROR")
+DISK_EVENTS = (
+    "log directory goes offline",
+    "a broker has lost its disks and ends",
+    "this broker has lost its disks and ends",
+)
 
 
 class Trace:
@@ -35,7 +43,7 @@ class Trace:
 
 class TraceLog:
     """The brokers' logger: every event goes into the trace. `unexpected` is called with what a broker logs as an error:
-    nothing that happens here is one."""
+    but for a disk that fails nothing that happens here is one."""
 
     def __init__(self, trace: Trace, unexpected: Callable[[str], None], facts: dict[str, Any] | None = None) -> None:
         self._trace = trace
@@ -55,7 +63,9 @@ class TraceLog:
         self._note("warning", event, facts)
 
     def error(self, event: str, /, **facts: Any) -> None:
-        self._unexpected(self._note("error", event, facts))
+        text = self._note("error", event, facts)
+        if event not in DISK_EVENTS and not any(error in text for error in DISK_ERRORS):
+            self._unexpected(text)
 
     def _note(self, level: str, event: str, facts: dict[str, Any]) -> str:
         words = [f"{name}={_said(value)}" for name, value in (self._facts | facts).items()]

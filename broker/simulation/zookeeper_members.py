@@ -23,7 +23,8 @@ from odradek_controller.image import ClusterImage
 from odradek_controller.zookeeper.client import MultiError, Op, OpResult, ZooKeeper, ZooKeeperError
 from odradek_controller.zookeeper.double import DoubleZooKeeper, ZooKeeperDouble
 from odradek_log.errors import LogDirectoryError
-from simulation.cluster import SETTINGS, host_settings, stop_for
+from odradek_wire.errors import ErrorCode
+from simulation.cluster import AGAIN_S, SETTINGS, host_settings, stop_for
 from simulation.memory_disk import MemoryDisk
 from simulation.memory_network import MemoryNetwork
 from simulation.process import Process, ProcessTimers
@@ -32,8 +33,6 @@ from simulation.virtual_loop import VirtualLoop
 from simulation.zookeeper_checks import ZooKeeperChecks
 
 SESSION_MS = 6_000
-AGAIN_S = 1.0
-"""After which a process that could not begin is started again."""
 
 
 class WatchedZooKeeper(ZooKeeperDouble):
@@ -43,6 +42,7 @@ class WatchedZooKeeper(ZooKeeperDouble):
         super().__init__(ProcessTimers(None), latency_ms=self._message_ms)
         self._checks = checks
         self._chance = chance
+        self._unanswered: list[asyncio.Future[Any]] = []
         self.slow_ms = 0
 
     def _message_ms(self) -> int:
@@ -52,6 +52,11 @@ class WatchedZooKeeper(ZooKeeperDouble):
         results = super().commit(connection, ops)
         self._checks.committed(connection.session.id, ops)
         return results
+
+    def crash(self, client: DoubleZooKeeper) -> None:
+        # Who waits for an answer waits for ever; nobody is to wonder about that.
+        self._unanswered += [*client._session._requests, *client._session._waiting]
+        super().crash(client)
 
     def force(self, op: Op) -> None:
         """As somebody with a shell does it, if it can be done."""
@@ -66,8 +71,9 @@ class ZooKeeperMembers:
     def __init__(
         self,
         count: int,
+        log_dirs: int,
         chance: random.Random,
-        log: TraceLog,
+        unexpected: Callable[[str], None],
         checks: ZooKeeperChecks,
         disk: MemoryDisk,
         network: MemoryNetwork,
@@ -76,17 +82,19 @@ class ZooKeeperMembers:
     ) -> None:
         self.ids = tuple(range(count))
         self.hosts = [f"broker-{broker}" for broker in self.ids]
+        self.log_dirs = log_dirs
         self.processes = [Process(host, (host,), Clock(loop.wall_ns, loop.monotonic_ns)) for host in self.hosts]
         self.zookeeper = WatchedZooKeeper(checks, random.Random(chance.getrandbits(64)))
         self.sessions: dict[int, DoubleZooKeeper] = {}
         """Of the processes that run, or are about to."""
         self._chance = chance
-        self._log = log
+        self._unexpected = unexpected
         self._checks = checks
         self._disk = disk
         self._network = network
         self._trace = trace
         self._members: dict[int, Member] = {}
+        self._ending: dict[int, asyncio.Task[None]] = {}
         self._changing = [asyncio.Lock() for _ in self.ids]
         self._weak: int | None = None
         self._shaken: Counter[int] = Counter()
@@ -118,7 +126,9 @@ class ZooKeeperMembers:
         for broker in state.isr if state is not None else ():
             member = self._members.get(broker)
             partition = member.node.broker.partitions.get(topic, index) if member is not None else None
-            if state is not None and partition is not None and partition.leader_epoch == state.leader_epoch:
+            if state is None or partition is None or partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
+                continue
+            if partition.leader_epoch == state.leader_epoch:
                 found[broker] = partition
         return found
 
@@ -195,9 +205,14 @@ class ZooKeeperMembers:
             self._shaken[broker] -= 1
 
     async def _kill(self, broker: int) -> None:
-        member = self._members.pop(broker)
-        self.zookeeper.crash(self.sessions.pop(broker))
-        await self.processes[broker].do(member.kill())
+        member = self._members[broker]
+        if member.node.has_disk:
+            self._ending[broker].cancel()
+            del self._members[broker]
+            self.zookeeper.crash(self.sessions.pop(broker))
+            await self.processes[broker].do(member.kill())
+        else:  # it does so itself
+            await self._ending[broker]
 
     async def stop(self, broker: int) -> bool:
         async with self._changing[broker]:
@@ -206,6 +221,7 @@ class ZooKeeperMembers:
             self._trace.add(self.hosts[broker], "is stopped")
             member = self._members[broker]
             await self.processes[broker].do(member.stop(grace_ms=1000))
+            self._ending[broker].cancel()
             del self._members[broker], self.sessions[broker]
             return True
 
@@ -226,8 +242,22 @@ class ZooKeeperMembers:
         process = self.processes[broker]
         session = await self.zookeeper.connect(session_timeout_ms=SESSION_MS, timers=ProcessTimers(process))
         self.sessions[broker] = session
-        around = Surroundings(self._log, process.clock, self._disk, self._chance.randbytes)
-        self._members[broker] = await self._member.start(self._static(broker), session, around)
+
+        def unexpected(said: str) -> None:
+            if self.sessions.get(broker) is session:  # what a dead process says while it is taken apart, it never said
+                self._unexpected(said)
+
+        log = TraceLog(self._trace, unexpected)
+        around = Surroundings(log, process.clock, self._disk, self._chance.randbytes)
+        member = self._members[broker] = await self._member.start(self._static(broker), session, around)
+        self._ending[broker] = asyncio.get_running_loop().create_task(self._when_ended(broker, member))
+
+    async def _when_ended(self, broker: int, member: Member) -> None:
+        """A process that has lost its disks is gone, as if it were killed."""
+        await member.ended.wait()
+        if self._members.get(broker) is member:
+            del self._members[broker]
+            self.zookeeper.crash(self.sessions.pop(broker))
 
     async def stand_still(self, process: Process, seconds: float) -> None:
         broker = self.processes.index(process)
@@ -255,7 +285,7 @@ class ZooKeeperMembers:
         host = self.hosts[broker]
         return {
             **SETTINGS,
-            **host_settings(broker, host),
+            **host_settings(broker, host, self.log_dirs),
             "broker.id": str(broker),
             "zookeeper.session.timeout.ms": str(SESSION_MS),
             "controller.socket.timeout.ms": "4000",
