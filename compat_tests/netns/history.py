@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -88,14 +87,28 @@ class Recorder:
             self._file.write(line)
 
 
-def read_history(files: Iterable[Path]) -> list[Operation]:
-    """All operations, by their ends. A line that a killed process has not finished is left out."""
-    found = []
-    for file in files:
-        for line in file.read_text().splitlines(keepends=True):
-            if line.endswith("\n"):
-                told = json.loads(line)
-                told |= {"what": What(told["what"]), "outcome": Outcome(told.get("outcome", Outcome.OK))}
-                told |= {name: tuple(told[name]) for name in ("values", "partitions") if name in told}
-                found.append(Operation(**told))
-    return sorted(found, key=lambda operation: operation.end)
+class Histories:
+    """Reads the files of a folder, and on as they grow. A line that a killed process has not finished is left out."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._positions: dict[Path, int] = {}
+        self._found: list[Operation] = []
+
+    def read(self) -> list[Operation]:
+        """All operations, by their ends."""
+        for file in self._directory.glob("*.jsonl"):
+            with file.open("rb") as data:
+                data.seek(self._positions.get(file, 0))
+                lines, newline, _ = data.read().rpartition(b"\n")
+            self._positions[file] = self._positions.get(file, 0) + len(lines) + len(newline)
+            self._found += map(_operation, lines.splitlines())
+        self._found.sort(key=lambda operation: operation.end)
+        return list(self._found)
+
+
+def _operation(line: bytes) -> Operation:
+    told = json.loads(line)
+    told |= {"what": What(told["what"]), "outcome": Outcome(told.get("outcome", Outcome.OK))}
+    told |= {name: tuple(told[name]) for name in ("values", "partitions") if name in told}
+    return Operation(**told)

@@ -20,7 +20,7 @@ from odradek_peers import ZooKeeperServer
 from odradek_peers.processes import dying_with_us
 
 from compat_tests.netns.checks import last_owners
-from compat_tests.netns.history import OFFSETS, Operation, Recorder, What, read_history
+from compat_tests.netns.history import OFFSETS, Histories, Operation, Recorder, What
 from compat_tests.netns.hosts import Hosts
 from compat_tests.netns.wire import WHOLE, Fate
 from compat_tests.zookeeper.members import WAIT_S, Members, OdradekMember
@@ -169,6 +169,7 @@ class Workload:
         self.directory = directory
         self._name = name
         directory.mkdir(parents=True)
+        self._histories = Histories(directory)
         self._numbers = itertools.count()
         self._nemesis = Recorder(directory / "nemesis.jsonl")
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -231,7 +232,7 @@ class Workload:
     # -- what there is to see -----------------------------------------------------------------------------------------
 
     def history(self) -> list[Operation]:
-        return read_history(sorted(self.directory.glob("*.jsonl")))
+        return self._histories.read()
 
     @contextlib.contextmanager
     def under(self, fault: Fault, broker: int) -> Iterator[None]:
