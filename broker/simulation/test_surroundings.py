@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 from collections.abc import Awaitable, Callable
@@ -331,3 +332,28 @@ def test_a_truncation_may_be_forgotten_until_anything_is_synced() -> None:
             disk.lose_power("host")
             left.add((synced, disk.read_file("/host/0.log")))
     assert left == {(False, b"0123456789"), (False, b"01234"), (True, b"01234")}
+
+
+def test_a_full_directory_takes_nothing_new_and_a_broken_one_gives_nothing_back() -> None:
+    disk = MemoryDisk(random.Random(1))
+    disk.make_directories("/host/data")
+    disk.make_directories("/host/more")
+    fd = disk.open("/host/data/0.log", os.O_CREAT)
+    disk.write(fd, b"before")
+    disk.fail("/host/data", errno.ENOSPC, calls=2)
+    disk.sync(fd)
+    disk.write_file("/host/data/one", b"1")
+    with pytest.raises(OSError, match="No space left"):
+        disk.sync(fd)
+    with pytest.raises(OSError, match="No space left"):
+        disk.write_file("/host/data/two", b"2")
+    assert disk.pread(fd, 6, 0) == b"before"
+    disk.heal("/host/data")
+    disk.fail("/host/data", errno.EIO, calls=0)
+    with pytest.raises(OSError, match="Input/output"):
+        disk.pread(fd, 6, 0)
+    with pytest.raises(OSError, match="Input/output"):
+        disk.size("/host/data/one")
+    disk.write_file("/host/more/three", b"3")
+    disk.heal("/host/data")
+    assert disk.read_file("/host/data/0.log") == b"before"

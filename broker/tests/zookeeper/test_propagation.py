@@ -307,6 +307,14 @@ async def test_a_broker_that_is_gone_is_told_nothing_more(office: Office) -> Non
     assert office.brokers.take(2) == []
 
 
+async def test_a_change_that_was_under_way_when_the_term_ended_is_told_to_nobody(office: Office) -> None:
+    await office.become(image([1, 2], partition((1, 2), 1)))
+    assert len(office.brokers.take(2)) == 2
+    await office.propagation.close()
+    await office.become(image([1, 2], partition((1, 2), 2, 1)))
+    assert office.brokers.take(2) == []
+
+
 async def test_too_long_a_queue_becomes_everything_anew(office: Office) -> None:
     office.brokers.down.add(2)
     await office.become(image([1, 2], partition((1, 2), 1)))
