@@ -89,11 +89,13 @@ class History:
         """An idempotent producer that knows nothing of the moves."""
 
         self._admin: AdminClient
+        self._worker: Producer
 
     def meet(self) -> None:
-        """There is an owner. What asks for groups must not be older: librdkafka goes on asking a coordinator that it
+        """There is an owner. Who asks for groups must not be older: librdkafka goes on asking a coordinator that it
         has given up when it began anew with its bootstrap servers."""
         self._admin = AdminClient(self._common)
+        self._worker = self._producer(**{"enable.idempotence": True, "compression.type": "lz4", "linger.ms": 5})
 
     def _producer(self, **settings: object) -> Producer:
         return Producer({**self._common, **settings})
@@ -190,9 +192,8 @@ class History:
         assert told["responses"][0]["error_code"] == 0, told
 
     def _produce(self, topic: str, wanted: Iterable[tuple[int, str | None, int]]) -> None:
-        producer = self._producer(**{"enable.idempotence": True, "compression.type": "lz4", "linger.ms": 5})
-        self._send(producer, topic, wanted)
-        assert producer.flush(WAIT_S) == 0
+        self._send(self._worker, topic, wanted)
+        assert self._worker.flush(WAIT_S) == 0
         assert self._refused == []
 
     def _send(self, producer: Producer, topic: str, wanted: Iterable[tuple[int, str | None, int]]) -> None:

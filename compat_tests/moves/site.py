@@ -38,6 +38,8 @@ _CONFIG: Mapping[str, str] = {
     "log.flush.offset.checkpoint.interval.ms": "500",
     "log.flush.start.offset.checkpoint.interval.ms": "500",
 }
+# As soon for Kafka's first look, which is else half a minute after its start.
+_OF_KAFKA = {"log.initial.task.delay.ms": "500"}
 _OVER_ZOOKEEPER = {"zookeeper.session.timeout.ms": str(SESSION_MS)}
 
 
@@ -55,7 +57,12 @@ class Site:
         self._config = config
         version = KAFKA_4_3 if zookeeper is None else KAFKA_3_9
         self._kafka = ApacheKafka(
-            version, directory=root, config=config, node_id=BROKER, heap="320M", zookeeper=zookeeper
+            version,
+            directory=root,
+            config={**config, **_OF_KAFKA},
+            node_id=BROKER,
+            heap="320M",
+            zookeeper=zookeeper,
         )
         self._odradek: subprocess.Popen[str] | None = None
         self.bootstrap_servers = self._kafka.bootstrap_servers
