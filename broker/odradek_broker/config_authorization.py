@@ -1,7 +1,8 @@
-"""Who may alter which configurations: what both AlterConfigs APIs ask before the controller hears of it."""
+"""Who may alter which configurations, and where: what both AlterConfigs APIs ask before the controller hears of it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
@@ -19,21 +20,32 @@ class Named(Protocol):
 
 
 R = TypeVar("R", bound=Named)
-Refused = tuple[ErrorCode, None, int, str]
+Refused = tuple[ErrorCode, str | None, int, str]
 """What both responses tell of a resource, in the order of their fields."""
 
 
 def may_alter(ctx: Context, resources: Sequence[R]) -> tuple[list[R], list[Refused]]:
-    """Those that the client may alter, and the others, each once."""
+    """Those that the client may alter at this broker, and the others, each once."""
     refused: dict[tuple[int, str], Refused] = {}
     allowed = []
     for each in resources:
-        error = _refusal(ctx, each.resource_type, each.resource_name)
-        if error is None:
-            allowed.append(each)
+        kind, name = each.resource_type, each.resource_name
+        error = _refusal(ctx, kind, name)
+        if error is not None:
+            refused[kind, name] = (error, None, kind, name)
+        elif _is_of_another_broker(ctx, kind, name):
+            message = f"Unexpected broker id, expected {ctx.broker.node_id}, but received {name}"
+            refused[kind, name] = (ErrorCode.INVALID_REQUEST, message, kind, name)
         else:
-            refused[each.resource_type, each.resource_name] = (error, None, each.resource_type, each.resource_name)
+            allowed.append(each)
     return allowed, list(refused.values())
+
+
+def _is_of_another_broker(ctx: Context, kind: int, name: str) -> bool:
+    """A broker's own configuration is changed there; what is no number is for the controller to refuse."""
+    return (
+        kind == Resource.BROKER and re.fullmatch(r"[+-]?[0-9]+", name) is not None and int(name) != ctx.broker.node_id
+    )
 
 
 def _refusal(ctx: Context, kind: int, name: str) -> ErrorCode | None:

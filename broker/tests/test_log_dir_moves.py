@@ -110,7 +110,7 @@ async def test_a_move_goes_on_after_a_restart(trio: TwoDirectories, make_batch: 
     source, target = ("a", "b") if trio.place(1) == "a" else ("b", "a")
     for _ in range(5):
         await client.produce("t", make_batch(b"v" * 1000))
-    await configure(client, BROKER, "1", {THROTTLE: "1"})
+    await configure(client, BROKER, "", {THROTTLE: "1"})
     assert await move(trio, 1, target) == ErrorCode.NONE
     future = trio.hosted(1).future
     assert future is not None
@@ -119,7 +119,7 @@ async def test_a_move_goes_on_after_a_restart(trio: TwoDirectories, make_batch: 
     assert await described(client) == {source: [(0, False)], target: [(1, True)]}
     await trio.cluster.kill_broker(1)
     await (await trio.client(2)).produce("t", make_batch(b"w"))
-    await configure(await trio.client(2), BROKER, "1", {THROTTLE: "1000000"})
+    await configure(await trio.client(2), BROKER, "", {THROTTLE: "1000000"})
     await trio.cluster.start_broker(trio.static(1))
     await trio.until(lambda: trio.place(1) == target)
     await trio.until_in_sync(1, 2)
@@ -144,7 +144,7 @@ async def test_a_copy_gives_up_what_its_log_gives_up(trio: TwoDirectories, make_
     await client.produce("t", make_batch(b"b"))
     await trio.cluster.start_broker(trio.static(1))
     await trio.until_in_sync(1, 2)
-    await configure(client, BROKER, "1", {THROTTLE: "1000000"})
+    await configure(await trio.client(1), BROKER, "1", {THROTTLE: "1000000"})
     await trio.until(lambda: trio.place(1) == target)
     assert trio.bytes_of(1) == trio.bytes_of(2)
 
