@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from compat_tests.cluster.clusters import BrokerCluster, running
+from compat_tests.oracle.batches import batch
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.peer import Peer
 from compat_tests.oracle.schema import Body
@@ -17,6 +18,9 @@ pytestmark = pytest.mark.peers
 _numbers = count()
 _ALTER, _LIST, _ELECT = "AlterPartitionReassignments", "ListPartitionReassignments", "ElectLeaders"
 PREFERRED, UNCLEAN = 0, 1
+_TOPIC, _BROKER = 2, 4
+_LEADERS, _FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+_LEADERS_RATE, _FOLLOWERS_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 _SECONDS, _HEARD_S, _PAUSE_S = 30.0, 5.0, 0.02
 
 
@@ -70,6 +74,30 @@ class Clusters:
             assert answer["topics"][0]["error_code"] == 0, answer
         self.until(lambda peer: _in_sync(peer, name, len(replicas)))
         return name
+
+    def configure(self, kind: int, name: str, configs: dict[str, str | None]) -> None:
+        """Set these, or with None take them away."""
+        wanted = [
+            {"name": key, "config_operation": int(value is None), "value": value} for key, value in configs.items()
+        ]
+        resource = {"resource_type": kind, "resource_name": name, "configs": wanted}
+        self.pair.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
+
+    def set_rate(self, rate: int | None) -> None:
+        """Of all brokers, at once: what is one broker's own would be changed there."""
+        value = None if rate is None else str(rate)
+        self.configure(_BROKER, "", {_LEADERS_RATE: value, _FOLLOWERS_RATE: value})
+
+    def how_long(self, holds: Callable[[Peer], bool]) -> dict[str, float]:
+        """Seconds from now until that holds, of each."""
+        begun, took = time.monotonic(), dict[str, float]()
+        while len(took) < len(self._peers):
+            assert time.monotonic() < begun + _SECONDS, took
+            for peer in self._peers:
+                if peer.name not in took and holds(peer):
+                    took[peer.name] = time.monotonic() - begun
+            time.sleep(_PAUSE_S)
+        return took
 
     def same_places(self, *names: str) -> Body:
         """Leaders, replicas and ISR of topics are the same, as soon as each broker has heard of its controller's last
@@ -376,6 +404,47 @@ def test_unclean_leaders(clusters: Clusters) -> None:
     clusters.until_settled()
     clusters.until(lambda peer: _in_sync(peer, name, 2))
     clusters.same_places(name)
+
+
+def test_a_move_keeps_to_its_throttle_and_is_described_meanwhile(clusters: Clusters) -> None:
+    name, rate = clusters.create([0, 1]), 400_000
+    # Both count over ten seconds, which a quiet throttle lets through at once; what is more has to wait.
+    records, batches = batch([bytes(4000)] * 200), 8
+    for _ in range(batches):
+        data = {"name": name, "partition_data": [{"index": 0, "records": records}]}
+        produced = {"transactional_id": None, "acks": -1, "timeout_ms": 30_000, "topic_data": [data]}
+        clusters.pair.ask("Produce", 9, produced)
+    size = batches * len(records)
+    assert size > 10 * rate + 2_000_000
+
+    clusters.configure(_TOPIC, name, {_LEADERS: "0:0,0:1", _FOLLOWERS: "0:2"})
+    clusters.set_rate(rate)
+    _reassigned(clusters, 1, (name, 0, [0, 2]))
+    _listed(clusters, (name, [0]))
+    clusters.same_places(name)
+    took = clusters.how_long(lambda peer: not peer.ask(_LIST, 0, {"topics": None, "timeout_ms": 30_000})["topics"])
+    kafka, ours = took["kafka"], took["ours"]
+    assert min(took.values()) > 1, took
+    assert kafka / 3 < ours < kafka * 3, took
+    clusters.same_places(name)
+
+    clusters.configure(_TOPIC, name, {_LEADERS: None, _FOLLOWERS: None})
+    clusters.set_rate(None)
+    asked: Body = {"include_synonyms": True, "include_documentation": False}
+    resource = {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": [_LEADERS, _FOLLOWERS]}
+    clusters.pair.ask("DescribeConfigs", 4, {**asked, "resources": [resource]})
+    _reassigned(clusters, 1, (name, 0, [0, 1]))
+    clusters.until_settled()
+    clusters.same_places(name)
+
+
+def test_a_brokers_own_settings_are_changed_nowhere_else(clusters: Clusters) -> None:
+    config = {"name": _LEADERS_RATE, "config_operation": 0, "value": "1"}
+    for broker in ("1", "-1", "9", "x"):
+        resource = {"resource_type": _BROKER, "resource_name": broker, "configs": [config]}
+        clusters.pair.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
+        resource = {**resource, "configs": [{"name": _LEADERS_RATE, "value": "1"}]}
+        clusters.pair.ask("AlterConfigs", 2, {"resources": [resource], "validate_only": False})
 
 
 def test_throttles_and_unknown_settings_of_brokers(clusters: Clusters) -> None:
