@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from datetime import datetime
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
@@ -33,6 +34,9 @@ LAG_S = 3.0
 OFFSETS_PARTITIONS = 4
 ZOOKEEPER, CLIENTS = "zookeeper", "clients"
 CUT = Fate(cut=True)
+# From a broker's new registration until it has heard from the controller who leads, on a busy machine.
+_HEARS_OF_IT_S = 5.0
+_EXPIRED = "the session with ZooKeeper has expired; registering again"
 _TRACEBACK = "Traceback (most recent call last)"
 _ROOT = Path(__file__).parents[2]
 _CONFIG = {
@@ -152,6 +156,16 @@ class System:
             for link in links:
                 self.hosts.link(*link, WHOLE)
 
+    def expired_sessions(self) -> list[tuple[int, float]]:
+        """The brokers that heard that their sessions had expired, and when, by the monotonic clock."""
+        offset_s = time.time() - time.monotonic()
+        return [
+            (broker, datetime.fromisoformat(line.split()[0]).timestamp() - offset_s)
+            for broker in BROKERS
+            for line in (self._directory / str(broker) / "log").read_text(errors="replace").splitlines()
+            if _EXPIRED in line
+        ]
+
     def failures(self) -> str:
         """What the brokers' logs say of errors that nobody had thought of."""
         logs = [(self._directory / str(broker) / "log").read_text(errors="replace") for broker in BROKERS]
@@ -252,6 +266,24 @@ class Workload:
             self._nemesis.write(
                 Operation("nemesis", What.DEPOSED, begin, now, topic=topic, partitions=partitions, leader=broker)
             )
+
+    def deposed_by_the_machine(self) -> None:
+        """Writes down who lost its session though nothing was done to it: who got no processor for too long,
+        or lost too many packets."""
+        history = self.history()
+        begin = min(each.begin for each in history)
+        partitions = {**self._topics, OFFSETS: OFFSETS_PARTITIONS}
+        cut = [each for each in history if each.what is What.DEPOSED]
+        for broker, moment in self._system.expired_sessions():
+            planned = any(each.leader == broker and each.begin < moment < each.end for each in cut)
+            if moment > begin and not planned:
+                for topic, count in partitions.items():
+                    self._nemesis.write(
+                        Operation(
+                            "nemesis", What.DEPOSED, begin, moment + _HEARS_OF_IT_S, topic=topic,
+                            partitions=tuple(range(count)), leader=broker, note="the machine",
+                        )
+                    )  # fmt: skip
 
     def led_by(self, broker: int) -> dict[str, tuple[int, ...]]:
         """The partitions, by topic."""
