@@ -24,8 +24,8 @@ Answer = TypeVar("Answer")
 
 BROKERS = (1, 2, 3)
 CONFIG = {
-    # Short, so that a test need not wait long until a killed broker is taken for dead.
-    "zookeeper.session.timeout.ms": "3000",
+    # Short enough to wait for a killed broker to be taken for dead, long enough for one that a busy machine holds up.
+    "zookeeper.session.timeout.ms": "6000",
     "controlled.shutdown.retry.backoff.ms": "500",
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "3",
