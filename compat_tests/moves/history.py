@@ -84,6 +84,9 @@ class History:
             "bootstrap.servers": site.bootstrap_servers,
             "log_level": 0,
             "reconnect.backoff.max.ms": 500,
+            # Who begins anew with its bootstrap servers, and meets there a broker that knows of no broker yet (over
+            # ZooKeeper, before its controller has spoken), does not ask again for minutes.
+            "metadata.recovery.strategy": "none",
         }
         self._survivor = self._producer(**{"enable.idempotence": True, "message.timeout.ms": int(2 * WAIT_S * 1000)})
         """An idempotent producer that knows nothing of the moves."""
@@ -194,7 +197,7 @@ class History:
     def _produce(self, topic: str, wanted: Iterable[tuple[int, str | None, int]]) -> None:
         self._send(self._worker, topic, wanted)
         assert self._worker.flush(WAIT_S) == 0
-        assert self._refused == []
+        assert self._refused == [], [str(each) for each in self._refused[:3]]
 
     def _send(self, producer: Producer, topic: str, wanted: Iterable[tuple[int, str | None, int]]) -> None:
         """Of each: the partition, the key, the size of the value."""
@@ -324,7 +327,7 @@ class History:
         """All that was ever written and not deleted is there, and nothing else; each directory is where it was."""
         self._until_led()
         assert self._survivor.flush(WAIT_S) == 0
-        assert self._refused == []
+        assert self._refused == [], [str(each) for each in self._refused[:3]]
         assert self._ids() == {name: topic.id for name, topic in self._topics.items()}
         for name, topic in self._topics.items():
             found = self._dynamic(ConfigResource(ConfigResource.Type.TOPIC, name), _OWN)

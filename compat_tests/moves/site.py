@@ -67,6 +67,11 @@ class Site:
         self._odradek: subprocess.Popen[str] | None = None
         self.bootstrap_servers = self._kafka.bootstrap_servers
 
+    @property
+    def alone(self) -> bool:
+        """It is its own controller, whoever has it."""
+        return self._zookeeper is None
+
     def start(self, owner: Owner) -> None:
         """Returns when it answers."""
         if owner == "kafka":

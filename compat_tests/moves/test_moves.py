@@ -50,7 +50,10 @@ def test_everything_is_there_under_the_next_owner(owners: list[tuple[Owner, End]
             history.begin()
         history.write(owner)
         site.end(end)
-        history.survive()
+        if site.alone:
+            # Over ZooKeeper a broker that begins, Kafka's too, answers before the controller has told it of any topic,
+            # and librdkafka gives up what it holds for a topic that there is not.
+            history.survive()
     site.start("odradek")
     history.meet()
     history.check()

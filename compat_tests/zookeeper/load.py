@@ -28,7 +28,13 @@ class Load:
     """As a context manager it is at work inside."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
-        self._settings = {"bootstrap.servers": bootstrap_servers, "log_level": 0, "reconnect.backoff.max.ms": 1000}
+        self._settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "reconnect.backoff.max.ms": 1000,
+            # The bootstrap servers may be gone for good: who has begun goes on with those it knows.
+            "metadata.recovery.strategy": "none",
+            "log_level": 0,
+        }
         self._topic = topic
         self._partitions = [TopicPartition(topic, index) for index in range(partitions)]
         self._ending = threading.Event()
