@@ -93,8 +93,8 @@ class Faults:
                 group.create_task(one())
         for process in self._members.processes:
             process.clock.restore_wall()
-        for broker in self._members.ids:
-            await self._replace(broker)
+        # Side by side: one may have to wait until another is sound again.
+        await asyncio.gather(*(self._replace(broker) for broker in self._members.ids))
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 

@@ -165,18 +165,20 @@ class SessionReader:
             told, session_id, epoch = wanted, answer.session_id, epoch + 1
             if not session_id:  # the broker has no room for one
                 told, epoch = {}, 0
-            for topic in answer.responses:
-                for data in topic.partitions:
-                    self._take(data, wanted)
+            parts = [self._take(data, wanted) for topic in answer.responses for data in topic.partitions]
+            if not all(parts):
+                await asyncio.sleep(self._client.chance.uniform(0.1, 0.4))
 
     def _led_by(self, broker: int) -> list[int]:
         return [at for at in range(len(self.positions)) if self._client.leader_id(self._topic, at) == broker]
 
-    def _take(self, data: FetchResponse.PartitionData, wanted: dict[int, tuple[int, int]]) -> None:
+    def _take(self, data: FetchResponse.PartitionData, wanted: dict[int, tuple[int, int]]) -> bool:
+        """False if there was an error."""
         at = data.partition_index
         reached = judge(self._client, self._checks, (self._topic, at), wanted[at][1], data)
         if reached is not None:
             self.positions[at] = max(self.positions[at], reached)
+        return reached is not None
 
 
 class Watcher:

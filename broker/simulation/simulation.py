@@ -41,6 +41,7 @@ PARTITIONS = 3
 REPLICAS = 3
 LOOK_S = 0.05
 SETTLED_WITHIN_S = 90.0
+FAULTS_END_WITHIN_S = 180.0
 
 
 Kind = Literal["embedded", "zookeeper"]
@@ -191,7 +192,11 @@ class Simulation:
         group = Group(self.client, self.checks, TOPIC, PARTITIONS, self._chance())
         producing = [self._task(producer.run(self.chance.uniform(0.1, 0.8))) for producer in self.producers]
         forever = [self._task(work) for work in (reader.run(), near.run(), watcher.run(), self._look(), group.run())]
-        await (faults.run(self._duration_s) if self._script is None else self._script(self))
+        try:
+            async with asyncio.timeout(self._duration_s + FAULTS_END_WITHIN_S):
+                await (faults.run(self._duration_s) if self._script is None else self._script(self))
+        except TimeoutError:
+            self.checks.fail("what went wrong is not undone")
         self.trace.add("all", "is well again")
         for producer in self.producers:
             producer.stop()
