@@ -67,6 +67,7 @@ class Member:
         self._log = surroundings.log.bind(broker=node.id)
         self._propagation: Propagation | None = None
         self._balance: TimerHandle | None = None
+        self._balancing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
         self.ended = asyncio.Event()
@@ -224,15 +225,16 @@ class Member:
 
         def due() -> None:
             self._balance_later(controller)
-            self._later(balance())
+            self._balancing = self._later(balance())
 
         delay_ms = self._config.integer("leader.imbalance.check.interval.seconds") * 1000
         self._balance = self.node.timers.call_later(delay_ms, due)
 
-    def _later(self, work: Coroutine[None, None, None]) -> None:
+    def _later(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -273,6 +275,8 @@ class Member:
         self._later(self.role.close())
 
     async def _abandon(self) -> None:
+        if self._balancing is not None:
+            self._balancing.cancel()
         self.registration.abandon()
         await self.configs.close()
         await self._log_dir_events.close()
