@@ -89,6 +89,7 @@ class Background:
             ("log.flush.scheduler.interval.ms", lambda: self._flush_due(partitions)),
             ("replica.high.watermark.checkpoint.interval.ms", lambda: self._checkpoint(hosting, partitions)),
             ("log.flush.offset.checkpoint.interval.ms", lambda: self._checkpoint_recovery(hosting)),
+            ("log.flush.start.offset.checkpoint.interval.ms", lambda: self._checkpoint_starts(hosting)),
             ("producer.id.expiration.check.interval.ms", lambda: self._expire_producers(partitions)),
         )
         for setting, job in jobs:
@@ -164,6 +165,13 @@ class Background:
             directory.offer_checkpoints()
             work = partial(_write_and_flush, directory)
             self.run("recovery point checkpoint", self._or_fail(hosting, directory, work))
+
+    def _checkpoint_starts(self, hosting: Hosting) -> None:
+        """Write where logs begin whose first records were deleted: after a crash they would be there again."""
+        for directory in hosting.healthy:
+            directory.offer_start_offsets()
+            work = self._or_fail(hosting, directory, directory.write_start_offsets)
+            self.run("start offset checkpoint", work)
 
     def _or_fail(self, hosting: Hosting, directory: LogDirectory, write: Callable[[], bool]) -> Callable[[], None]:
         """Where checkpoints cannot be written, the disk has failed, even if what is written to open files seems to

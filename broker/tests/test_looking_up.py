@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -206,6 +208,27 @@ async def test_records_are_deleted_up_to_an_offset(client: Any, make_batch: Make
     refused = (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert results == [(0, 2), refused, (0, 3), refused]
     assert await look_up(client, -2) == (3, -1, 0)
+
+
+async def test_where_a_log_begins_is_written_down_on_its_own_schedule(
+    start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    clock = ManualClock(wall_ms=1_700_000_000_000)
+    never = str(2**31 - 1)
+    node = await start_node(
+        clock=clock,
+        log_flush_start_offset_checkpoint_interval_ms="1000",
+        log_flush_offset_checkpoint_interval_ms=never,
+    )
+    client = await connect(node)
+    await client.create_topic("t")
+    await client.produce("t", make_batch(b"a", b"b", b"c"))
+    await client.ask(delete_request(2), 2)
+    clock.advance_timeouts(1000)
+    written = tmp_path / "data" / "log-start-offset-checkpoint"
+    async with asyncio.timeout(10):
+        while not (written.exists() and "t 0 2" in written.read_text()):
+            await asyncio.sleep(0)
 
 
 async def test_records_of_a_compacted_or_missing_topic_are_not_deleted(client: Any) -> None:

@@ -343,6 +343,10 @@ class LogDirectory:
         first segment's. What the recovery points name was forced to the disk before."""
         recovery_points = {key: log.recovery_point for key, log in self.logs.items()}
         self._recovery_points.offer(self._failed_recovery_points | recovery_points)
+        self.offer_start_offsets()
+
+    def offer_start_offsets(self) -> None:
+        """As `offer_checkpoints`, the start offsets alone, for `write_start_offsets`."""
         start_offsets = {
             key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > log.first_base_offset
         }
@@ -351,8 +355,12 @@ class LogDirectory:
     def write_checkpoints(self) -> bool:
         """Write what was offered. Any thread. False when one could not be written: reported, its old content stays."""
         recovered = self._recovery_points.write()
-        started = self._start_offsets.write()
+        started = self.write_start_offsets()
         return recovered and started
+
+    def write_start_offsets(self) -> bool:
+        """As `write_checkpoints`, of the start offsets alone."""
+        return self._start_offsets.write()
 
     def flush_sealed(self) -> None:
         """Flush every log up to its active segment. Any thread; call it now and then before `write_checkpoints`."""
