@@ -7,7 +7,7 @@ marks its waiters, and all marked ones are tried once, when the request that cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 from odradek_broker.deferred import Deferred
@@ -132,11 +132,19 @@ class Purgatory:
         self._timers.call_soon(self._try_marked)
 
     def _try_marked(self) -> None:
-        # Once more for those who are marked by the first ones: what is marked later has its turn later.
-        for _ in range(2):
-            marked, self._marked = self._marked, {}
-            for operation in marked:
-                operation.try_complete()
-        self._scheduled = False
-        if self._marked:
-            self._schedule()
+        waiting: Iterator[Waiter] = iter(())
+        try:
+            # Once more for those who are marked by the first ones: what is marked later has its turn later.
+            for _ in range(2):
+                marked, self._marked = self._marked, {}
+                waiting = iter(marked)
+                for operation in waiting:
+                    operation.try_complete()
+        except BaseException:
+            # Whoever was given a result could not deal with it; the others wait all the same.
+            self._marked = {**dict.fromkeys(waiting), **self._marked}
+            raise
+        finally:
+            self._scheduled = False
+            if self._marked:
+                self._schedule()

@@ -104,6 +104,26 @@ def test_an_exception_of_an_attempt_reaches_the_one_who_waits(loop: Loop, purgat
         deferred.result()
 
 
+def test_who_cannot_deal_with_its_result_holds_up_nobody_else(loop: Loop, purgatory: Purgatory) -> None:
+    watchers = Watchers()
+    first, second = (purgatory.wait([watchers], lambda: "done", lambda: "late", 100) for _ in range(2))
+
+    def overtaxed(deferred: Deferred[str]) -> None:
+        raise RuntimeError("overtaxed")
+
+    first.when_done(overtaxed)
+    purgatory.changed(watchers)
+    with pytest.raises(RuntimeError, match="overtaxed"):
+        loop.run()
+    assert not second.done
+    loop.run()
+    assert second.value == "done"
+    third = purgatory.wait([watchers], lambda: "done", lambda: "late", 100)
+    purgatory.changed(watchers)
+    loop.run()
+    assert third.value == "done"
+
+
 def test_at_shutdown_every_wait_ends_as_if_its_time_were_over(purgatory: Purgatory) -> None:
     waits = [purgatory.wait([Watchers()], lambda: None, partial(int, number), 100) for number in range(3)]
     purgatory.expire_all()
