@@ -46,7 +46,7 @@ class EmbeddedCluster:
         self._metadata_directory: LogDirectory | None = None
         self._store: EmbeddedStore | None = None
         self._balancing: asyncio.Task[None] | None = None
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending: dict[Node, asyncio.Task[None]] = {}
         self.ended = asyncio.Event()
         """Set when the last broker has ended because its disks failed."""
         self.controller: Controller
@@ -181,12 +181,12 @@ class EmbeddedCluster:
 
     def _directory_failed(self, node: Node) -> None:
         """A broker without a disk ends, as Kafka's; so does one that has lost the metadata of its own cluster."""
-        if node.has_disk and (self._metadata_directory is not None or not node.directories[0].offline):
+        may_go_on = node.has_disk and (self._metadata_directory is not None or not node.directories[0].offline)
+        if may_go_on or node in self._ending:
             return
         self._surroundings.log.error("a broker has lost its disks and ends", broker=node.id)
-        task = asyncio.get_running_loop().create_task(self._end(node))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._ending[node] = task = asyncio.get_running_loop().create_task(self._end(node))
+        task.add_done_callback(lambda done: self._ending.pop(node))
 
     async def _end(self, node: Node) -> None:
         if self.nodes.get(node.id) is node:
@@ -202,7 +202,7 @@ class EmbeddedCluster:
         Idempotent."""
         nodes, self.nodes = list(self.nodes.values()), {}
         if self._ending:
-            await asyncio.wait(self._ending)
+            await asyncio.wait(self._ending.values())
         if self._store is None:
             return
         await asyncio.gather(*(node.leave(grace_ms) for node in nodes))
@@ -219,7 +219,7 @@ class EmbeddedCluster:
         """As kill -9 would end the process: connections break, nothing is flushed or written any more. Idempotent."""
         nodes, self.nodes = list(self.nodes.values()), {}
         if self._ending:
-            await asyncio.wait(self._ending)
+            await asyncio.wait(self._ending.values())
         self._timers.close()
         # The brokers first: nobody must be served while what runs on threads is waited for, or ask the store for more.
         await asyncio.gather(*(node.kill() for node in nodes))

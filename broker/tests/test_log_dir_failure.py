@@ -88,3 +88,12 @@ async def test_a_broker_without_a_disk_is_as_one_that_was_killed(trio: FailingTr
     await trio.until(
         lambda: all(set(each.isr) == {0, 1, 2} for each in trio.cluster.controller.image.topics["t"].partitions)
     )
+
+
+async def test_a_broker_whose_disks_refuse_many_partitions_at_once_ends_once(trio: FailingTrio) -> None:
+    trio.disk.fail(errno.EIO, lambda name, path, _: name == "make_directory" and "/broker-2-" in str(path))
+    with structlog.testing.capture_logs() as logged:
+        await trio.create([0, 1, 2], partitions=4)
+        await trio.until(lambda: 2 not in trio.cluster.nodes)
+        await trio.until(lambda: not trio.cluster.controller.image.is_active(2))
+    assert [each["event"] for each in logged].count("a broker has lost its disks and ends") == 1

@@ -285,7 +285,7 @@ class Member:
         await self.node.kill()
 
     def _directory_failed(self, node: Node) -> None:
-        if not node.has_disk:
+        if not node.has_disk and self._ending is None:
             self._log.error("this broker has lost its disks and ends")
             self._ending = asyncio.get_running_loop().create_task(self._end())
 
