@@ -17,10 +17,13 @@ class LogDirEvents:
         self._zk = zk
         self._broker_id = broker_id
         self._task: asyncio.Task[None] | None = None
+        self._untold = False
         self._closed = False
 
     def tell(self) -> None:
-        """Soon. What is lost while that is under way is told with it: the controller asks for all."""
+        """Soon. What is lost before the node is asked for is told with it: the controller asks for all. (What is lost
+        after that is not: the controller may have asked when we hear that the node is there.)"""
+        self._untold = True
         if self._task is None and not self._closed:
             self._task = asyncio.get_running_loop().create_task(self._write())
 
@@ -31,11 +34,11 @@ class LogDirEvents:
             await asyncio.wait([self._task])
 
     async def _write(self) -> None:
-        while True:
+        while self._untold:
             await self._zk.until_connected()
+            self._untold = False
             try:
                 await self._zk.create(paths.LOG_DIR_EVENT, encode_log_dir_event(self._broker_id), sequential=True)
             except (ConnectionLossError, SessionExpiredError):
-                continue
-            self._task = None
-            return
+                self._untold = True
+        self._task = None

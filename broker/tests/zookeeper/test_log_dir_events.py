@@ -1,0 +1,33 @@
+"""The controller is told that a broker has lost replicas, as often as it loses some."""
+
+from __future__ import annotations
+
+import asyncio
+
+from odradek_broker.clock import ManualClock
+from odradek_broker.timers import Timers
+from odradek_broker.zookeeper.log_dir_events import LogDirEvents
+from odradek_controller.zookeeper import paths
+from odradek_controller.zookeeper.double import DoubleZooKeeper, ZooKeeperDouble
+
+
+async def _until_told(tool: DoubleZooKeeper, count: int) -> None:
+    async with asyncio.timeout(10):
+        while len(await tool.children(paths.LOG_DIR_EVENTS)) < count:
+            await asyncio.sleep(0)
+
+
+async def test_what_is_lost_while_the_node_is_there_and_nobody_has_said_so_is_told_anew() -> None:
+    timers = Timers(ManualClock(), asyncio.get_running_loop())
+    zookeeper = ZooKeeperDouble(timers)
+    tool, session = await zookeeper.connect(), await zookeeper.connect()
+    await tool.create(paths.LOG_DIR_EVENTS)
+    events = LogDirEvents(session, 1)
+    zookeeper.cut(session, to_server=False)
+    events.tell()
+    await _until_told(tool, 1)
+    events.tell()
+    zookeeper.heal(session)
+    await _until_told(tool, 2)
+    await events.close()
+    timers.close()
