@@ -174,6 +174,19 @@ async def test_a_damaged_topic_is_reported_and_hinders_nothing() -> None:
         assert any("/brokers/topics/bad" in said for said in member.reports.said)
 
 
+async def test_a_damaged_topic_of_before_topic_ids_hinders_nothing() -> None:
+    async with zookeeper_cluster() as cluster:
+        await cluster.tool.create(paths.topic("old"), b'{"version":1,"partitions":{"0":[1]}}')
+        await cluster.tool.create(paths.partitions("old"))
+        await cluster.tool.create(paths.partition("old", 0))
+        await cluster.tool.create(paths.state("old", 0), b"{")
+        await cluster.join()
+        controller = await cluster.controller()
+        await controller.create_topics(topics("good"))
+        assert list(controller.image.topics) == ["good"]
+        assert set(controller.unreadable) == {"old"}
+
+
 # -- wishes -----------------------------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from ..store import Appended, QuorumState
 from . import paths
 from .client import ConnectionLossError, Create, Op, SessionExpiredError, Set, ZooKeeper
 from .fenced import MAX_BYTES, FencedWriter, Office
+from .json_text import InvalidZnodeError
 from .load import NO_STATE, FoundTopic, Loaded, Nodes, load, read_features, read_partitions
 from .places import check_places
 from .plan import Plan, Seen
@@ -78,8 +79,11 @@ class ZooKeeperStore:
         self.nodes = loaded.nodes
         image = await self._with_ids(loaded)
         for error in loaded.damaged:
-            self._reporter.error("a znode cannot be read, and is left alone", path=error.path, exc_info=error)
+            self._damaged(error)
         return image
+
+    def _damaged(self, error: InvalidZnodeError) -> None:
+        self._reporter.error("a znode cannot be read, and is left alone", path=error.path, exc_info=error)
 
     async def _enable_features(self) -> None:
         """As Kafka's first controller since 2.7: from here on there are features, though none to speak of."""
@@ -93,7 +97,11 @@ class ZooKeeperStore:
             named = FoundTopic(name, TopicZnode(topic_id, node.partitions), self.nodes.topics[name] + 1)
             await self._writer.write([Set(paths.topic(name), named.node.encode(), named.version - 1)])
             self.nodes.topics[name] = named.version
-            topics[name] = TopicImage(topic_id, name, await read_partitions(self._zk, named))
+            try:
+                topics[name] = TopicImage(topic_id, name, await read_partitions(self._zk, named))
+            except InvalidZnodeError as error:
+                self.nodes.unreadable.add(name)
+                self._damaged(error)
         by_id = {topic.id: topic for topic in topics.values()}
         return replace(loaded.image, topics=topics, topics_by_id=by_id)
 
