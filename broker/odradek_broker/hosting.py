@@ -196,13 +196,14 @@ class Hosting:
         self._partitions.add(partition)
         key = (topic.name, index)
         believed = None if assigned is None else self._directory_of(assigned)
-        for directory in sorted(self.healthy, key=lambda each: each is not believed):
+        for directory in sorted(self.healthy, key=lambda each: (each is believed, _reach(each, key)), reverse=True):
             log = directory.logs.get(key)
             if log is not None and self._is_log_of(partition, log):
                 if partition.served_log is None:
                     self._serve(partition, log, directory)
                 else:
-                    # A move ended between its two last steps: this is what was copied.
+                    # A move ended between its two last steps: this is what was copied. Or the replica was given to
+                    # this broker anew while the disk was away that has this one, which does not reach as far.
                     self._set_aside(directory, topic.name, index)
                 continue
             if partition.served_log is not None:
@@ -422,3 +423,11 @@ class Hosting:
 def logs_of(partitions: Iterable[Partition]) -> list[Log]:
     """The healthy logs of these partitions."""
     return [log for partition in partitions if (log := partition.served_log) is not None and log.failure is None]
+
+
+def _reach(directory: LogDirectory, key: tuple[str, int]) -> tuple[bool, int, int]:
+    """How much a directory's log of that name may have, to compare by: nobody knows of one that cannot be opened."""
+    log = directory.logs.get(key)
+    if log is None:
+        return key in directory.failed, -1, -1
+    return False, log.leader_epochs.latest, log.log_end_offset

@@ -28,6 +28,7 @@ from odradek_log.disk import Disk
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek_wire.messages.alter_partition import AlterPartitionRequest
+from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from odradek_wire.messages.api_versions import ApiVersionsRequest
 from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest
 from odradek_wire.messages.create_topics import CreateTopicsRequest
@@ -150,6 +151,14 @@ class Trio:
         assert response.topics[0].error_code == 0, response.topics[0]
         for index in range(partitions):
             await self.until_led(index=index)
+
+    async def move(self, replicas: list[int]) -> None:
+        """Partition 0 of t to these brokers."""
+        partition = AlterPartitionReassignmentsRequest.ReassignablePartition(0, replicas)
+        topic = AlterPartitionReassignmentsRequest.ReassignableTopic("t", [partition])
+        client = await self.client(self.controller_id)
+        answer = await self.passing(client.ask(AlterPartitionReassignmentsRequest(topics=[topic]), 0))
+        assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
 
     async def produce(self, leader: int, records: bytes, index: int = 0) -> int:
         client = await self.client(leader)
@@ -534,6 +543,52 @@ async def test_a_member_without_a_disk_ends(trio: Trio, make_batch: Callable[...
     trio.zookeeper.crash(trio.sessions.pop(victim))
     del trio.members[victim]
     await trio.until_led(others[0], isr=set(others))
+
+
+async def test_a_log_that_comes_back_with_its_disk_does_not_take_the_place_of_one_that_was_copied_meanwhile(
+    trio: Trio, make_batch: Callable[..., bytes]
+) -> None:
+    victim = next(broker for broker in (3, 2) if broker != trio.controller_id)
+    others = [broker for broker in (1, 2, 3) if broker != victim]
+    disk, log_dirs = FailingDisk(), f"{trio.path}/a,{trio.path}/b"
+    await trio.stop(victim)
+    await trio.start(victim, log_dirs=log_dirs, disk=disk)
+    await trio.create([victim, *others])
+    assert (trio.path / "a/t-0").exists()
+    assert await trio.produce(victim, make_batch(b"before")) == ErrorCode.NONE
+    disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/a/t-" in str(path))
+    assert await trio.produce(victim, make_batch(b"refused")) == ErrorCode.KAFKA_STORAGE_ERROR
+    await trio.until_led(others[0], isr=set(others))
+    for replicas in (others, [*others, victim]):
+        await trio.move(replicas)
+        await trio.until_led(others[0], isr=set(replicas))
+    assert await trio.produce(others[0], make_batch(b"meanwhile")) == ErrorCode.NONE
+    disk.heal()
+    await trio.stop(victim)
+    for broker in others:
+        # Nobody else is there to copy from.
+        await trio.kill(broker)
+    member = await trio.start(victim, log_dirs=log_dirs)
+    partitions = member.node.broker.partitions
+    await trio.until(lambda: partitions.get("t", 0) is not None)
+    partition = partitions.get("t", 0)
+    assert partition is not None
+    assert partition.directory is not None
+    assert (partition.directory.path, partition.log_end_offset) == (f"{trio.path}/b", 2)
+    assert [path.name[-5:] for path in (trio.path / "a").glob("t-*")] == ["stray"]
+
+
+async def test_a_member_whose_disk_refuses_many_partitions_at_once_ends_once(trio: Trio) -> None:
+    victim = next(broker for broker in (3, 2) if broker != trio.controller_id)
+    disk = FailingDisk()
+    await trio.stop(victim)
+    member = await trio.start(victim, disk=disk)
+    disk.fail(errno.EIO, lambda name, path, _: name == "make_directory" and "/t-" in str(path))
+    with structlog.testing.capture_logs() as logged:
+        await trio.create([1, 2, 3], partitions=3)
+        await trio.until(member.ended.is_set)
+    assert [each["event"] for each in logged].count("this broker has lost its disks and ends") == 1
+    del trio.members[victim]
 
 
 async def test_logs_of_a_topic_whose_znode_is_damaged_stay_and_are_served_when_it_is_mended(
