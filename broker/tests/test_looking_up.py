@@ -222,7 +222,7 @@ async def test_where_a_log_begins_is_written_down_on_its_own_schedule(
     )
     client = await connect(node)
     await client.create_topic("t")
-    await client.produce("t", make_batch(b"a", b"b", b"c"))
+    await client.produce("t", make_batch(b"a", b"b", b"c", timestamp=clock.wall_ms()))
     assert (await client.ask(delete_request(2), 2)).topics[0].partitions[0].error_code == 0
     clock.advance_timeouts(1000)
     written = tmp_path / "data" / "log-start-offset-checkpoint"
