@@ -196,14 +196,14 @@ class Hosting:
         self._partitions.add(partition)
         key = (topic.name, index)
         believed = None if assigned is None else self._directory_of(assigned)
-        for directory in sorted(self.healthy, key=lambda each: (each is believed, _reach(each, key)), reverse=True):
+        for directory in sorted(self.healthy, key=lambda each: _reach(each, key, believed), reverse=True):
             log = directory.logs.get(key)
             if log is not None and self._is_log_of(partition, log):
                 if partition.served_log is None:
                     self._serve(partition, log, directory)
                 else:
-                    # A move ended between its two last steps: this is what was copied. Or the replica was given to
-                    # this broker anew while the disk was away that has this one, which does not reach as far.
+                    # A move ended between its two last steps, or one of them failed; or the replica was given to this
+                    # broker anew while a disk was away. The other one has all that this one has.
                     self._set_aside(directory, topic.name, index)
                 continue
             if partition.served_log is not None:
@@ -367,10 +367,15 @@ class Hosting:
 
     def end_move(self, partition: Partition, directory: LogDirectory) -> None:
         """The copy there has everything: it is the log now, and the old one is removed. Raises what a failing disk
-        raises."""
+        raises; there is no copy any more then."""
         old, old_directory = partition.log, partition.directory
         assert old_directory is not None
-        log = directory.promote_future_log(partition.topic, partition.index)
+        partition.future = None
+        try:
+            log = directory.promote_future_log(partition.topic, partition.index)
+        except OSError:
+            self.fail(directory)
+            raise
         if old.leader_epochs.latest > log.leader_epochs.latest:
             # An epoch in which nothing was appended yet.
             log.leader_epochs.assign(old.leader_epochs.latest, log.log_end_offset)
@@ -425,9 +430,10 @@ def logs_of(partitions: Iterable[Partition]) -> list[Log]:
     return [log for partition in partitions if (log := partition.served_log) is not None and log.failure is None]
 
 
-def _reach(directory: LogDirectory, key: tuple[str, int]) -> tuple[bool, int, int]:
-    """How much a directory's log of that name may have, to compare by: nobody knows of one that cannot be opened."""
+def _reach(directory: LogDirectory, key: tuple[str, int], believed: LogDirectory | None) -> tuple[bool, int, int, bool]:
+    """How much a directory's log of that name may have, to compare by; among equals the one that the controller
+    believes in comes first. How far one reaches that cannot be opened, nobody knows."""
     log = directory.logs.get(key)
     if log is None:
-        return key in directory.failed, -1, -1
-    return False, log.leader_epochs.latest, log.log_end_offset
+        return key in directory.failed and believed in (None, directory), -1, -1, False
+    return False, log.leader_epochs.latest, log.log_end_offset, directory is believed

@@ -14,6 +14,7 @@ from log.tests.failing_disk import FailingDisk
 from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.surroundings import Surroundings
 from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from odradek_wire.messages.metadata import MetadataRequest
 
 MakeBatch = Callable[..., bytes]
@@ -97,3 +98,30 @@ async def test_a_broker_whose_disks_refuse_many_partitions_at_once_ends_once(tri
         await trio.until(lambda: 2 not in trio.cluster.nodes)
         await trio.until(lambda: not trio.cluster.controller.image.is_active(2))
     assert [each["event"] for each in logged].count("a broker has lost its disks and ends") == 1
+
+
+async def test_a_copy_that_could_not_take_the_place_of_its_log_does_not_take_it_after_a_restart_either(
+    trio: FailingTrio, make_batch: MakeBatch
+) -> None:
+    await trio.create([0])
+    source, target = ("a", "b") if trio.held_in(0, "a") else ("b", "a")
+    assert await trio.produce(0, 0, make_batch(b"copied")) == ErrorCode.NONE
+    place = f"{trio.path}/broker-0-{target}"
+    trio.disk.fail(errno.EIO, lambda name, path, _: name in ("names", "open") and f"{place}/t-0/" in f"{path}/")
+    wanted = AlterReplicaLogDirsRequest.AlterReplicaLogDir(
+        place, [AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t", [0])]
+    )
+    answer = await (await trio.client(0)).ask(AlterReplicaLogDirsRequest([wanted]), 2)
+    assert answer.results[0].partitions[0].error_code == ErrorCode.NONE
+    directory = next(each for each in trio.cluster.nodes[0].directories if each.path == place)
+    await trio.until(lambda: directory.offline)
+    assert Path(place, "t-0").exists(), "the copy has the name"
+    assert await trio.produce(0, 0, make_batch(b"not copied")) == ErrorCode.NONE
+    trio.disk.heal()
+    await trio.cluster.kill_broker(0)
+    await trio.cluster.start_broker(trio.static(0))
+    await trio.until(lambda: trio.leaders() == [0])
+    partition = trio.hosted(0)
+    assert partition.directory is not None
+    assert (partition.directory.path[-1], partition.log_end_offset) == (source, 2)
+    assert [path.name[-5:] for path in Path(place).glob("t-0*")] == ["stray"]

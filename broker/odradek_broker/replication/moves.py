@@ -121,8 +121,8 @@ class Moves:
             await self._broker.background.finish(move.future.flush)
             move.flushed = True
         else:
-            del self._moves[partition]
             self._broker.hosting.end_move(partition, move.directory)
+            del self._moves[partition]
             self._broker.log.info(
                 "replica moved to another log directory", partition=partition.log.name, directory=move.directory.path
             )
