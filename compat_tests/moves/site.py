@@ -16,6 +16,7 @@ from typing import Literal
 
 from kazoo.client import KazooClient
 from odradek_peers import KAFKA_3_9, KAFKA_4_3, ApacheKafka
+from odradek_peers.processes import dying_with_us
 from odradek_peers.ready import NotReady, wait_until_ready
 
 Owner = Literal["kafka", "odradek"]
@@ -119,6 +120,7 @@ class Site:
         with (self._root / "odradek.log").open("ab") as log:
             self._odradek = subprocess.Popen(
                 [
+                    *dying_with_us(),
                     str(Path(sys.executable).with_name("odradek")),
                     "up",
                     *place,

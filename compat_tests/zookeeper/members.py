@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
 from odradek_peers.processes import LOOPBACK, dying_with_us
 
@@ -194,17 +196,10 @@ class Members:
         return int(self.admin().list_topics(timeout=WAIT_S).controller_id)
 
     def make_controller(self, broker: int) -> None:
-        """Let there be elections until it is this one."""
         kazoo = KazooClient(self.zookeeper)
         kazoo.start()
         try:
-            while True:
-                if kazoo.exists("/controller"):
-                    found = json.loads(kazoo.get("/controller")[0])["brokerid"]
-                    if found == broker:
-                        break
-                    kazoo.delete("/controller")
-                time.sleep(0.3)
+            elect_until(kazoo, broker)
         finally:
             kazoo.stop()
             kazoo.close()
@@ -289,6 +284,18 @@ class Members:
         consumer.commit(asynchronous=False)
         consumer.close()
         return read
+
+
+def elect_until(kazoo: KazooClient, controller: int) -> None:
+    """Let there be elections until it is this broker that wins one."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        with suppress(NoNodeError):  # nobody is it just now
+            if json.loads(kazoo.get("/controller")[0])["brokerid"] == controller:
+                return
+            kazoo.delete("/controller")
+        assert time.monotonic() < deadline, f"broker {controller} is not elected in {WAIT_S:g} s"
+        time.sleep(0.3)
 
 
 def _dotted(config: Mapping[str, str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.peer import Closed, Peer
 from compat_tests.oracle.schema import Body
-from compat_tests.zookeeper.members import OdradekMember
+from compat_tests.zookeeper.members import OdradekMember, elect_until
 
 Answer = TypeVar("Answer")
 
@@ -208,17 +208,8 @@ class Sides:
         self.until(led, f"{topic} led by {leaders}")
 
     def make_controller(self, broker: int) -> None:
-        """Let there be elections until it is this one, on each side as often as it takes."""
         for side in self.both:
-            deadline = time.monotonic() + _SECONDS
-            while not _holds(lambda side: side.controller == broker, side):
-                assert time.monotonic() < deadline
-                try:
-                    if side.controller != broker:
-                        side.zookeeper.delete("/controller")
-                except NoNodeError:
-                    pass
-                time.sleep(0.2)
+            elect_until(side.zookeeper, broker)
         self.until(lambda side: all(_controller(side, each) == broker for each in side.running))
 
     def create(self, name: str, *replicas: list[int], configs: Mapping[str, str] | None = None) -> str:
