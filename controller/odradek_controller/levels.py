@@ -235,7 +235,8 @@ _RANGES = {
 
 
 NOT_OVER_ZOOKEEPER = frozenset((55, 64, 74, 75, 80, 81))
-"""APIs that Kafka 3.9 has only with a quorum of controllers behind it."""
+"""APIs that Kafka 3.9 has only with a quorum of controllers behind it: DescribeQuorum, UnregisterBroker,
+ListConfigResources, DescribeTopicPartitions, AddRaftVoter, RemoveRaftVoter."""
 
 
 def zookeeper_apis() -> ApiRanges:
