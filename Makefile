@@ -1,4 +1,5 @@
-# Every verb alone, on a fresh machine with Python 3.11, Java 17 and Maven, does all of its own set-up. Root for test-netns only.
+# Every verb alone, on a fresh machine with Python 3.11, Java 17 and Maven, does all of its own set-up. No root needed,
+# but for test-netns.
 #   make demo            a broker, an unmodified client, a streaming Spark job, its result
 #   make test            the tests that need nothing more; real Python and Java clients among them
 #   make check           ruff, mypy --strict, import-linter
@@ -63,6 +64,7 @@ soak: ROUNDS = 5
 soak:
 	@tools/setup peers
 	@ODRADEK_EXAMPLES=$(EXAMPLES) $(PYTEST) $(PARALLEL) -m 'not netns and not container' $(TESTED) $(ARGS)
+	@$(MAKE) simulate
 	@if $(BIN)/python -m compat_tests.netns.hosts; then $(MAKE) test-netns ROUNDS=$(ROUNDS); fi
 
 check:
