@@ -21,7 +21,7 @@ from odradek_broker.hosting import Hosting
 from odradek_broker.interceptors import Interceptors
 from odradek_broker.partitions import Partitions
 from odradek_broker.producer_ids import Block, ProducerIds
-from odradek_broker.purgatory import Purgatory
+from odradek_broker.purgatory import Purgatory, Watchers
 from odradek_broker.quotas import Quotas, Unlimited
 from odradek_broker.replication.assignments import Assignments
 from odradek_broker.replication.following import Following
@@ -79,6 +79,8 @@ class Broker:
         self.quotas: Quotas = quotas or Unlimited()
         self.interceptors = Interceptors()
         self.purgatory = Purgatory(timers)
+        self.first_word = Watchers()
+        """Who waits until this broker has been told of anything (`knows_topics`)."""
         self.follower_fetches = FollowerFetches(self.purgatory)
         self.partitions = Partitions()
         self.isr_changes = IsrChanges(self)
@@ -122,8 +124,10 @@ class Broker:
     def knows_topics(self) -> bool:
         """Whether a topic that is not in the image is not there. Over ZooKeeper a broker serves clients before a
         controller has told it of anything."""
+        if self.inter_broker is None:
+            return True
         own = self.image.brokers.get(self.node_id)
-        return self.inter_broker is None or (own is not None and not own.fenced)
+        return own is not None and not own.fenced
 
     @property
     def groups_ready(self) -> bool:
@@ -174,6 +178,8 @@ class Broker:
         for partition in changes.elected:
             if partition.topic == CONSUMER_OFFSETS:
                 self.groups.elected(partition)
+        if self.first_word.operations and self.knows_topics:
+            self.purgatory.changed(self.first_word)
 
     def _lost(self, partitions: Sequence[Partition]) -> None:
         """These are served no more: who else has them may lead them."""

@@ -30,8 +30,28 @@ from odradek_wire.uuid import ZERO_UUID
 
 Topic = MetadataResponse.MetadataResponseTopic
 
+FIRST_WORD_WAIT_MS = 5_000
+"""How long a broker that has just started waits for a controller's first word before it says what it knows: nothing."""
+
 
 def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+    broker = ctx.broker
+    return _answer(ctx, request) if broker.knows_topics else _when_told(ctx, request)
+
+
+async def _when_told(ctx: Context, request: MetadataRequest) -> MetadataResponse:
+    """A client that is told of no brokers and no topics gives up what it holds for them, or does not ask again for
+    long. (Kafka's broker tells it so.)"""
+    broker = ctx.broker
+    told = broker.purgatory.wait(
+        [broker.first_word], lambda: broker.knows_topics or None, lambda: False, FIRST_WORD_WAIT_MS
+    )
+    await told
+    answer = _answer(ctx, request)
+    return answer if isinstance(answer, MetadataResponse) else await answer
+
+
+def _answer(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
     topics = request.topics
     # Version 0 had no null: an empty list meant all topics.
     if topics is None or (ctx.api_version == 0 and not topics):

@@ -450,6 +450,17 @@ async def test_a_member_that_has_been_told_nothing_yet_does_not_say_that_nothing
     assert [each.committed_offset for topic in answer.topics for each in topic.partitions] == [-1]
 
 
+async def test_a_member_that_has_been_told_nothing_yet_lets_clients_wait_for_the_first_word(trio: Trio) -> None:
+    for broker in list(trio.members):
+        await trio.kill(broker)
+    await trio.start(1)
+    client = await trio.client(1)
+    assert trio.controller is None
+    told = await trio.passing(client.ask(MetadataRequest([]), 9))
+    assert [each.node_id for each in told.brokers] == [1]
+    assert told.controller_id == 1
+
+
 async def test_what_brokers_ask_each_other_is_served_and_advertised(trio: Trio) -> None:
     client = await trio.client(1)
     versions = {each.api_key: each for each in (await client.ask(ApiVersionsRequest("a", "1"), 3)).api_keys}
