@@ -23,7 +23,7 @@ def outcome(run: tuple[Kind, int]) -> tuple[str, str | None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kinds", nargs="*", choices=KINDS, default=KINDS, help="of which clusters (all)")
+    parser.add_argument("kind", nargs="?", choices=(*KINDS, "all"), default="all", help="of which clusters")
     parser.add_argument("--seeds", type=int, default=200, help="how many of each kind")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="only this one")
@@ -32,7 +32,8 @@ def main() -> int:
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     if arguments.seed is not None:
         seeds = range(arguments.seed, arguments.seed + 1)
-    runs = [(kind, seed) for seed in seeds for kind in arguments.kinds]
+    kinds = [kind for kind in KINDS if arguments.kind in (kind, "all")]
+    runs = [(kind, seed) for seed in seeds for kind in kinds]
     failed: list[str] = []
     began = time.monotonic()
     with Pool(min(arguments.workers, len(runs))) as pool:

@@ -50,3 +50,14 @@ def test_a_failure_says_how_to_repeat_it_and_what_happened_last() -> None:
     assert "--seed 3" in text
     assert "is well again" in text
     assert len(text.splitlines()) > 50
+
+
+@pytest.mark.parametrize("kind", [(), ("zookeeper",)], ids=["of-each-kind", "of-one-kind"])
+def test_the_command_is_silent_when_all_is_well(kind: tuple[Kind, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "simulation", *kind, "--seeds", "1", "--first", "3"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
