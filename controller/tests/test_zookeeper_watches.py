@@ -500,6 +500,20 @@ async def test_old_change_notifications_are_removed_with_the_next() -> None:
         assert controller.image.epoch == 1
 
 
+async def test_a_deposed_controller_removes_no_notification() -> None:
+    async with zookeeper_cluster() as cluster:
+        member = await cluster.join()
+        await cluster.controller()
+        await notify(cluster, "brokers/1", log_cleaner_threads="2")
+        await cluster.until_image(lambda found: ConfigResource(4, "1") in found.image.configs)
+        _, stat = await cluster.tool.get(paths.CONTROLLER_EPOCH)
+        await cluster.tool.set(paths.CONTROLLER_EPOCH, b"9", stat.version)
+        cluster.now_ms += CHANGE_EXPIRES_MS + 1
+        await notify(cluster, "brokers/1", log_cleaner_threads="3")
+        await cluster.world.until(lambda: "resigned" in member.events)
+        assert len(await cluster.tool.children(paths.CONFIG_CHANGES)) == 2
+
+
 async def test_an_isr_that_a_leader_set_itself_is_known() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)

@@ -8,7 +8,6 @@ granted or noticed is removed; if somebody was faster there, the next look sees 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import TypeVar
 
 from odradek_log.reporting import Reporter
@@ -321,8 +320,7 @@ class Looks:
                 entity = await self._notice(path, decode_config_change)
                 entities.update({} if entity is None else {entity: None})
             elif now_ms - seen_ms > CHANGE_EXPIRES_MS:
-                with suppress(NoNodeError):
-                    await self._zk.delete(path)
+                await self._store.tidy(Delete(path))
                 continue
             listed[path] = now_ms if seen_ms is None else seen_ms
         draft = Draft(image)
