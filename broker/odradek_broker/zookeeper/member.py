@@ -32,6 +32,7 @@ from odradek_controller.configs.table import Release
 from odradek_controller.controller import Controller
 from odradek_controller.image import BrokerRegistration, ClusterImage, Endpoint
 from odradek_controller.store import NotControllerError
+from odradek_controller.zookeeper import acl_znodes
 from odradek_controller.zookeeper.bootstrap import cluster_id, create_persistent_paths
 from odradek_controller.zookeeper.client import ZooKeeper
 from odradek_controller.zookeeper.controller import ZooKeeperController
@@ -149,6 +150,9 @@ class Member:
         configs, entities = await self.configs.start()
         self.adapter.configured(configs)
         await self.inbox.limited(entities)
+        acls = await acl_znodes.kept(self._zk)
+        if acls:
+            self._log.warning("the cluster has access control lists, and this broker enforces none", resources=len(acls))
         await node.join(self.controller, self._directory_failed, self.inbox)
         self.role.start()
 

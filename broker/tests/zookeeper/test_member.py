@@ -589,6 +589,17 @@ async def test_a_log_that_comes_back_with_its_disk_does_not_take_the_place_of_on
     assert [path.name[-5:] for path in (trio.path / "a").glob("t-*")] == ["stray"]
 
 
+async def test_a_member_says_that_it_enforces_no_access_control_lists_where_there_are_some(trio: Trio) -> None:
+    tool = await trio.zookeeper.connect(chroot="/kafka")
+    for path in ("/kafka-acl", "/kafka-acl/Topic", "/kafka-acl/Topic/t"):
+        await trio.passing(tool.create(path, b""))
+    await trio.stop(3)
+    with structlog.testing.capture_logs() as logged:
+        await trio.start(3)
+    warnings = [each for each in logged if "access control lists" in each["event"]]
+    assert [(each["log_level"], each["resources"]) for each in warnings] == [("warning", 1)]
+
+
 async def test_a_member_whose_disk_refuses_many_partitions_at_once_ends_once(trio: Trio) -> None:
     victim = next(broker for broker in (3, 2) if broker != trio.controller_id)
     disk = FailingDisk()

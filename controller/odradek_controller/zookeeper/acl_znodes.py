@@ -7,10 +7,12 @@ for their ids, which ZooKeeper does not know.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 from odradek_wire.messages.access_control_entry_record import AccessControlEntryRecord
 
+from .client import NoNodeError, ZooKeeper
 from .json_text import InvalidZnodeError, Members, decode, encode
 
 LITERAL, PREFIXED = 3, 4
@@ -79,6 +81,17 @@ class Pattern(NamedTuple):
         if not separator:
             raise InvalidZnodeError(path, f"{data!r} is no type and name of a resource")
         return Pattern(_number(path, _UPPER_TYPES, kind), name, LITERAL)
+
+
+async def kept(zk: ZooKeeper) -> list[Pattern]:
+    """What there are lists about; names of resources that nobody knows are passed over."""
+    found: list[Pattern] = []
+    for pattern_type, root in ROOTS.items():
+        for number, kind in RESOURCE_TYPES.items():
+            with suppress(NoNodeError):
+                names = await zk.children(f"{root}/{kind}")
+                found += [Pattern(number, name, pattern_type) for name in names]
+    return found
 
 
 def encode_acls(entries: Iterable[AccessControlEntryRecord]) -> bytes:
