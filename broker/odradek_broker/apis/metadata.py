@@ -46,7 +46,10 @@ async def _when_told(ctx: Context, request: MetadataRequest) -> MetadataResponse
     told = broker.purgatory.wait(
         [broker.first_word], lambda: broker.knows_topics or None, lambda: False, FIRST_WORD_WAIT_MS
     )
-    await told
+    try:
+        await told
+    finally:
+        told.cancel()  # The client may have gone away meanwhile.
     answer = _answer(ctx, request)
     return answer if isinstance(answer, MetadataResponse) else await answer
 
