@@ -152,7 +152,9 @@ class Member:
         await self.inbox.limited(entities)
         acls = await acl_znodes.kept(self._zk)
         if acls:
-            self._log.warning("the cluster has access control lists, and this broker enforces none", resources=len(acls))
+            self._log.warning(
+                "the cluster has access control lists, and this broker enforces none", resources=len(acls)
+            )
         await node.join(self.controller, self._directory_failed, self.inbox)
         self.role.start()
 
