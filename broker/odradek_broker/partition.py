@@ -19,7 +19,7 @@ from odradek_log.append import AppendInfo, AppendRejected
 from odradek_log.directory import LogDirectory
 from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.log import Log
-from odradek_log.producer_state import AppendOrigin
+from odradek_log.producer_state import AppendOrigin, TransactionMarker
 from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -214,6 +214,28 @@ class Partition:
                 self.purgatory.changed(self.replica_watchers)
             self.carry_out(leader.appended(partition_log.log_end_offset))
         return result
+
+    def end_transaction(self, marker: TransactionMarker) -> AppendResult:
+        """Append the marker that ends a producer's transaction here, for all replicas in sync to have."""
+        # Most brokers never see one.
+        from odradek_wire.records.control import end_txn_marker_batch
+
+        leader = self.leader
+        if leader is None or self.error:
+            return AppendRejected(self.error, "this broker does not lead the partition")
+        if leader.under_min_isr:
+            return AppendRejected(ErrorCode.NOT_ENOUGH_REPLICAS, "too few replicas are in sync")
+        refusal = self.log.producers.check_marker(marker)
+        if refusal is not None:
+            return AppendRejected(refusal.error, refusal.message)
+        batch = end_txn_marker_batch(
+            commit=marker.commit,
+            coordinator_epoch=marker.coordinator_epoch,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            timestamp=self.log.env.wall_ms(),
+        )
+        return self.append(batch, AppendOrigin.COORDINATOR)
 
     # -- as a follower ------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,9 @@ from odradek_wire.records.crc import crc32c
 BATCHES_KEPT = 5
 NO_SEQUENCE = -1
 _MAX_SEQUENCE = 0x7FFF_FFFF
+_MAX_EPOCH = 0x7FFF
+_EPOCH_GROWS_FROM = 2
+"""The transaction version from which on each transaction ends with an epoch of its own (KIP-890)."""
 
 _HEAD = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
@@ -52,6 +55,17 @@ class KeptBatch(NamedTuple):
     @property
     def first_sequence(self) -> int:
         return (self.last_sequence - self.offset_delta) & _MAX_SEQUENCE
+
+
+class TransactionMarker(NamedTuple):
+    """What a transaction coordinator has written into the partitions of a transaction that is over."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+    transaction_version: int = 0
+    """The level of the feature `transaction.version` under which the transaction was carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +174,31 @@ class Producers:
             f"Out of order sequence number for producer {header.producer_id}: {header.base_sequence} (incoming "
             f"sequence number), {newest} (current end sequence number)",
         )
+
+    def check_marker(self, marker: TransactionMarker) -> Refusal | None:
+        """A coordinator's marker: None when it may end the producer's transaction, or why it is refused."""
+        entry = self._entries.get(marker.producer_id)
+        if entry is None:
+            return None
+        epoch, current = marker.producer_epoch, entry.producer_epoch
+        late = epoch < current
+        if epoch == current and marker.transaction_version >= _EPOCH_GROWS_FROM:
+            # The end of the transaction before the open one, come late. With none open it is the same marker again,
+            # whose answer was lost; and beyond the highest epoch there is none to go to.
+            late = entry.current_txn_first_offset is not None and epoch != _MAX_EPOCH
+        if late:
+            return Refusal(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"The marker's epoch {epoch} of producer {marker.producer_id} is too old: the last seen epoch is "
+                f"{current}, the transaction version {marker.transaction_version}",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            return Refusal(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"The marker for producer {marker.producer_id} is of coordinator epoch {marker.coordinator_epoch}, "
+                f"and there was one of epoch {entry.coordinator_epoch}",
+            )
+        return None
 
     def update(self, header: RecordBatchHeader, first_offset: int) -> None:
         """A data batch of a producer stands in the log, from `first_offset` on."""

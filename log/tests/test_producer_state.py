@@ -6,7 +6,7 @@ import pytest
 from log.tests.log_kit import START_MS, batch
 
 from odradek_log.errors import CorruptLogError
-from odradek_log.producer_state import KeptBatch, ProducerEntry, Producers, Refusal
+from odradek_log.producer_state import KeptBatch, ProducerEntry, Producers, Refusal, TransactionMarker
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.batch import RecordBatchHeader, read_header
 
@@ -75,6 +75,36 @@ def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_zero() -> None:
     entry = producers.get(5)
     assert entry is not None
     assert (entry.producer_epoch, entry.batches) == (4, [KeptBatch(0, 10, 0, START_MS)])
+
+
+def _marker(epoch: int, *, coordinator: int = 0, version: int = 0) -> TransactionMarker:
+    return TransactionMarker(5, epoch, coordinator, commit=True, transaction_version=version)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_marker_of_an_older_epoch_is_refused(version: int) -> None:
+    producers = _producers(_header(0, epoch=3, open_txn=True))
+    assert _error(producers.check_marker(_marker(2, version=version))) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert producers.check_marker(_marker(4, version=version)) is None
+    assert _producers().check_marker(_marker(0, version=version)) is None
+
+
+def test_from_transaction_version_2_on_a_marker_of_the_same_epoch_is_late_while_a_transaction_is_open() -> None:
+    open_one = _producers(_header(0, epoch=3, open_txn=True))
+    assert open_one.check_marker(_marker(3, version=1)) is None
+    assert _error(open_one.check_marker(_marker(3, version=2))) is ErrorCode.INVALID_PRODUCER_EPOCH
+    open_one.end_transaction(5, 4, 0, START_MS)
+    assert open_one.check_marker(_marker(4, version=2)) is None
+    last = _producers(_header(0, epoch=0x7FFF, open_txn=True))
+    assert last.check_marker(_marker(0x7FFF, version=2)) is None
+
+
+def test_a_marker_of_an_older_coordinator_is_refused() -> None:
+    producers = _producers(_header(0, open_txn=True))
+    producers.end_transaction(5, 0, 2, START_MS)
+    assert _error(producers.check_marker(_marker(0, coordinator=1))) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert producers.check_marker(_marker(0, coordinator=2)) is None
+    assert _error(producers.check_marker(_marker(-1, coordinator=1))) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_silent_producers_are_forgotten_and_open_transactions_are_not() -> None:

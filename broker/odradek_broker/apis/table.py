@@ -109,6 +109,7 @@ TABLE = Table(
         ApiKey.DELETE_RECORDS: Row("delete_records"),
         ApiKey.INIT_PRODUCER_ID: Row("init_producer_id", max_version=5),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: Row("offset_for_leader_epoch"),
+        ApiKey.WRITE_TXN_MARKERS: Row("write_txn_markers"),
         ApiKey.DESCRIBE_ACLS: Row("describe_acls"),
         ApiKey.DESCRIBE_CONFIGS: Row("describe_configs"),
         ApiKey.ALTER_CONFIGS: Row("alter_configs"),

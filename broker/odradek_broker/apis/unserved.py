@@ -49,7 +49,6 @@ from odradek_wire.messages.share_group_describe import ShareGroupDescribeRequest
 from odradek_wire.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
 from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from odradek_wire.messages.write_share_group_state import WriteShareGroupStateRequest, WriteShareGroupStateResponse
-from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from odradek_wire.notation import StructType
 
 Answer = TypeVar("Answer")
@@ -108,22 +107,6 @@ def _add_partitions_to_txn(request: AddPartitionsToTxnRequest) -> AddPartitionsT
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[
             row(topic.name, [cell(index) for index in topic.partitions]) for topic in request.v3_and_below_topics
-        ]
-    )
-
-
-def _write_txn_markers(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    row, cell = (
-        WriteTxnMarkersResponse.WritableTxnMarkerTopicResult,
-        WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult,
-    )
-    return WriteTxnMarkersResponse(
-        [
-            WriteTxnMarkersResponse.WritableTxnMarkerResult(
-                marker.producer_id,
-                [row(topic.name, [cell(index) for index in topic.partition_indexes]) for topic in marker.topics],
-            )
-            for marker in request.markers
         ]
     )
 
@@ -234,7 +217,6 @@ def _describe_share_group_offsets(request: DescribeShareGroupOffsetsRequest) -> 
 
 _SHAPES: dict[ApiKey, Callable[[Any], Message]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
-    ApiKey.WRITE_TXN_MARKERS: _write_txn_markers,
     ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
     ApiKey.CREATE_ACLS: _create_acls,
     ApiKey.DELETE_ACLS: _delete_acls,

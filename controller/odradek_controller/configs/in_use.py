@@ -30,7 +30,7 @@ _NAMES = """
     replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
     replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms replica.selector.class
     replica.socket.timeout.ms replication.quota.window.num replication.quota.window.size.seconds
-    security.inter.broker.protocol
+    request.timeout.ms security.inter.broker.protocol
 """
 IN_USE = frozenset(_NAMES.split())
 

@@ -222,7 +222,8 @@ def _look(data: Buffer, header: RecordBatchHeader, rules: Rules, now_ms: int, pa
             body, header.count, header.base_offset, header.base_timestamp, header.max_timestamp if stamped else None
         )
         _judge(records, header.timestamp_type, rules, now_ms, partition)
-    if rules.compression is not None and header.compression is not rules.compression:
+    # A control batch stays as it is written, so that whoever looks for one need not decompress.
+    if rules.compression is not None and header.compression is not rules.compression and not header.is_control:
         _refuse_negative(earliest)
         if found.are_consecutive and not stamped:
             data = recompress(data, header, rules.compression, rules.compression_level, rules.expansion_limit)

@@ -149,6 +149,13 @@ def test_a_coordinator_may_write_control_batches_at_any_offset(strict: bool) -> 
     accepted(data, Rules(strict=strict, from_client=False))
 
 
+def test_a_control_batch_is_not_compressed() -> None:
+    data = build_batch(records(), is_control=True)
+    before = bytes(data)
+    outcome, _ = accepted(data, Rules(from_client=False, compression=Compression.GZIP))
+    assert (bytes(outcome.records), outcome.was_rewritten) == (before, False)
+
+
 # --- recompression
 
 

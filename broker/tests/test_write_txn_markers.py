@@ -1,0 +1,172 @@
+"""Markers that end transactions in partitions: who may write them, what is refused, and when they are acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.tests.alone import Node
+from broker.tests.test_replication import Connect, Trio
+
+from odradek_broker.authorizer import Operation, Principal
+from odradek_log.transaction_index import AbortedTransaction
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_producers import DescribeProducersRequest
+from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest
+from odradek_wire.records.builder import BatchBuilder
+
+Marker = WriteTxnMarkersRequest.WritableTxnMarker
+Topic = WriteTxnMarkersRequest.WritableTxnMarkerTopic
+PRODUCER = 7
+REQUEST_TIMEOUT_MS = 30_000
+
+
+def transactional(sequence: int = 0, epoch: int = 0) -> bytes:
+    """One record of the producer's open transaction."""
+    builder = BatchBuilder(producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence, is_transactional=True)
+    builder.append(int(time.time() * 1000), None, b"v")
+    return bytes(builder.build())
+
+
+def marker(
+    *indexes: int,
+    producer: int = PRODUCER,
+    epoch: int = 0,
+    commit: bool = False,
+    coordinator_epoch: int = 0,
+    transaction_version: int = 0,
+    topic: str = "t",
+) -> Marker:
+    return Marker(
+        producer, epoch, commit, [Topic(topic, list(indexes or (0,)))], coordinator_epoch, transaction_version
+    )
+
+
+async def write(client: Any, *markers: Marker, version: int = 2) -> dict[int, dict[tuple[str, int], int]]:
+    """Errors by producer and partition."""
+    answer = await client.ask(WriteTxnMarkersRequest(list(markers)), version)
+    rows = [
+        (row.producer_id, {(t.name, p.partition_index): p.error_code for t in row.topics for p in t.partitions})
+        for row in answer.markers
+    ]
+    assert len(dict(rows)) == len(rows), "a producer has one row"
+    return dict(rows)
+
+
+async def outcome(client: Any, wanted: Marker) -> int:
+    """The error of one marker for one partition."""
+    ((found,),) = [row.values() for row in (await write(client, wanted)).values()]
+    return found
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_a_marker_ends_the_transaction_that_is_open(node: Node, client: Any, version: int) -> None:
+    await client.create_topic("t")
+    await client.produce("t", transactional())
+    assert await write(client, marker(coordinator_epoch=5), version=version) == {PRODUCER: {("t", 0): 0}}
+    (topic,) = (await client.ask(DescribeProducersRequest([DescribeProducersRequest.TopicRequest("t", [0])]), 0)).topics
+    (producer,) = topic.partitions[0].active_producers
+    assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (5, -1)
+    log = node.broker.partitions.get("t", 0).log  # type: ignore[union-attr]
+    assert log.aborted_transactions(0, 2) == [AbortedTransaction(PRODUCER, 0, 1, 2)]
+
+
+async def test_a_committed_transaction_is_not_among_the_aborted_ones(node: Node, client: Any) -> None:
+    await client.create_topic("t", compression_type="gzip")
+    await client.produce("t", transactional())
+    assert await outcome(client, marker(commit=True)) == 0
+    log = node.broker.partitions.get("t", 0).log  # type: ignore[union-attr]
+    assert (log.log_end_offset, log.aborted_transactions(0, 2)) == (2, [])
+    assert log.producers.first_undecided_offset is None
+
+
+async def test_what_is_refused_is_not_appended(node: Node, client: Any) -> None:
+    await client.create_topic("t")
+    await client.produce("t", transactional(epoch=3))
+    assert await outcome(client, marker(epoch=2)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await outcome(client, marker(epoch=3, transaction_version=2)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    for nobody in (marker(producer=-1), marker(epoch=-1), marker(epoch=3, transaction_version=-1)):
+        assert await outcome(client, nobody) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert node.broker.partitions.get("t", 0).log_end_offset == 1  # type: ignore[union-attr]
+    assert await outcome(client, marker(epoch=4, transaction_version=2, coordinator_epoch=1)) == 0
+    assert await outcome(client, marker(epoch=4)) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert node.broker.partitions.get("t", 0).log_end_offset == 2  # type: ignore[union-attr]
+
+
+async def test_markers_of_one_producer_share_a_row_and_each_partition_has_its_own_outcome(client: Any) -> None:
+    await client.create_topic("t", 2)
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await write(client, marker(0, 9), marker(topic="none"), marker(1), marker(1, producer=8)) == {
+        PRODUCER: {("t", 0): 0, ("t", 9): missing, ("none", 0): missing, ("t", 1): 0},
+        8: {("t", 1): 0},
+    }
+    assert await write(client) == {}
+
+
+class Only:
+    """An authorizer that allows some operations."""
+
+    allows_everything = False
+
+    def __init__(self, *allowed: Operation) -> None:
+        self._allowed = allowed
+
+    def allows(self, principal: Principal, address: str, operation: int, resource: int, name: str) -> bool:
+        return operation in self._allowed
+
+
+async def test_an_administrator_or_a_broker_may_write_them_and_nobody_else(node: Node, client: Any) -> None:
+    await client.create_topic("t")
+    node.broker.authorizer = Only(Operation.WRITE, Operation.DESCRIBE)
+    assert await outcome(client, marker()) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert node.broker.partitions.get("t", 0).log_end_offset == 0  # type: ignore[union-attr]
+    for allowed in (Operation.ALTER, Operation.CLUSTER_ACTION):
+        node.broker.authorizer = Only(allowed)
+        assert await outcome(client, marker()) == 0
+
+
+@pytest.fixture
+async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[Trio]:
+    settings = {"request.timeout.ms": REQUEST_TIMEOUT_MS, "replica.lag.time.max.ms": 2 * REQUEST_TIMEOUT_MS}
+    found = Trio(tmp_path, connect, {name: str(value) for name, value in settings.items()})
+    await found.start()
+    yield found
+    await found.cluster.stop(grace_ms=100)
+
+
+async def test_a_marker_is_acknowledged_when_all_in_sync_replicas_have_it(trio: Trio) -> None:
+    await trio.create([1, 2])
+    client = await trio.client(1)
+    trio.hold_back(1)
+    waiting = asyncio.ensure_future(outcome(client, marker()))
+    await trio.until(lambda: trio.hosted(1).log_end_offset == 1)
+    assert not waiting.done()
+    trio.let_go(1)
+    await trio.until(waiting.done)
+    assert waiting.result() == 0
+    assert trio.log_of(1) == trio.log_of(2) != b""
+
+
+async def test_a_marker_that_is_not_replicated_in_time_is_answered_as_such(trio: Trio) -> None:
+    await trio.create([1, 2], min_insync_replicas="2")
+    client = await trio.client(1)
+    trio.hold_back(1)
+    waiting = asyncio.ensure_future(outcome(client, marker()))
+    await trio.until(lambda: trio.hosted(1).log_end_offset == 1)
+    trio.clock.advance_timeouts(REQUEST_TIMEOUT_MS)
+    await trio.until(waiting.done)
+    assert waiting.result() == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_marker_is_for_the_leader_and_needs_min_insync_replicas(trio: Trio) -> None:
+    await trio.create([1, 2], min_insync_replicas="2")
+    assert await outcome(await trio.client(2), marker()) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await outcome(await trio.client(0), marker()) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await trio.cluster.kill_broker(2)
+    client = await trio.client(1)
+    assert await outcome(client, marker()) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert trio.hosted(1).log_end_offset == 0

@@ -1,0 +1,129 @@
+"""WriteTxnMarkers: how transactions end in the logs, as coordinators and `kafka-transactions abort` have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from compat_tests.oracle.batches import batch
+from compat_tests.oracle.cases import versions_of
+from compat_tests.oracle.pair import Pair
+from compat_tests.oracle.schema import Body
+from compat_tests.oracle.test_records import fetch_body, produce_body
+
+pytestmark = pytest.mark.peers
+PairFor = Callable[[str, int], Pair]
+PRODUCER = 900
+TIMELESS = ((17, 21), (27, 43))
+"""Where a batch has its CRC and its two timestamps."""
+
+
+class Transactions:
+    """A topic on both brokers, and one producer's transactions there."""
+
+    def __init__(self, pair: Pair, version: int, topic: str) -> None:
+        self.pair = pair
+        self.version = version
+        self.topic = topic
+        self._id = pair.create_topic(self.topic, 2)
+
+    def produce(self, epoch: int, sequence: int = 0) -> None:
+        """A record of a transaction, of which no coordinator knows."""
+        records = batch([b"v"], producer=(PRODUCER, epoch, sequence), transactional=True)
+        body = produce_body(9, self.topic, self._id, (0, records))
+        self.pair.ask("Produce", 9, {**body, "transactional_id": self.topic})
+
+    def marker(
+        self,
+        *parts: tuple[str, list[int]],
+        producer: int = PRODUCER,
+        epoch: int = 0,
+        commit: bool = False,
+        coordinator_epoch: int = 0,
+        transaction_version: int = 0,
+    ) -> Body:
+        body: Body = {
+            "producer_id": producer,
+            "producer_epoch": epoch,
+            "transaction_result": commit,
+            "topics": [{"name": name, "partition_indexes": indexes} for name, indexes in parts or ((self.topic, [0]),)],
+            "coordinator_epoch": coordinator_epoch,
+        }
+        return {**body, "transaction_version": transaction_version} if self.version >= 2 else body
+
+    def write(self, *markers: Body) -> None:
+        """Ask, and look at what came of it."""
+        self.pair.ask("WriteTxnMarkers", self.version, {"markers": list(markers)}, _by_producer)
+        self.look()
+
+    def look(self) -> None:
+        """The partition's producers, and the batch with which it ends."""
+        asked = {"topics": [{"name": self.topic, "partition_indexes": [0, 1]}]}
+        self.pair.ask("DescribeProducers", 0, asked)
+        for partition in (0, 1):
+            wanted: Body = {"partition_index": partition, "timestamp": -1}
+            body = {"replica_id": -1, "topics": [{"name": self.topic, "partitions": [wanted]}]}
+            found = self.pair.ask("ListOffsets", 7, body)["topics"][0]["partitions"][0]
+            last = {"partition": partition, "fetch_offset": max(found["offset"] - 1, 0)}
+            self.pair.ask("Fetch", 12, fetch_body(12, self.topic, None, last), _timeless)
+
+
+def _by_producer(answer: Body) -> Body:
+    """Kafka has the order of its hashes."""
+    return {"markers": sorted(answer["markers"], key=lambda each: int(each["producer_id"]))}
+
+
+def _timeless(answer: Body) -> list[bytes]:
+    """The records alone: read_committed is not served yet, and there is no last stable offset."""
+    found = []
+    for topic in answer["responses"]:
+        for partition in topic["partitions"]:
+            records = bytearray(partition["records"] or b"")
+            for start, end in TIMELESS if records else ():
+                records[start:end] = bytes(end - start)
+            found.append(bytes(records))
+    return found
+
+
+@versions_of("WriteTxnMarkers")
+def test_write_txn_markers(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("WriteTxnMarkers", version)
+    mine = Transactions(pair, version, f"marked-{version}")
+    topic = mine.topic
+
+    mine.produce(1)
+    mine.write(mine.marker(epoch=0))
+    mine.write(mine.marker(epoch=1, coordinator_epoch=3))
+    mine.write(mine.marker(epoch=1, coordinator_epoch=3))
+    mine.write(mine.marker(epoch=2, coordinator_epoch=2))
+    mine.produce(1, 1)
+    mine.write(mine.marker(epoch=2, coordinator_epoch=3, commit=True))
+    mine.produce(1, 2)
+    mine.produce(2)
+    mine.write(
+        mine.marker((topic, [0, 9]), ("no-such-topic", [0]), epoch=2, coordinator_epoch=3),
+        mine.marker((topic, [1]), epoch=2, coordinator_epoch=4),
+        mine.marker((topic, [1]), producer=PRODUCER + 1, commit=True),
+    )
+    mine.write()
+    mine.write(mine.marker((topic, [])))
+    mine.write(mine.marker(producer=-1))
+    mine.write(mine.marker(epoch=-1))
+
+
+@versions_of("WriteTxnMarkers", 2)
+def test_a_marker_of_transaction_version_2_has_an_epoch_of_its_own(version: int, pair_for: PairFor) -> None:
+    mine = Transactions(pair_for("WriteTxnMarkers", version), version, "of-version-2")
+
+    def write(epoch: int, transaction_version: int = 2) -> None:
+        mine.write(mine.marker(epoch=epoch, transaction_version=transaction_version))
+
+    mine.produce(1)
+    for epoch in (0, 1, 2, 2):
+        write(epoch)
+    mine.produce(2)
+    for transaction_version in (3, 2, -1, 1):
+        write(2, transaction_version)
+    mine.produce(0x7FFF)
+    write(0x7FFF)
