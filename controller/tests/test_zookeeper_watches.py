@@ -484,6 +484,9 @@ async def test_quotas_and_credentials_that_brokers_keep_are_known() -> None:
             user: {"producer_byte_rate": 7.0},
             entity: {"request_percentage": 12.5},
         }
+        await cluster.tool.set(paths.config("users/CN%3Du"), znodes.encode_config({"SCRAM-SHA-512": text}))
+        await cluster.tool.create(paths.CONFIG_CHANGE, znodes.encode_config_change("users/CN%3Du"), sequential=True)
+        await cluster.until_image(lambda found: found.image.kept.scram_credentials.keys() == {("CN=u", 2)})
         await same_as_stored(cluster)
 
 
@@ -552,6 +555,22 @@ async def test_what_changes_while_there_is_no_connection_is_seen_after_it() -> N
             await cluster.until_image(lambda found, e=expected: found.image.topic_configs("t") == e)  # type: ignore[misc]
         assert member.events == ["elected 1"]
         await same_as_stored(cluster)
+
+
+async def test_what_a_look_failed_at_is_looked_at_again_a_second_later() -> None:
+    world = DoubleWorld()
+    async with zookeeper_cluster(world) as cluster:
+        member = await cluster.join()
+        await (await cluster.controller()).create_topics(topics("t"))
+        del cluster.now_ms  # a clock that fails
+        await notify(cluster, "topics/t", segment_ms="14")
+        for _ in range(5_000):
+            await asyncio.sleep(0)
+        assert len(member.reports.said) == 1, "no time has passed"
+        assert "is not heeded" in member.reports.said[0]
+        cluster.now_ms = 0
+        world.timers.advance(1_000)
+        await cluster.until_image(lambda found: found.image.topic_configs("t") == {"segment.ms": "14"})
 
 
 async def test_who_cannot_read_the_cluster_leaves_it_to_others_and_tries_again_a_second_later() -> None:

@@ -36,14 +36,23 @@ Found = TypeVar("Found")
 
 _AT_ONCE = 500
 """How many requests are under way together."""
+_PAUSE_MS = 1_000
+"""Before everything is read anew, when something else failed than the connection."""
 
 
 class ConfigWatch:
-    """`changed` is called, and awaited, with what was read again."""
+    """`changed` is called, and awaited, with what was read again. `sleep` takes milliseconds."""
 
-    def __init__(self, zk: ZooKeeper, changed: Callable[[Configs, Entities], Awaitable[None]], log: Logger) -> None:
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        changed: Callable[[Configs, Entities], Awaitable[None]],
+        sleep: Callable[[int], Awaitable[None]],
+        log: Logger,
+    ) -> None:
         self._zk = zk
         self._changed = changed
+        self._sleep = sleep
         self._log = log
         self._seen: set[str] = set()
         self._known: set[ConfigResource] = set()
@@ -168,4 +177,8 @@ class ConfigWatch:
                 elif changed:
                     await self._changed(*await self.retried(partial(self._again, changed)))
             except Exception as error:
-                self._log.error("configurations could not be read again", exc_info=error)
+                # No event may come that would be a reason to look, and what was to be read is forgotten.
+                self._log.error("configurations could not be read again; trying on", exc_info=error)
+                self._anew = True
+                await self._sleep(_PAUSE_MS)
+                self._wake.set()

@@ -6,16 +6,24 @@ Owns the writing, again and again until it is done. Source: KafkaZkClient.propag
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
+from odradek_broker.report import Logger
 from odradek_controller.zookeeper import paths
 from odradek_controller.zookeeper.client import ConnectionLossError, SessionExpiredError, ZooKeeper
 from odradek_controller.zookeeper.znodes import encode_log_dir_event
 
+_PAUSE_MS = 1_000
+
 
 class LogDirEvents:
-    def __init__(self, zk: ZooKeeper, broker_id: int) -> None:
+    """`sleep` takes milliseconds."""
+
+    def __init__(self, zk: ZooKeeper, broker_id: int, sleep: Callable[[int], Awaitable[None]], log: Logger) -> None:
         self._zk = zk
         self._broker_id = broker_id
+        self._sleep = sleep
+        self._log = log
         self._task: asyncio.Task[None] | None = None
         self._untold = False
         self._closed = False
@@ -41,4 +49,8 @@ class LogDirEvents:
                 await self._zk.create(paths.LOG_DIR_EVENT, encode_log_dir_event(self._broker_id), sequential=True)
             except (ConnectionLossError, SessionExpiredError):
                 self._untold = True
+            except Exception as error:
+                self._log.error("the controller cannot be told of lost replicas; trying on", exc_info=error)
+                self._untold = True
+                await self._sleep(_PAUSE_MS)
         self._task = None

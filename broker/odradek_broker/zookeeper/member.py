@@ -74,7 +74,7 @@ class Member:
         self.ended = asyncio.Event()
         """Set when it has ended because its disks failed."""
         self.adapter = Adapter(ClusterImage(offset=0, levels=zookeeper_levels({})), node.id)
-        self.configs = ConfigWatch(zk, self._configured, self._log)
+        self.configs = ConfigWatch(zk, self._configured, node.timers.sleep, self._log)
         self.controller = RemoteController(
             self.adapter,
             ControllerChannel(
@@ -84,7 +84,7 @@ class Member:
             node.timers.sleep,
             self._log,
         )
-        self._log_dir_events = LogDirEvents(zk, node.id)
+        self._log_dir_events = LogDirEvents(zk, node.id, node.timers.sleep, self._log)
         self.inbox = Inbox(
             self.adapter,
             self.configs,

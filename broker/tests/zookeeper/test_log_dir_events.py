@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import structlog
+
 from odradek_broker.clock import ManualClock
 from odradek_broker.timers import Timers
 from odradek_broker.zookeeper.log_dir_events import LogDirEvents
@@ -22,12 +24,31 @@ async def test_what_is_lost_while_the_node_is_there_and_nobody_has_said_so_is_to
     zookeeper = ZooKeeperDouble(timers)
     tool, session = await zookeeper.connect(), await zookeeper.connect()
     await tool.create(paths.LOG_DIR_EVENTS)
-    events = LogDirEvents(session, 1)
+    events = LogDirEvents(session, 1, timers.sleep, structlog.get_logger("test"))
     zookeeper.cut(session, to_server=False)
     events.tell()
     await _until_told(tool, 1)
     events.tell()
     zookeeper.heal(session)
     await _until_told(tool, 2)
+    await events.close()
+    timers.close()
+
+
+async def test_what_could_not_be_told_is_told_after_a_pause() -> None:
+    clock = ManualClock()
+    timers = Timers(clock, asyncio.get_running_loop())
+    zookeeper = ZooKeeperDouble(timers)
+    tool, session = await zookeeper.connect(), await zookeeper.connect()
+    with structlog.testing.capture_logs() as said:
+        events = LogDirEvents(session, 1, timers.sleep, structlog.get_logger("test"))
+        events.tell()
+        async with asyncio.timeout(10):
+            while not said:
+                await asyncio.sleep(0)
+    assert [each["event"] for each in said] == ["the controller cannot be told of lost replicas; trying on"]
+    await tool.create(paths.LOG_DIR_EVENTS)
+    clock.advance_timeouts(1_000)
+    await _until_told(tool, 1)
     await events.close()
     timers.close()

@@ -76,6 +76,7 @@ class ControllerRole:
         self._rng = rng
         self._wall_ms = wall_ms
         self._now_ms = now_ms
+        self._sleep = sleep
         self._elected = elected
         self._resigned = resigned
         self._log_dir_failed = log_dir_failed
@@ -134,6 +135,7 @@ class ControllerRole:
             controller,
             store,
             now_ms=self._now_ms,
+            sleep=self._sleep,
             randbytes=self._rng.randbytes,
             log_dir_failed=self._log_dir_failed,
             reporter=self._reporter,

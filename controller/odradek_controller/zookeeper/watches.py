@@ -8,7 +8,7 @@ after the other, and nothing else changes the image while one reads.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from odradek_log.reporting import Reporter
@@ -21,9 +21,13 @@ from .controller import ZooKeeperController
 from .looks import Looks
 from .store import ZooKeeperStore
 
+_PAUSE_MS = 1_000
+"""Before the next look at what one has failed at, unless an event comes first."""
+
 
 class Watches:
-    """For one term. `log_dir_failed` is called with the ids of brokers that say they have lost a log directory."""
+    """For one term. `log_dir_failed` is called with the ids of brokers that say they have lost a log directory. `sleep`
+    takes milliseconds."""
 
     def __init__(
         self,
@@ -32,12 +36,14 @@ class Watches:
         store: ZooKeeperStore,
         *,
         now_ms: Callable[[], int],
+        sleep: Callable[[int], Awaitable[None]],
         randbytes: Callable[[int], bytes],
         log_dir_failed: Callable[[list[int]], None],
         reporter: Reporter,
     ) -> None:
         self._zk = zk
         self._controller = controller
+        self._sleep = sleep
         self._reporter = reporter
         self._watched: set[str] = set()
         self._looks = Looks(
@@ -57,6 +63,7 @@ class Watches:
         self._wake = asyncio.Event()
         self._stop: list[Callable[[], None]] = []
         self._task: asyncio.Task[None] | None = None
+        self._pauses: dict[str, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
         """Returns when everything was looked at once. Raises NotControllerError."""
@@ -71,10 +78,10 @@ class Watches:
         for stop in self._stop:
             stop()
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
+        for each in filter(None, (task, *self._pauses.values())):
+            each.cancel()
             with suppress(asyncio.CancelledError):
-                await task
+                await each
 
     def _session_event(self, event: SessionEvent) -> None:
         if event is SessionEvent.CONNECTED:
@@ -134,3 +141,15 @@ class Watches:
                 raise
             except Exception as error:
                 self._reporter.error("what others have put into ZooKeeper is not heeded", path=path, exc_info=error)
+                self._look_again(path)
+
+    def _look_again(self, path: str) -> None:
+        """After a pause: no event may come that would be a reason to."""
+
+        async def later() -> None:
+            await self._sleep(_PAUSE_MS)
+            del self._pauses[path]
+            self._look_at(path)
+
+        if path not in self._pauses:
+            self._pauses[path] = asyncio.create_task(later())
