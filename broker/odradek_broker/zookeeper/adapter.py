@@ -28,6 +28,7 @@ from odradek_controller.image import (
     TopicImage,
 )
 from odradek_controller.replay import replay
+from odradek_controller.zookeeper.json_text import InvalidZnodeError
 from odradek_controller.zookeeper.reconciling import config_changed
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -92,14 +93,21 @@ class Adapter:
         """These resources have these configurations now, others than before."""
         return self._turn(self._with_configs(configs), configs=frozenset(configs))
 
-    def limited(self, entities: Mapping[str, Mapping[str, str]]) -> MetadataDelta | None:
-        """Users, clients and addresses have these quotas and credentials now. None: that is no news.
-
-        Raises InvalidZnodeError."""
-        image = self.image
+    def limited(
+        self, entities: Mapping[str, Mapping[str, str]]
+    ) -> tuple[MetadataDelta | None, list[InvalidZnodeError]]:
+        """Users, clients and addresses have these quotas and credentials now; None: that is no news. What cannot be
+        read stays as it was, and is returned."""
+        damaged, news = [], []
         for entity, values in entities.items():
-            image = replay(image, config_changed(image, entity, values), offset=image.offset).image
-        return None if image.kept == self.image.kept else self._turn(replace(self.image, kept=image.kept), kept=True)
+            try:
+                news += config_changed(self.image, entity, values)
+            except InvalidZnodeError as error:
+                damaged.append(error)
+        if not news:
+            return None, damaged
+        kept = replay(self.image, news, offset=self.image.offset).image.kept
+        return self._turn(replace(self.image, kept=kept), kept=True), damaged
 
     def unknown_topics(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> list[str]:
         """Topics that the request is the first to name: their configurations are to be read before it is handled."""

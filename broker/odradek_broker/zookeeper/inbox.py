@@ -18,7 +18,6 @@ from odradek_broker.zookeeper.remote_controller import RemoteController
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import ConfigResource, Fate, MetadataDelta
 from odradek_controller.store import NotControllerError
-from odradek_controller.zookeeper.json_text import InvalidZnodeError
 from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -91,14 +90,11 @@ class Inbox:
     async def limited(self, entities: Entities) -> None:
         """Quotas and credentials have changed, or may have. What cannot be read stays as it was."""
         async with self._handling:
-            for entity, values in entities.items():
-                try:
-                    delta = self._adapter.limited({entity: values})
-                except InvalidZnodeError as error:
-                    self._log.error("a quota or a credential cannot be read", path=error.path, exc_info=error)
-                    continue
-                if delta is not None:
-                    self._controller.tell(delta)
+            delta, damaged = self._adapter.limited(entities)
+            for error in damaged:
+                self._log.error("a quota or a credential cannot be read", path=error.path, exc_info=error)
+            if delta is not None:
+                self._controller.tell(delta)
 
     async def _read_configs(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> None:
         names = self._adapter.unknown_topics(request)

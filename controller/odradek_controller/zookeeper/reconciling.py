@@ -27,8 +27,9 @@ from ..election import Election, change
 from ..image import NO_LEADER, BrokerRegistration, ClusterImage, PartitionRegistration, TopicImage
 from ..image_records import broker_record
 from ..replay import replay
-from .entities import credentials, quota_entity, quotas
+from .entities import MECHANISMS, credentials, quota_entity, quotas
 from .load import NO_STATE, config_resource
+from .paths import desanitized
 
 
 class Draft:
@@ -231,10 +232,11 @@ def _credentials_changed(image: ClusterImage, entity: str, values: Mapping[str, 
     folder, _, user = entity.partition("/")
     if folder != "users" or "/" in user:
         return
-    found = {(record.name, record.mechanism): record for record in credentials(entity, values)}
-    for (name, mechanism), record in image.kept.scram_credentials.items():
-        if quota_entity(entity).parts == (("user", name),) and (name, mechanism) not in found:
+    name = desanitized(user)
+    found = {record.mechanism: record for record in credentials(entity, values)}
+    for mechanism in MECHANISMS:
+        known, record = image.kept.scram_credentials.get((name, mechanism)), found.get(mechanism)
+        if record is None and known is not None:
             yield RemoveUserScramCredentialRecord(name, mechanism)
-        elif found.get((name, mechanism)) == record:
-            del found[name, mechanism]
-    yield from found.values()
+        elif record is not None and record != known:
+            yield record
