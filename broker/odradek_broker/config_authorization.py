@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
+from odradek_controller.commands.config_rules import as_node_id
 from odradek_controller.configs.table import Resource
 from odradek_wire.errors import ErrorCode
 
@@ -43,9 +43,7 @@ def may_alter(ctx: Context, resources: Sequence[R]) -> tuple[list[R], list[Refus
 
 def _is_of_another_broker(ctx: Context, kind: int, name: str) -> bool:
     """A broker's own configuration is changed there; what is no number is for the controller to refuse."""
-    return (
-        kind == Resource.BROKER and re.fullmatch(r"[+-]?[0-9]+", name) is not None and int(name) != ctx.broker.node_id
-    )
+    return kind == Resource.BROKER and as_node_id(name) not in (None, ctx.broker.node_id)
 
 
 def _refusal(ctx: Context, kind: int, name: str) -> ErrorCode | None:

@@ -55,3 +55,24 @@ async def test_what_a_client_may_alter_is_altered_and_the_rest_refused_each_once
     ]
     image = node.broker.image
     assert (image.topic_configs("mine"), image.topic_configs("theirs")) == ({"retention.ms": "5"}, {})
+
+
+@pytest.mark.parametrize(
+    ("request_class", "of", "version"),
+    [(AlterConfigsRequest, old, 2), (IncrementalAlterConfigsRequest, incremental, 1)],
+)
+async def test_a_broker_that_is_not_this_one_is_refused_however_its_number_is_written(
+    client: Any, request_class: Any, of: Any, version: int
+) -> None:
+    own = "-0" + 5000 * "0"
+    names = {
+        "7": "Unexpected broker id, expected 0, but received 7",
+        "-2147483648": "Unexpected broker id, expected 0, but received -2147483648",
+        "2147483648": "Node id must be an integer, but it is: 2147483648",
+        5000 * "1": f"Node id must be an integer, but it is: {5000 * '1'}",
+        "0_0": "Node id must be an integer, but it is: 0_0",
+    }
+    response = await client.ask(request_class([of(BROKER, name) for name in (own, *names)], False), version)
+    found = {each.resource_name: (each.error_code, each.error_message) for each in response.responses}
+    assert " id" not in (found.pop(own)[1] or "")
+    assert found == {name: (ErrorCode.INVALID_REQUEST, message) for name, message in names.items()}

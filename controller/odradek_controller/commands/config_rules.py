@@ -49,12 +49,20 @@ def _check_topic_exists(image: ClusterImage, name: str) -> Refusal | None:
     return refusal
 
 
+def as_node_id(name: str) -> int | None:
+    """None if it is no integer of 32 bits as Java reads one; Python refuses to read very long ones."""
+    found = re.fullmatch(r"([+-]?)0*([0-9]{1,10})", name)
+    number = 1 << 31 if found is None else int(found[1] + found[2])
+    return number if -(1 << 31) <= number < 1 << 31 else None
+
+
 def _check_broker_exists(image: ClusterImage, name: str, settings: Settings) -> Refusal | None:
     if not name:
         return None
-    if not re.fullmatch(r"[+-]?[0-9]+", name):
+    node_id = as_node_id(name)
+    if node_id is None:
         return Refusal(_INVALID, f"Node id must be an integer, but it is: {name}")
-    if int(name) not in image.brokers:
+    if node_id not in image.brokers:
         expected = min(image.brokers, default=settings.node_id)
         return Refusal(_INVALID, f"Unexpected broker id, expected {expected}, but received {name}")
     return None
