@@ -100,6 +100,31 @@ def consumers_miss_nothing(history: History) -> list[str]:
     return broken
 
 
+def consumers_read_on_from_where_they_begin(history: History) -> list[str]:
+    """The first record that a consumer by assignment gets is that at which it begins, and it gets every one that was
+    acknowledged."""
+    begins = {(each.process, each.place): each.offset for each in _ok(history, What.BEGIN)}
+    first: dict[tuple[str, Place], int] = {}
+    got: dict[tuple[str, Place], set[str]] = defaultdict(set)
+    for each in _ok(history, What.READ):
+        first.setdefault((each.process, each.place), each.offset)
+        got[each.process, each.place].update(each.values)
+    broken = [
+        f"{process} was to begin at {begin} of {_name(place)} and began at {first[process, place]}"
+        for (process, place), begin in begins.items()
+        if first.get((process, place), begin) != begin
+    ]
+    acknowledged: dict[Place, list[str]] = defaultdict(list)
+    for each in _ok(history, What.PRODUCE):
+        acknowledged[each.place] += each.values
+    return broken + [
+        f"{process} never got {value} of {_name(place)}"
+        for process, place in begins
+        for value in acknowledged[place]
+        if value not in got[process, place]
+    ]
+
+
 def idempotent_producers_stay_in_order(history: History) -> list[str]:
     """In the final log their numbers go up; one that is there twice is told by `nothing_is_there_twice`."""
     idempotent = {value for each in history if each.idempotent for value in each.values}
@@ -147,12 +172,8 @@ class _Floors:
 
 
 class _CutOff:
-    """Leaders that were cut off and had not heard that another leads.
-
-    They answer as things stood when they were cut off: clients that have not heard of the other either, and whoever
-    asks for a group's committed offsets, since nobody can tell one coordinator from another. Kafka's do the same; none
-    asks others before it answers.
-    """
+    """Leaders that were cut off and had not heard that another leads: they answer as things stood when that one was
+    elected (`reigns`)."""
 
     def __init__(self, history: History) -> None:
         self._spans: dict[Place, list[Operation]] = defaultdict(list)
@@ -294,6 +315,7 @@ CHECKS: tuple[Check, ...] = (
     what_was_read_stays,
     nothing_comes_from_nowhere,
     consumers_miss_nothing,
+    consumers_read_on_from_where_they_begin,
     idempotent_producers_stay_in_order,
     nothing_is_there_twice,
     no_read_is_stale,

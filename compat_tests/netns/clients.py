@@ -243,6 +243,9 @@ def read(job: Job) -> None:
     """A consumer by assignment, from the beginning on."""
     consumer = _consumer(job)
     consumer.assign([TopicPartition(job.topic, each.partition, OFFSET_BEGINNING) for each in job.places])
+    now = time.monotonic()
+    for each in job.places:
+        job.recorder.write(Operation(job.name, What.BEGIN, now, now, Outcome.OK, job.topic, each.partition, offset=0))
     while not job.stopping.is_set():
         begin = time.monotonic()
         messages = consumer.consume(_BATCH, _POLL_S)

@@ -19,6 +19,8 @@ OFFSETS = "__consumer_offsets"
 class What(StrEnum):
     PRODUCE = "produce"
     """`values`, the first of which got `offset`, if that is known; acks=all."""
+    BEGIN = "begin"
+    """A consumer by assignment is to read from `offset` on, and on."""
     READ = "read"
     """A consumer got `values`, the first of them from `offset`."""
     LATEST = "latest"
@@ -35,7 +37,8 @@ class What(StrEnum):
     FAULT = "fault"
     """What `note` says was so, with broker `leader` or everywhere, from `begin` to `end`; for whoever reads this."""
     DEPOSED = "deposed"
-    """Broker `leader` led `partitions` when it was cut off, and may not have known until `end` that another did."""
+    """Another was made the leader of `partitions` at `begin`; broker `leader`, who had led them, may not have known
+    until `end`."""
 
 
 class Outcome(StrEnum):

@@ -11,9 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from datetime import datetime
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
@@ -23,6 +22,7 @@ from odradek_peers.processes import dying_with_us
 from compat_tests.netns.checks import last_owners
 from compat_tests.netns.history import OFFSETS, Histories, Operation, Recorder, What
 from compat_tests.netns.hosts import Hosts
+from compat_tests.netns.reigns import State, deposed, states
 from compat_tests.netns.wire import WHOLE, Fate
 from compat_tests.zookeeper.members import WAIT_S, Members, OdradekMember
 from odradek.client.client import Client
@@ -34,9 +34,6 @@ LAG_S = 3.0
 OFFSETS_PARTITIONS = 4
 ZOOKEEPER, CLIENTS = "zookeeper", "clients"
 CUT = Fate(cut=True)
-# From a broker's new registration until it has heard from the controller who leads, on a busy machine.
-_HEARS_OF_IT_S = 5.0
-_EXPIRED = "the session with ZooKeeper has expired; registering again"
 _TRACEBACK = "Traceback (most recent call last)"
 _ROOT = Path(__file__).parents[2]
 _CONFIG = {
@@ -156,15 +153,10 @@ class System:
             for link in links:
                 self.hosts.link(*link, WHOLE)
 
-    def expired_sessions(self) -> list[tuple[int, float]]:
-        """The brokers that heard that their sessions had expired, and when, by the monotonic clock."""
+    def reigns(self) -> list[State]:
+        """Who led, and who was in sync, since the beginning; by the monotonic clock."""
         offset_s = time.time() - time.monotonic()
-        return [
-            (broker, datetime.fromisoformat(line.split()[0]).timestamp() - offset_s)
-            for broker in BROKERS
-            for line in (self._directory / str(broker) / "log").read_text(errors="replace").splitlines()
-            if _EXPIRED in line
-        ]
+        return [each._replace(moment=each.moment - offset_s) for each in states(self.zookeeper.directory / "data")]
 
     def failures(self) -> str:
         """What the brokers' logs say of errors that nobody had thought of."""
@@ -250,49 +242,37 @@ class Workload:
 
     @contextlib.contextmanager
     def under(self, fault: Fault, broker: int) -> Iterator[None]:
-        """Something befalls a broker, and that is written down."""
-        begin = time.monotonic()
-        try:
-            with fault(self._system, broker):
+        """Something befalls a broker, and when it was so is written down."""
+        with fault(self._system, broker):
+            begin = time.monotonic()
+            try:
                 yield
-        finally:
-            now = time.monotonic()
-            self._nemesis.write(Operation("nemesis", What.FAULT, begin, now, leader=broker, note=fault.__name__))
+            finally:
+                now = time.monotonic()
+                self._nemesis.write(Operation("nemesis", What.FAULT, begin, now, leader=broker, note=fault.__name__))
 
-    def deposed(self, broker: int, led: Mapping[str, tuple[int, ...]], begin: float) -> None:
-        """Writes down that a broker that led these partitions was cut off then, and knows by now who leads them."""
-        now = time.monotonic()
-        for topic, partitions in led.items():
-            self._nemesis.write(
-                Operation("nemesis", What.DEPOSED, begin, now, topic=topic, partitions=partitions, leader=broker)
-            )
-
-    def deposed_by_the_machine(self) -> None:
-        """Writes down who lost its session though nothing was done to it: who got no processor for too long,
-        or lost too many packets."""
+    def write_down_the_deposed(self) -> None:
+        """Who was cut off, by our doing or because the machine stood still, while another was made the leader of what
+        it led; and says so, since it is excused (`reigns`)."""
         history = self.history()
         begin = min(each.begin for each in history)
-        partitions = {**self._topics, OFFSETS: OFFSETS_PARTITIONS}
-        cut = [each for each in history if each.what is What.DEPOSED]
-        for broker, moment in self._system.expired_sessions():
-            planned = any(each.leader == broker and each.begin < moment < each.end for each in cut)
-            if moment > begin and not planned:
-                for topic, count in partitions.items():
-                    self._nemesis.write(
-                        Operation(
-                            "nemesis", What.DEPOSED, begin, moment + _HEARS_OF_IT_S, topic=topic,
-                            partitions=tuple(range(count)), leader=broker, note="the machine",
-                        )
-                    )  # fmt: skip
-
-    def led_by(self, broker: int) -> dict[str, tuple[int, ...]]:
-        """The partitions, by topic."""
-        found = self._system.members.admin().list_topics(timeout=WAIT_S).topics
-        return {
-            topic: tuple(sorted(index for index, each in found[topic].partitions.items() if each.leader == broker))
-            for topic in [*self._topics, OFFSETS]
-            if topic in found
-        }
+        deaths = [
+            (each.leader, each.begin)
+            for each in history
+            if each.what is What.FAULT and each.note == System.killed.__name__
+        ]
+        for broker, place, since, until in deposed(self._system.reigns(), deaths, time.monotonic()):
+            topic, partition = place
+            if until > begin and topic in (*self._topics, OFFSETS):
+                print(
+                    f"excused: broker {broker}, deposed as the leader of {topic}-{partition} at {since:.3f}, "
+                    f"may not have known for {until - since:.1f} s"
+                )
+                self._nemesis.write(
+                    Operation(
+                        "nemesis", What.DEPOSED, since, until, topic=topic, partitions=(partition,), leader=broker
+                    )
+                )
 
     def until(self, condition: Callable[[list[Operation]], object], about: str) -> None:
         self._system.members.until(lambda: condition(self.history()), about)

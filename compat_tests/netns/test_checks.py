@@ -55,6 +55,7 @@ def deposed(begin: float, end: float) -> Operation:
 
 
 GOOD = [
+    told(What.BEGIN, "reader", 0, 0),
     produced("p:0", 0, 0),
     produced("plain:0", 1, 1),
     produced("p:1", 2, 2),
@@ -85,6 +86,12 @@ BAD: list[tuple[Check, list[Operation]]] = [
     (checks.consumers_miss_nothing, [read("reader", 4, ["p:4"], 8)]),
     (checks.consumers_miss_nothing, [read("reader", 2, ["p:1"], 8)]),
     (checks.consumers_miss_nothing, [read("a", 2, ["p:1"], 8, "g", 2)]),
+    (checks.consumers_read_on_from_where_they_begin, [told(What.BEGIN, "new", 3, 4)]),
+    (
+        checks.consumers_read_on_from_where_they_begin,
+        [told(What.BEGIN, "late", 0, 4), read("late", 1, ["p:0", "plain:0", "p:1"], 5)],
+    ),
+    (checks.consumers_read_on_from_where_they_begin, [produced("p:3", 3, 8)]),
     (checks.idempotent_producers_stay_in_order, [final("p:0", "p:2", "p:1")]),
     (checks.nothing_is_there_twice, [final("p:0", "plain:0", "p:1", "p:1")]),
     (checks.no_read_is_stale, [told(What.LATEST, "other", 2, 8)]),

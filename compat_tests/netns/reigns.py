@@ -1,0 +1,133 @@
+"""Who led which partition when, from ZooKeeper's own transaction log: what the controller decided, when it was written.
+
+A leader that is cut off answers as things stood until it hears that another leads: clients that have not heard of the
+other either, and whoever asks for a group's committed offsets, since nobody can tell one coordinator from another.
+Kafka's do the same; none asks others before it answers. `deposed` says which broker may have answered so, for which
+partition, as of when and until when: this much is excused, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from compat_tests.netns.history import Place
+
+_HEARS_OF_IT_S = 5.0
+"""From a decision until it is known to a leader that stays in sync, on a busy machine: who hears nothing longer does
+not stay in sync, for it does not follow the new leader."""
+
+_STATE = re.compile(r".*/brokers/topics/([^/]+)/partitions/([0-9]+)/state")
+_FILE_HEADER = 16
+_ENTRY = struct.Struct(">qi")
+_TXN = struct.Struct(">qiqqi")
+_INT = struct.Struct(">i")
+_CREATE, _SET_DATA, _CREATE_2, _MULTI, _ERROR = 1, 5, 15, 14, -1
+
+
+class State(NamedTuple):
+    """Of a partition, from `moment` on (seconds of the wall clock)."""
+
+    moment: float
+    place: Place
+    leader: int
+    isr: tuple[int, ...]
+
+
+class Span(NamedTuple):
+    """From `begin` on another broker leads; until `end` this one may not know."""
+
+    broker: int
+    place: Place
+    begin: float
+    end: float
+
+
+def states(directory: Path) -> list[State]:
+    """What became of all partitions, in order, from a ZooKeeper server's data directory; it may be running."""
+    found: dict[int, list[State]] = {}
+    for file in directory.glob("version-2/log.*"):
+        for zxid, moment, kind, body in _transactions(file):
+            found[zxid] = [
+                State(moment, (match[1], int(match[2])), told["leader"], tuple(told["isr"]))
+                for path, data in _writes(kind, body)
+                if (match := _STATE.fullmatch(path)) and (told := json.loads(data))
+            ]
+    return [state for zxid in sorted(found) for state in found[zxid]]
+
+
+def deposed(states: Iterable[State], deaths: Iterable[tuple[int, float]], now: float) -> list[Span]:
+    """Each reign that ended while the leader lived; `deaths` are brokers and when they were dead. The span ends when
+    the broker is in sync again: it has followed another then; when it has died; or now."""
+    died = defaultdict(list)
+    for broker, moment in sorted(deaths, key=lambda death: death[1]):
+        died[broker].append(moment)
+    by_place = defaultdict(list)
+    for state in states:
+        by_place[state.place].append(state)
+    spans = []
+    for place, its in by_place.items():
+        leader, since = -1, 0.0
+        for number, state in enumerate(its):
+            if state.leader in (-1, leader):
+                continue
+            if leader != -1:
+                end = min([now, _knows(leader, its[number:]), *(each for each in died[leader] if each >= since)])
+                if end > state.moment:
+                    spans.append(Span(leader, place, state.moment, end))
+            leader, since = state.leader, state.moment
+    return sorted(spans, key=lambda span: span.begin)
+
+
+def _knows(broker: int, states: list[State]) -> float:
+    """When it is in sync again; the first state is that which deposes it."""
+    soon, out = states[0].moment + _HEARS_OF_IT_S, False
+    for state in states:
+        if not out and state.moment > soon:
+            return soon
+        if out and broker in state.isr:
+            return state.moment
+        out = out or broker not in state.isr
+    return float("inf") if out else soon
+
+
+def _transactions(file: Path) -> Iterator[tuple[int, float, int, bytes]]:
+    """zxid, moment, type and body of each. Behind the last one are zeros, or the half of what is being written."""
+    with file.open("rb") as log:
+        log.seek(_FILE_HEADER)
+        while len(head := log.read(_ENTRY.size)) == _ENTRY.size:
+            _, length = _ENTRY.unpack(head)
+            entry = log.read(length + 1)
+            if length < _TXN.size or len(entry) <= length or entry[-1:] != b"B":
+                return
+            _, _, zxid, time_ms, kind = _TXN.unpack_from(entry)
+            yield zxid, time_ms / 1000, kind, entry[_TXN.size :]
+
+
+def _writes(kind: int, body: bytes) -> Iterator[tuple[str, bytes]]:
+    """Paths and their new contents; of a multi that failed, nothing."""
+    if kind in (_CREATE, _CREATE_2, _SET_DATA):
+        path, position = _buffer(body, 0)
+        data, _ = _buffer(body, position)
+        yield path.decode(), data
+    elif kind == _MULTI:
+        (count,), position, parts = _INT.unpack_from(body), _INT.size, []
+        for _ in range(count):
+            (inner,) = _INT.unpack_from(body, position)
+            part, position = _buffer(body, position + _INT.size)
+            parts.append((inner, part))
+        if not any(inner == _ERROR for inner, _ in parts):
+            for each in parts:
+                yield from _writes(*each)
+
+
+def _buffer(body: bytes, position: int) -> tuple[bytes, int]:
+    """And where it ends; null is empty."""
+    length = max(0, *_INT.unpack_from(body, position))
+    begin = position + _INT.size
+    return body[begin : begin + length], begin + length

@@ -1,0 +1,94 @@
+"""What a leader that was cut off may be excused for, and not more."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from odradek_peers import ZooKeeperServer
+
+from compat_tests.netns.reigns import Span, State, deposed, states
+
+PLACE = ("t", 0)
+
+
+def state(moment: float, leader: int, *isr: int) -> State:
+    return State(moment, PLACE, leader, isr)
+
+
+def test_who_was_cut_off_is_excused_from_the_election_of_another_until_it_is_in_sync_again() -> None:
+    history = [state(1, 1, 1, 2, 3), state(10, 2, 2, 3), state(20, 2, 1, 2, 3), state(30, 2, 2, 3)]
+    assert deposed(history, [], 99) == [Span(1, PLACE, 10, 20)]
+
+
+def test_who_is_not_in_sync_again_is_excused_until_now() -> None:
+    assert deposed([state(1, 1, 1, 2), state(10, 2, 2)], [], 99) == [Span(1, PLACE, 10, 99)]
+
+
+def test_who_stays_in_sync_hears_of_it_soon() -> None:
+    moved = [state(1, 1, 1, 2), state(10, 2, 1, 2)]
+    assert deposed(moved, [], 99) == [Span(1, PLACE, 10, 15)]
+    assert deposed([*moved, state(40, 2, 2), state(50, 2, 1, 2)], [], 99) == [Span(1, PLACE, 10, 15)]
+    assert deposed([*moved, state(13, 2, 2), state(50, 2, 1, 2)], [], 99) == [Span(1, PLACE, 10, 50)]
+
+
+def test_the_dead_need_no_excuse() -> None:
+    history = [state(1, 1, 1, 2, 3), state(10, 2, 2, 3), state(20, 2, 1, 2, 3)]
+    assert deposed(history, [(1, 7)], 99) == []
+    assert deposed(history, [(1, 12)], 99) == [Span(1, PLACE, 10, 12)]
+    assert deposed(history, [(1, 0.5), (2, 12), (1, 21)], 99) == [Span(1, PLACE, 10, 20)]
+
+
+def test_nobody_is_deposed_by_nobody() -> None:
+    assert deposed([state(1, 1, 1, 2), state(10, -1, 1), state(20, 1, 1)], [], 99) == []
+    assert deposed([state(1, 1, 1, 2), state(10, -1, 2), state(20, 2, 2)], [], 99) == [Span(1, PLACE, 20, 99)]
+
+
+def test_each_reign_that_ends_is_one() -> None:
+    history = [state(1, 1, 1, 2, 3), state(10, 2, 2, 3), state(12, 3, 3), state(20, 3, 1, 2, 3)]
+    assert deposed(history, [], 99) == [Span(1, PLACE, 10, 20), Span(2, PLACE, 12, 20)]
+
+
+@pytest.fixture
+def zookeeper(tmp_path: Path) -> ZooKeeperServer:
+    return ZooKeeperServer(directory=tmp_path)
+
+
+@pytest.mark.peers
+def test_zookeepers_log_says_who_led(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+    def data(leader: int, *isr: int) -> bytes:
+        return json.dumps({"version": 1, "leader": leader, "isr": isr, "leader_epoch": 0}).encode()
+
+    path = "/chroot/brokers/topics/{}/partitions/{}/state"
+    with zookeeper:
+        client = KazooClient(zookeeper.connect_string)
+        client.start()
+        client.create(path.format("a", 11), data(1, 1, 2), makepath=True)
+        client.create(path.format("b", 0), data(3, 3), makepath=True)
+        together = client.transaction()
+        together.check("/chroot", 0)
+        together.set_data(path.format("a", 11), data(2, 2))
+        together.set_data(path.format("b", 0), data(-1, 3))
+        together.commit()
+        in_vain = client.transaction()
+        in_vain.set_data(path.format("a", 11), data(9, 9))
+        in_vain.check("/chroot", 7)
+        in_vain.commit()
+        zookeeper.kill()
+        zookeeper.start()
+        client.set(path.format("b", 0), data(3, 3, 1))
+        last_ms = client.exists(path.format("b", 0)).mtime
+        client.stop()
+        client.close()
+        found = states(tmp_path / "data")
+    assert [each[1:] for each in found] == [
+        (("a", 11), 1, (1, 2)),
+        (("b", 0), 3, (3,)),
+        (("a", 11), 2, (2,)),
+        (("b", 0), -1, (3,)),
+        (("b", 0), 3, (3, 1)),
+    ]
+    assert found[-1].moment == last_ms / 1000
+    assert [each.moment for each in found] == sorted(each.moment for each in found)
