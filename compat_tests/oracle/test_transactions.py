@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from odradek_peers import KAFKA_3_9, KAFKA_4_3, JavaTools
 
 from compat_tests.oracle.batches import batch
 from compat_tests.oracle.cases import versions_of
@@ -127,3 +128,21 @@ def test_a_marker_of_transaction_version_2_has_an_epoch_of_its_own(version: int,
         write(2, transaction_version)
     mine.produce(0x7FFF)
     write(0x7FFF)
+
+
+@pytest.mark.parametrize("release", [KAFKA_4_3, KAFKA_3_9])
+def test_kafka_transactions_aborts_what_hangs(release: str, pair_for: PairFor) -> None:
+    pair = pair_for("WriteTxnMarkers", 1)
+    mine = Transactions(pair, 1, f"hanging-{release}")
+    mine.produce(1)
+
+    for peer in (pair.kafka, pair.ours):
+        where = ("--bootstrap-server", f"{peer.host}:{peer.port}")
+        what = ("--topic", mine.topic, "--partition", "0", "--start-offset", "0")
+        JavaTools(release).run("kafka-transactions", *where, "abort", *what)
+
+    mine.look()
+    asked = {"topics": [{"name": mine.topic, "partition_indexes": [0]}]}
+    (topic,) = pair.ask("DescribeProducers", 0, asked)["topics"]
+    (producer,) = topic["partitions"][0]["active_producers"]
+    assert producer["current_txn_start_offset"] == -1
