@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
-from odradek_peers.processes import LOOPBACK, dying_with_us
+from odradek_peers.processes import LOOPBACK, dying_with_us, free_ports
+
+from compat_tests.zookeeper.tap import Tap
 
 WAIT_S = 60.0
 SESSION_MS = 4_000
@@ -63,7 +65,7 @@ class OdradekMember:
                     f"--zookeeper={self._zookeeper}",
                     f"--broker-id={self._broker}",
                     f"--host={self._host}",
-                    f"--port={self._port}",
+                    *([] if "listeners" in self._options else [f"--port={self._port}"]),
                     *([] if "log.dirs" in self._options else [f"--data={self._directory / 'data'}"]),
                     *(f"--option={name}={value}" for name, value in self._options.items()),
                 ],
@@ -103,17 +105,33 @@ class OdradekMember:
 class Members:
     """The cluster as its clients and its operator see it."""
 
-    def __init__(self, server: ZooKeeperServer, chroot: str, directory: Path) -> None:
+    def __init__(self, server: ZooKeeperServer, chroot: str, directory: Path, *, session_ms: int = SESSION_MS) -> None:
+        """`session_ms`: short where a test waits for a session to end, longer where none may end by itself."""
         self.zookeeper = server.connect_string + chroot
+        self._session = {"zookeeper.session.timeout.ms": str(session_ms)}
         self.directory = directory
         self.members: dict[int, OdradekMember | ApacheKafka] = {}
         self._ports: dict[int, int] = {}
-        """Of those that take another's place."""
+        """Of those whose port is decided: they take another's place, or have other listeners, too."""
+        self._taps: list[Tap] = []
         self._produced: dict[str, set[bytes]] = {}
+
+    def control_plane(self, broker: int) -> tuple[Tap, dict[str, str]]:
+        """Who listens in on what is asked of the member on a control-plane listener, and its settings with that."""
+        port, control_port = free_ports(2)
+        self._ports[broker] = port
+        tap = Tap(control_port)
+        self._taps.append(tap)
+        return tap, {
+            "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROL://{LOOPBACK}:{control_port}",
+            "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROL://{LOOPBACK}:{tap.port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
+            "control.plane.listener.name": "CONTROL",
+        }
 
     def odradek(self, broker: int, **config: str) -> None:
         """A member more; names of settings with underscores for dots."""
-        options = {**CONFIG, **_dotted(config)}
+        options = {**CONFIG, **self._session, **_dotted(config)}
         self.members[broker] = OdradekMember(
             broker, self.zookeeper, self.directory / str(broker), options=options, port=self._ports.get(broker, 0)
         )
@@ -122,7 +140,7 @@ class Members:
     def kafka(self, *brokers: int, **more: str) -> None:
         """Members more, of the other kind; started together."""
         config = {
-            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            **self._session,
             "offsets.topic.replication.factor": "3",
             "offsets.topic.num.partitions": "4",
             **_dotted(more),
@@ -165,6 +183,8 @@ class Members:
                 member.kill()
             else:
                 member.close()
+        for tap in self._taps:
+            tap.close()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -214,9 +234,15 @@ class Members:
         return [found[index].leader for index in sorted(found)]
 
     def until(self, condition: Callable[[], object], about: object = "") -> None:
-        """`about` is said when it does not come true; called first if it can be."""
+        """`about` is said when it does not come true; called first if it can be. Who cannot be asked is asked again."""
         end = time.monotonic() + WAIT_S
-        while not condition():
+        while True:
+            try:
+                if condition():
+                    return
+            except KafkaException:
+                if time.monotonic() >= end:
+                    raise
             told = about() if callable(about) and time.monotonic() >= end else about
             assert time.monotonic() < end, f"did not come true in {WAIT_S:g} s {told}"
             time.sleep(0.1)

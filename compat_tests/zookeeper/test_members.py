@@ -18,6 +18,7 @@ pytestmark = pytest.mark.peers
 _chroots = itertools.count()
 _numbers = itertools.count()
 KAFKA = 3
+LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, ALTER_PARTITION = 4, 5, 6, 56
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +112,31 @@ def test_kafkas_broker_is_killed_as_controller_and_leader_and_comes_back(mixed: 
     mixed.members[KAFKA].stop()
     mixed.produce("t", some())
     mixed.assert_all_there("t")
+
+
+@pytest.mark.parametrize("controller", [1, KAFKA])
+def test_controllers_and_brokers_ask_each_other_on_the_control_plane(members: Members, controller: int) -> None:
+    taps = {}
+    for broker in (1, 2, KAFKA):
+        taps[broker], settings = members.control_plane(broker)
+        start = members.kafka if broker == KAFKA else members.odradek
+        start(broker, **settings)
+    members.until(lambda: len(members.admin().list_topics(timeout=10).brokers) == 3)
+    members.make_controller(controller)
+    members.create("t", [[1, KAFKA, 2], [KAFKA, 2, 1], [2, 1, KAFKA]])
+    members.produce("t", some())
+    for tap in taps.values():
+        tap.asked.clear()
+    # Of leaders that are not the controller, only those of the other kind see it come back.
+    members.members[2].stop()
+    members.members[2].start()
+    members.until(lambda: members.in_sync("t") == [{1, 2, KAFKA}] * 3)
+    members.produce("t", some())
+    members.assert_all_there("t")
+    members.delete("t")
+    told = [tap for broker, tap in taps.items() if broker != controller]
+    members.until(lambda: all({LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA} <= tap.asked for tap in told))
+    assert ALTER_PARTITION in taps[controller].asked
 
 
 @pytest.mark.parametrize("controller", [1, KAFKA])

@@ -1,0 +1,63 @@
+"""A port that passes everything on to another one, and notes which APIs are asked there."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from contextlib import suppress
+from threading import Thread
+
+from odradek_peers.processes import LOOPBACK
+
+
+class Tap:
+    """Listens on a free port of its own until it is closed. `asked` are the keys of the requests that came through."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._listening = socket.create_server((LOOPBACK, 0))
+        self.port: int = self._listening.getsockname()[1]
+        self.asked: set[int] = set()
+        Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Nobody comes through any more; who did may go on."""
+        # Closing alone would not wake who waits in accept.
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                Thread(target=self._connect, args=(client,), daemon=True).start()
+
+    def _connect(self, client: socket.socket) -> None:
+        try:
+            server = socket.create_connection((LOOPBACK, self._target))
+        except OSError:
+            client.close()
+            return
+        Thread(target=self._pass_answers, args=(server, client), daemon=True).start()
+        self._pass_requests(client, server)
+
+    def _pass_requests(self, client: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError), client.makefile("rb") as requests:
+            while len(size := requests.read(4)) == 4:
+                request = requests.read(*struct.unpack(">i", size))
+                self.asked.add(int.from_bytes(request[:2], "big"))
+                server.sendall(size + request)
+        _end(server)
+
+    @staticmethod
+    def _pass_answers(server: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError), server, client:
+            while data := server.recv(1 << 16):
+                client.sendall(data)
+            _end(client)
+
+
+def _end(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
