@@ -310,6 +310,10 @@ class Partition:
         assert self.leader is not None
         self.carry_out(self.leader.isr_decided(isr, partition_epoch))
         self._guard()
+        # Followers that are no replicas any more, or not in sync, are to be seen as such at their next fetch, though
+        # nothing else happens to them.
+        if self.replica_watchers.operations:
+            self.purgatory.changed(self.replica_watchers)
 
     def isr_refused(self) -> None:
         """The controller did not change them, for certain."""
@@ -324,9 +328,6 @@ class Partition:
             if replicas != self.leader.replicas:
                 self.carry_out(self.leader.replicas_changed(replicas))
             self.isr_decided(isr, partition_epoch)
-            # Followers that are no replicas any more, or not in sync, are to be seen as such at their next fetch.
-            if self.replica_watchers.operations:
-                self.purgatory.changed(self.replica_watchers)
 
     def carry_out(self, effects: list[Effect]) -> None:
         """Do what the leader core decided."""

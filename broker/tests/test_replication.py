@@ -433,6 +433,17 @@ async def test_a_follower_asks_only_about_partitions_to_which_something_happened
     await trio.until(lambda: not lively(2))
 
 
+async def test_a_follower_to_which_nothing_happens_is_to_be_in_sync_again_when_it_is_so_no_more(trio: Trio) -> None:
+    await trio.create([1, 2])
+    sessions = trio.cluster.nodes[1].broker.fetch_sessions._sessions.values()
+    await trio.until(lambda: any(each.privileged and not each.lively for each in sessions))
+    partition = trio.hosted(1)
+    assert partition.leader is not None
+    # The answer to AlterPartition, before the metadata.
+    partition.isr_decided(frozenset({1}), partition.leader.partition_epoch + 1)
+    await trio.until(lambda: partition.leader is not None and partition.leader.proposed_isr == {1, 2})
+
+
 async def test_a_follower_may_forget_a_partition_in_the_turn_in_which_something_happens_to_it(
     trio: Trio, make_batch: Any
 ) -> None:
