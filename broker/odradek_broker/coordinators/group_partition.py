@@ -74,7 +74,7 @@ class GroupPartition:
         self._timers = timers
         self._timer: TimerHandle | None = None
         self._pending: deque[PendingWrite] = deque()
-        self._when_drained: list[Callable[[], None]] = []
+        self._when_drained: list[Done] = []
 
     def now(self) -> Instant:
         return Instant(self._clock.wall_ms(), self._clock.monotonic_ms())
@@ -151,7 +151,7 @@ class GroupPartition:
         for write in pending:
             if write.done is not None:
                 write.done(ErrorCode.NOT_COORDINATOR)
-        self._drained()
+        self._drained(ErrorCode.NOT_COORDINATOR)
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
@@ -204,12 +204,13 @@ class GroupPartition:
         else:
             done(ErrorCode.NONE)
 
-    def when_drained(self, callback: Callable[[], None]) -> None:
-        """Call back once everything appended so far has taken effect: at once, with one replica."""
+    def when_drained(self, callback: Done) -> None:
+        """Call back once everything appended so far has taken effect: at once, with one replica. With NOT_COORDINATOR
+        when another broker is to know what becomes of it: nothing is known here then."""
         if self._pending:
             self._when_drained.append(callback)
         else:
-            callback()
+            callback(ErrorCode.NONE)
 
     def _batch(self, records: Sequence[CoordinatorRecord]) -> bytearray:
         builder = BatchBuilder(compression=self.compression)
@@ -244,12 +245,12 @@ class GroupPartition:
             if write.done is not None:
                 write.done(ErrorCode.NONE)
         if not self._pending:
-            self._drained()
+            self._drained(ErrorCode.NONE)
 
-    def _drained(self) -> None:
+    def _drained(self, error: ErrorCode) -> None:
         waiting, self._when_drained = self._when_drained, []
         for callback in waiting:
-            callback()
+            callback(error)
 
     # -- time -----------------------------------------------------------------------------------------------------
 

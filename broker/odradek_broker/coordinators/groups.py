@@ -174,7 +174,12 @@ class GroupCoordinators:
             return coordinated.shard.fetch(request)
         # What is being committed right now counts: wait for it (KIP-447).
         answer: Deferred[OffsetFetchGroup] = Deferred()
-        coordinated.when_drained(lambda: answer.complete(coordinated.shard.fetch(request)))
+
+        def fetch(error: ErrorCode) -> None:
+            failed = OffsetFetchGroup(group_id=request.group_id, error_code=error)
+            answer.complete(failed if error else coordinated.shard.fetch(request))
+
+        coordinated.when_drained(fetch)
         return answer.result() if answer.done else answer
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Deferred[OffsetDeleteResponse]:
@@ -185,7 +190,10 @@ class GroupCoordinators:
             return OffsetDeleteResponse(error_code=coordinated)
         answer: Deferred[OffsetDeleteResponse] = Deferred()
 
-        def delete() -> None:
+        def delete(error: ErrorCode) -> None:
+            if error:
+                answer.complete(OffsetDeleteResponse(error_code=error))
+                return
             records, response = coordinated.shard.delete_offsets(request)
             if not records:
                 answer.complete(response)
@@ -224,7 +232,10 @@ class GroupCoordinators:
             answer.complete(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=coordinated))
             return answer
 
-        def delete() -> None:
+        def delete(error: ErrorCode) -> None:
+            if error:
+                answer.complete(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error))
+                return
             records, result = coordinated.shard.delete(group_id)
 
             def written(error: ErrorCode) -> None:
@@ -251,8 +262,9 @@ class GroupCoordinators:
         return [coordinated for coordinated in self._partitions.values() if coordinated.state is LoadState.READY]
 
     def _drop_topics(self, coordinated: GroupPartition, topics: Sequence[str]) -> None:
-        def drop() -> None:
-            coordinated.write_independent(coordinated.shard.forget_topics(topics), _nobody_asked)
+        def drop(error: ErrorCode) -> None:
+            if not error:
+                coordinated.write_independent(coordinated.shard.forget_topics(topics), _nobody_asked)
 
         coordinated.when_drained(drop)
 
@@ -267,8 +279,11 @@ class GroupCoordinators:
         self._schedule_expiry()
 
     def _expire_in(self, coordinated: GroupPartition) -> None:
-        def expire() -> None:
-            coordinated.write_independent(coordinated.shard.expire_offsets(coordinated.now().wall_ms), _nobody_asked)
+        def expire(error: ErrorCode) -> None:
+            if not error:
+                coordinated.write_independent(
+                    coordinated.shard.expire_offsets(coordinated.now().wall_ms), _nobody_asked
+                )
 
         coordinated.when_drained(expire)
 

@@ -171,7 +171,7 @@ def test_records_take_effect_in_order_when_the_high_watermark_passes_them(follow
     outcomes: list[tuple[str, ErrorCode]] = []
     followed.groups.write([offset(5)], lambda error: outcomes.append(("first", error)))
     followed.groups.write([offset(6)], lambda error: outcomes.append(("second", error)))
-    followed.groups.when_drained(lambda: outcomes.append(("drained", ErrorCode.NONE)))
+    followed.groups.when_drained(lambda error: outcomes.append(("drained", error)))
     assert (outcomes, committed(followed)) == ([], None)
     followed.follower_fetched_everything()
     assert [name for name, error in outcomes if not error] == ["first", "second", "drained"]
@@ -203,9 +203,10 @@ def test_whoever_waits_is_answered_when_leadership_is_lost(followed: Broker) -> 
     answer = followed.sync()
     outcomes: list[ErrorCode] = []
     followed.groups.write([offset(5)], outcomes.append)
+    followed.groups.when_drained(outcomes.append)
     followed.groups.resign()
     assert answer.result() == SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)
-    assert outcomes == [ErrorCode.NOT_COORDINATOR]
+    assert outcomes == [ErrorCode.NOT_COORDINATOR] * 2
 
 
 def test_many_records_that_need_not_stand_together_are_written_in_several_batches(broker: Broker) -> None:

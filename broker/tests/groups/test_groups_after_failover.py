@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from broker.tests.test_replication import Connect, Trio
 
+from odradek_broker.deferred import Deferred
 from odradek_broker.partition import Partition
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek_wire.messages.heartbeat import HeartbeatRequest
 from odradek_wire.messages.join_group import JoinGroupRequest
 from odradek_wire.messages.offset_commit import OffsetCommitRequest
+from odradek_wire.messages.offset_delete import OffsetDeleteRequest
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest
 from odradek_wire.messages.sync_group import SyncGroupRequest
 
@@ -135,6 +137,28 @@ async def test_a_new_coordinator_tells_no_offset_before_it_is_known_to_be_commit
     assert (await member.committed())[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     trio.let_go(second)
     assert await retried(trio, member.committed) == (ErrorCode.NONE, 5)
+
+
+async def test_who_waits_for_commits_under_way_is_sent_to_the_next_coordinator_when_this_one_resigns(
+    trio: Groups,
+) -> None:
+    await trio.create([0, 1, 2])
+    member = Member(trio)
+    await member.join()
+    assert await member.commit(5) == ErrorCode.NONE
+    first = await trio.coordinator()
+    trio.hold_back(first)
+    groups = trio.cluster.nodes[first].broker.groups
+    (coordinated,) = groups._partitions.values()
+    commit = asyncio.ensure_future(member.commit(6))
+    await trio.until(lambda: coordinated._pending)
+    wanted = OffsetFetchRequest.OffsetFetchRequestGroup(GROUP)
+    answers = [groups.fetch(wanted, True), groups.delete(GROUP)]
+    answers.append(groups.delete_offsets(OffsetDeleteRequest(GROUP)))
+    groups.resigned(0)
+    errors = [answer.result().error_code for answer in answers if isinstance(answer, Deferred) and answer.done]
+    assert errors == [ErrorCode.NOT_COORDINATOR] * 3
+    assert await commit == ErrorCode.NOT_COORDINATOR
 
 
 async def test_nobody_sees_an_offset_that_the_next_failover_takes_back(trio: Groups) -> None:
