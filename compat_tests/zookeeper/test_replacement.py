@@ -21,13 +21,14 @@ pytestmark = pytest.mark.peers
 _BROKERS = (1, 2, 3)
 _ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 _PREFERRED = 0
+_SESSION_MS = 15_000
 _INTERNAL = "__consumer_offsets"
 
 
 @pytest.fixture
 def members(tmp_path: Path) -> Iterator[Members]:
     with ZooKeeperServer() as server:
-        found = Members(server, "/kafka", tmp_path)
+        found = Members(server, "/kafka", tmp_path, session_ms=_SESSION_MS)
         yield found
         found.close()
 
