@@ -158,13 +158,17 @@ class Client:
         return await (await self.wire(f"broker-{found.controller_id}")).ask(request, version, answer)
 
     async def leader(self, topic: str, partition: int) -> Wire:
-        """A connection to who is believed to lead. Raises UnreachableError."""
+        """A connection to who is believed to lead, in `leader_epoch` now. Raises UnreachableError."""
         if (topic, partition) not in self._leaders:
             await self._look_up(topic)
         found = self._leaders.get((topic, partition))
         if found is None:
             raise UnreachableError(f"nobody leads {topic}-{partition}")
-        return await self.wire(f"broker-{found[0]}")
+        wire = await self.wire(f"broker-{found[0]}")
+        if self._leaders.get((topic, partition)) != found:
+            # A real client, too, tells no leader an epoch that it has from the next one's.
+            raise UnreachableError(f"another leads {topic}-{partition} meanwhile")
+        return wire
 
     def leader_id(self, topic: str, partition: int) -> int | None:
         """Who is believed to lead, if somebody is."""
