@@ -33,7 +33,7 @@ CONFIG = {
     # Elections are the tests' business.
     "auto.leader.rebalance.enable": "false",
 }
-_SECONDS, _HEARD_S, _PAUSE_S = 60.0, 10.0, 0.05
+_SECONDS, _HEARD_S, _PAUSE_S = 60.0, 60.0, 0.05
 
 
 class Side:
