@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,8 +16,9 @@ from typing import Literal
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from odradek_peers import KAFKA_3_9, KAFKA_4_3, ApacheKafka
-from odradek_peers.processes import dying_with_us
 from odradek_peers.ready import NotReady, wait_until_ready
+
+from compat_tests.odradek_up import up
 
 Owner = Literal["kafka", "odradek"]
 End = Literal["stop", "kill"]
@@ -118,26 +118,8 @@ class Site:
             place = [f"--zookeeper={self._zookeeper}", f"--broker-id={BROKER}"]
         else:
             config["node.id"] = str(BROKER)
-        with (self._root / "odradek.log").open("ab") as log:
-            self._odradek = subprocess.Popen(
-                [
-                    *dying_with_us(),
-                    str(Path(sys.executable).with_name("odradek")),
-                    "up",
-                    *place,
-                    f"--host={host}",
-                    f"--port={port}",
-                    *(f"--option={name}={value}" for name, value in config.items()),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert self._odradek.stdout is not None
-        assert self._odradek.stdout.readline(), self.told()
-        # Over ZooKeeper it answers before the controller has told it of anybody, as Kafka does. (A client that comes
-        # then may wait long: librdkafka does not ask again soon when it is told of no broker.)
+        self._odradek, _ = up(self._root / "odradek.log", [*place, f"--host={host}", f"--port={port}"], config)
+        # It listens before its controller has told it of anybody, and lets whoever asks wait for that.
         try:
             wait_until_ready(host, int(port), timeout=WAIT_S, alive=lambda: True)
         except NotReady as failure:

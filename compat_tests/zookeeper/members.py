@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -17,8 +16,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
-from odradek_peers.processes import LOOPBACK, dying_with_us, free_ports
+from odradek_peers.processes import LOOPBACK, free_ports
 
+from compat_tests.odradek_up import up
 from compat_tests.zookeeper.tap import Tap
 
 WAIT_S = 60.0
@@ -55,29 +55,13 @@ class OdradekMember:
 
     def start(self) -> None:
         self._directory.mkdir(exist_ok=True)
-        with (self._directory / "log").open("ab") as log:
-            self._process = process = subprocess.Popen(
-                [
-                    *self._prefix,
-                    *dying_with_us(),
-                    str(Path(sys.executable).with_name("odradek")),
-                    "up",
-                    f"--zookeeper={self._zookeeper}",
-                    f"--broker-id={self._broker}",
-                    f"--host={self._host}",
-                    *([] if "listeners" in self._options else [f"--port={self._port}"]),
-                    *([] if "log.dirs" in self._options else [f"--data={self._directory / 'data'}"]),
-                    *(f"--option={name}={value}" for name, value in self._options.items()),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, (self._directory / "log").read_text()[-2000:]
-        self._port = int(line.rpartition(":")[2])
+        arguments = [f"--zookeeper={self._zookeeper}", f"--broker-id={self._broker}", f"--host={self._host}"]
+        if "listeners" not in self._options:
+            arguments.append(f"--port={self._port}")
+        if "log.dirs" not in self._options:
+            arguments.append(f"--data={self._directory / 'data'}")
+        self._process, address = up(self._directory / "log", arguments, self._options, prefix=self._prefix)
+        self._port = int(address.rpartition(":")[2])
 
     def stop(self) -> None:
         assert self._process is not None
