@@ -10,7 +10,7 @@ import pytest
 from compat_tests.cluster.clusters import BrokerCluster, running
 from compat_tests.oracle.batches import batch
 from compat_tests.oracle.pair import Pair
-from compat_tests.oracle.peer import Peer
+from compat_tests.oracle.peer import Peer, topic_on
 from compat_tests.oracle.schema import Body
 
 pytestmark = pytest.mark.peers
@@ -60,15 +60,7 @@ class Clusters:
     def create(self, *replicas: Sequence[int], configs: dict[str, str] | None = None) -> str:
         """A topic with these replicas, in sync; returns its name."""
         name = f"t{next(_numbers)}"
-        assigned = [{"partition_index": index, "broker_ids": [*each]} for index, each in enumerate(replicas)]
-        settings = [{"name": key, "value": value} for key, value in (configs or {}).items()]
-        topic = {
-            "name": name,
-            "num_partitions": -1,
-            "replication_factor": -1,
-            "assignments": assigned,
-            "configs": settings,
-        }
+        topic = topic_on(name, replicas, configs or {})
         for peer in self._peers:
             answer = peer.ask("CreateTopics", 7, {"topics": [topic], "timeout_ms": 30_000})
             assert answer["topics"][0]["error_code"] == 0, answer

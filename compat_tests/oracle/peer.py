@@ -2,6 +2,7 @@
 
 import socket
 import struct
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compat_tests.oracle import schema
@@ -130,3 +131,14 @@ class Peer:
                 raise Closed(self.name)
             received += piece
         return bytes(received)
+
+
+def topic_on(name: str, replicas: Sequence[Sequence[int]], configs: Mapping[str, str]) -> Body:
+    """A topic as CreateTopics has it, each partition on these brokers."""
+    return {
+        "name": name,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": [{"partition_index": index, "broker_ids": [*each]} for index, each in enumerate(replicas)],
+        "configs": [{"name": key, "value": value} for key, value in configs.items()],
+    }

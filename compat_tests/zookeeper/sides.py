@@ -16,7 +16,7 @@ from kazoo.exceptions import NoNodeError
 from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
 
 from compat_tests.oracle.pair import Pair
-from compat_tests.oracle.peer import Closed, Peer
+from compat_tests.oracle.peer import Closed, Peer, topic_on
 from compat_tests.oracle.schema import Body
 from compat_tests.zookeeper.members import OdradekMember, elect_until
 
@@ -214,15 +214,7 @@ class Sides:
 
     def create(self, name: str, *replicas: list[int], configs: Mapping[str, str] | None = None) -> str:
         """A topic with these replicas, in sync."""
-        assigned = [{"partition_index": index, "broker_ids": each} for index, each in enumerate(replicas)]
-        settings = [{"name": key, "value": value} for key, value in {"retention.ms": "-1", **(configs or {})}.items()]
-        topic = {
-            "name": name,
-            "num_partitions": -1,
-            "replication_factor": -1,
-            "assignments": assigned,
-            "configs": settings,
-        }
+        topic = topic_on(name, replicas, {"retention.ms": "-1", **(configs or {})})
         for side in self.both:
             answer = side.ask(side.controller, "CreateTopics", 7, {"topics": [topic], "timeout_ms": 30_000})
             assert answer["topics"][0]["error_code"] == 0, answer
