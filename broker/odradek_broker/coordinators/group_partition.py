@@ -1,18 +1,16 @@
 """One partition of `__consumer_offsets` that this broker leads: the core of its groups joined to its log.
 
-Owns loading, appending what the core decides, waiting for the high watermark, replaying, answering, and one timer for
-the next deadline. Leaves every rule to `core.group_shard`, and which groups come here to `groups`.
+Owns carrying out what the core decides, answering, and one timer for the next deadline. Leaves every rule to
+`core.group_shard`, loading and writing to `durable_partition`, and which groups come here to `groups`.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Sequence
 from typing import Any
 
 from odradek_broker.clock import Clock
+from odradek_broker.coordinators.durable_partition import Core, Done, DurablePartition, LoadState
 from odradek_broker.core.group_deadlines import Instant
 from odradek_broker.core.group_loading import Loading
 from odradek_broker.core.group_records import CoordinatorRecord, encode_record
@@ -22,136 +20,59 @@ from odradek_broker.deferred import Deferred
 from odradek_broker.partition import Partition
 from odradek_broker.report import Logger
 from odradek_broker.timers import TimerHandle, Timers
-from odradek_log.append import AppendRejected
-from odradek_log.errors import CorruptLogError, LogOfflineError
-from odradek_log.producer_state import AppendOrigin
-from odradek_wire.errors import DecodeError, ErrorCode
+from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import Compression
-from odradek_wire.records.builder import BatchBuilder
-from odradek_wire.records.errors import CorruptRecordError
 
-LOAD_AT_ONCE_BYTES = 32 * 1024
-"""A log up to this size is loaded before `load` returns."""
-LOAD_CHUNK_BYTES = 64 * 1024
-LOAD_CHUNK_RECORDS = 500
-"""How much of a longer one is read, and replayed, before others get their turn."""
 BATCH_BYTES_MAX = 512 * 1024
 """Where many independent records are cut into batches."""
 
-Done = Callable[[ErrorCode], None]
-
-
-class LoadState(Enum):
-    LOADING = "loading"
-    READY = "ready"
-    FAILED = "failed"
-    RESIGNED = "resigned"
-
-
-@dataclass(slots=True)
-class PendingWrite:
-    """Records in the log, not yet below the high watermark."""
-
-    end_offset: int
-    records: Sequence[CoordinatorRecord]
-    done: Done | None
-
 
 class GroupPartition:
-    """Appends happen at once and in order; records take effect, in the same order, when the high watermark passes them.
-    With one replica that is before `write` returns."""
+    """Records take effect when all replicas in sync have them: with one replica, before `write` returns."""
 
     def __init__(
-        self, partition: Partition, clock: Clock, timers: Timers, settings: GroupSettings, log: Logger
+        self,
+        partition: Partition,
+        clock: Clock,
+        timers: Timers,
+        settings: GroupSettings,
+        log: Logger,
+        compression: Compression = Compression.NONE,
+        commit_timeout_ms: int = 5_000,
     ) -> None:
-        self.partition = partition
         self.shard = GroupShard(settings)
-        self.state = LoadState.LOADING
-        self.compression = Compression.NONE
-        self.commit_timeout_ms = 5_000
         self._log = log.bind(topic=partition.topic, partition=partition.index)
+        core = Core(encode_record, self.shard.replay, lambda: Loading(self.shard), self._loaded)
+        self._durable = DurablePartition(partition, core, clock, timers, self._log, compression, commit_timeout_ms)
         self._clock = clock
         self._timers = timers
         self._timer: TimerHandle | None = None
-        self._pending: deque[PendingWrite] = deque()
-        self._when_drained: list[Done] = []
+
+    @property
+    def partition(self) -> Partition:
+        return self._durable.partition
+
+    @property
+    def state(self) -> LoadState:
+        return self._durable.state
 
     def now(self) -> Instant:
-        return Instant(self._clock.wall_ms(), self._clock.monotonic_ms())
-
-    # -- loading --------------------------------------------------------------------------------------------------
+        return self._durable.now()
 
     def load(self) -> None:
         """Replay the log up to its present end: a short one at once, a long one in turns."""
-        start, end = self.partition.log_start_offset, self.partition.log_end_offset
-        work = self._loading(Loading(self.shard), start, end)
-        if self.partition.log.size_bytes <= LOAD_AT_ONCE_BYTES:
-            while self._go_on_loading(work):
-                pass
-        else:
-            self._timers.call_soon(lambda: self._load_in_turns(work))
+        self._durable.load()
 
-    def _load_in_turns(self, work: Iterator[None]) -> None:
-        if self._go_on_loading(work):
-            self._timers.call_soon(lambda: self._load_in_turns(work))
-
-    def _go_on_loading(self, work: Iterator[None]) -> bool:
-        """The next piece of work; False when there is none left, or none to be done any more."""
-        if self.state is not LoadState.LOADING:
-            return False
-        try:
-            next(work)
-        except StopIteration:
-            self._await_what_was_loaded()
-            return False
-        except (OSError, CorruptRecordError, CorruptLogError, LogOfflineError, DecodeError) as error:
-            self.state = LoadState.FAILED
-            self._log.error("groups cannot be loaded", error=str(error))
-        return self.state is LoadState.LOADING
-
-    def _await_what_was_loaded(self) -> None:
-        """What is not known to be committed may have been acknowledged by the coordinator before, or may yet be lost:
-        an offset that is told must not go back, whichever it is (as KIP-207 for the end of a log). Kafka tells either
-        at once. With too few in sync nothing more will be committed, and what is there is what there is."""
-        partition = self.partition
-        if self.state is not LoadState.LOADING:
-            return
-        if not partition.lags_behind_its_epoch or (partition.leader is not None and partition.leader.under_min_isr):
-            self.state = LoadState.READY
-            self.carry_out(self.shard.loaded(self.now()))
-            return
-        assert partition.leader is not None, "a partition that is led lags behind its epoch"
-        waiting = partition.wait_for_high_watermark(partition.leader.leader_epoch_start_offset, self.commit_timeout_ms)
-        waiting.when_done(lambda outcome: self._waited(outcome.result()))
-
-    def _waited(self, error: ErrorCode) -> None:
-        if error not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
-            self.state = LoadState.FAILED if self.state is LoadState.LOADING else self.state
-        else:
-            self._await_what_was_loaded()
-
-    def _loading(self, loading: Loading, offset: int, end: int) -> Iterator[None]:
-        while offset < end:
-            chunk = self.partition.log.read(offset, LOAD_CHUNK_BYTES, limit=end, min_one=True)
-            if chunk is None or not len(chunk):
-                break
-            offset = max(loading.feed(memoryview(chunk.tobytes())), offset + 1)
-            yield
-        while loading.apply(LOAD_CHUNK_RECORDS):
-            yield
+    def _loaded(self) -> None:
+        self.carry_out(self.shard.loaded(self.now()))
 
     def resign(self) -> None:
         """Another broker coordinates these groups now."""
-        self.state = LoadState.RESIGNED
         if self._timer is not None:
             self._timer.cancel()
+        self._durable.resign()
         for token, answer in self.shard.unload(self.now()).answers:
             _deferred(token).complete(answer)
-        pending, self._pending = self._pending, deque()
-        for write in pending:
-            if write.done is not None:
-                write.done(ErrorCode.NOT_COORDINATOR)
-        self._drained(ErrorCode.NOT_COORDINATOR)
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
@@ -180,16 +101,7 @@ class GroupPartition:
 
     def write(self, records: Sequence[CoordinatorRecord], done: Done) -> None:
         """Append records as one batch; `done` hears of it when they have taken effect, or why they do not."""
-        result = self.partition.append(self._batch(records), origin=AppendOrigin.COORDINATOR)
-        end_offset = self.partition.log_end_offset
-        if isinstance(result, AppendRejected):
-            done(result.error)
-            return
-        self._pending.append(PendingWrite(end_offset, records, done))
-        if self.partition.high_watermark >= end_offset:
-            self._advance()
-        else:
-            self._await_high_watermark(end_offset)
+        self._durable.write(records, done)
 
     def write_independent(self, records: Sequence[CoordinatorRecord], done: Done) -> None:
         """Append records that need not stand or fall together, in as many batches as it takes."""
@@ -205,52 +117,8 @@ class GroupPartition:
             done(ErrorCode.NONE)
 
     def when_drained(self, callback: Done) -> None:
-        """Call back once everything appended so far has taken effect: at once, with one replica. With NOT_COORDINATOR
-        when another broker is to know what becomes of it: nothing is known here then."""
-        if self._pending:
-            self._when_drained.append(callback)
-        else:
-            callback(ErrorCode.NONE)
-
-    def _batch(self, records: Sequence[CoordinatorRecord]) -> bytearray:
-        builder = BatchBuilder(compression=self.compression)
-        now_ms = self._clock.wall_ms()
-        for record in records:
-            key, value = encode_record(record)
-            builder.append(now_ms, key, value)
-        return builder.build()
-
-    def _await_high_watermark(self, end_offset: int) -> None:
-        waiting = self.partition.wait_for_high_watermark(end_offset, self.commit_timeout_ms)
-        waiting.when_done(lambda outcome: self._high_watermark(end_offset, outcome))
-
-    def _high_watermark(self, end_offset: int, outcome: Deferred[ErrorCode]) -> None:
-        error = outcome.result()
-        if not error:
-            self._advance()
-            return
-        for write in self._pending:
-            if write.end_offset <= end_offset and write.done is not None:
-                done, write.done = write.done, None
-                done(error)
-        if error == ErrorCode.REQUEST_TIMED_OUT and self.state is LoadState.READY:
-            # Nobody waits for them any more, but they are in the log and take effect if they get through.
-            self._await_high_watermark(end_offset)
-
-    def _advance(self) -> None:
-        while self._pending and self._pending[0].end_offset <= self.partition.high_watermark:
-            write = self._pending.popleft()
-            for record in write.records:
-                self.shard.replay(record)
-            if write.done is not None:
-                write.done(ErrorCode.NONE)
-        if not self._pending:
-            self._drained(ErrorCode.NONE)
-
-    def _drained(self, error: ErrorCode) -> None:
-        waiting, self._when_drained = self._when_drained, []
-        for callback in waiting:
-            callback(error)
+        """Call back once everything appended so far has taken effect, or NOT_COORDINATOR: nothing is known here."""
+        self._durable.when_drained(callback)
 
     # -- time -----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek_broker.config import BrokerConfig
-from odradek_broker.coordinators.group_partition import GroupPartition, LoadState, offset_write_error
+from odradek_broker.coordinators.durable_partition import LoadState
+from odradek_broker.coordinators.group_partition import GroupPartition, offset_write_error
 from odradek_broker.core import offsets
 from odradek_broker.core.group_step import Caller, GroupSettings, join_error
 from odradek_broker.core.java_hash import partition_for
@@ -57,9 +58,15 @@ class GroupCoordinators:
         self.resigned(partition.index)
         broker = self._broker
         config = broker.config
-        coordinated = GroupPartition(partition, broker.clock, broker.timers, settings_from(config), broker.log)
-        coordinated.compression = COMPRESSIONS[config.integer("offsets.topic.compression.codec")]
-        coordinated.commit_timeout_ms = config.integer("offsets.commit.timeout.ms")
+        coordinated = GroupPartition(
+            partition,
+            broker.clock,
+            broker.timers,
+            settings_from(config),
+            broker.log,
+            COMPRESSIONS[config.integer("offsets.topic.compression.codec")],
+            config.integer("offsets.commit.timeout.ms"),
+        )
         self._partitions[partition.index] = coordinated
         coordinated.load()
         if self._expiry is None:

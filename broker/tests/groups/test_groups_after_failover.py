@@ -151,7 +151,7 @@ async def test_who_waits_for_commits_under_way_is_sent_to_the_next_coordinator_w
     groups = trio.cluster.nodes[first].broker.groups
     (coordinated,) = groups._partitions.values()
     commit = asyncio.ensure_future(member.commit(6))
-    await trio.until(lambda: coordinated._pending)
+    await trio.until(lambda: coordinated.partition.log_end_offset > coordinated.partition.high_watermark)
     wanted = OffsetFetchRequest.OffsetFetchRequestGroup(GROUP)
     answers = [groups.fetch(wanted, True), groups.delete(GROUP)]
     answers.append(groups.delete_offsets(OffsetDeleteRequest(GROUP)))
