@@ -2,7 +2,7 @@
 
 Owns the sequence check, the last five batches of each producer (a retry of one of them is answered, not appended), open
 transactions, expiry, and the bytes of `.snapshot` files (format version 1). When a snapshot is written or read is the
-log's matter.
+log's matter. What is asked of coordinators before a transaction may begin here stands in `verification`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from enum import Enum
 from typing import NamedTuple
 
 from odradek_log.errors import CorruptLogError
+from odradek_log.verification import NOT_REQUIRED, Verification, Verifications
 from odradek_wire.errors import ErrorCode
+from odradek_wire.records.attributes import TRANSACTIONAL_BIT
 from odradek_wire.records.batch import RecordBatchHeader
 from odradek_wire.records.crc import crc32c
 
@@ -104,6 +106,19 @@ class ProducerEntry:
     def last_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else -1
 
+    def has_open(self, producer_epoch: int) -> bool:
+        """Whether a transaction of that epoch has begun here. One of an older epoch may have been ended meanwhile."""
+        return self.current_txn_first_offset is not None and self.producer_epoch == producer_epoch
+
+    def kept(self, header: RecordBatchHeader) -> KeptBatch | None:
+        """The one of the last batches that `header` repeats."""
+        if header.producer_epoch == self.producer_epoch:
+            first, last = header.base_sequence, header.last_sequence
+            for batch in self.batches:
+                if batch.last_sequence == last and batch.first_sequence == first:
+                    return batch
+        return None
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ProducerEntry):
             return NotImplemented
@@ -115,14 +130,38 @@ class ProducerEntry:
         return "ProducerEntry(" + ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__) + ")"
 
 
+def _out_of_order(header: RecordBatchHeader, newest: int) -> Refusal:
+    return Refusal(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"Out of order sequence number for producer {header.producer_id}: {header.base_sequence} (incoming "
+        f"sequence number), {newest} (current end sequence number)",
+    )
+
+
+def _outdated(producer_id: int, producer_epoch: int, entry: ProducerEntry) -> Refusal:
+    return Refusal(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"Epoch of producer {producer_id} is {producer_epoch}, which is smaller than the last seen epoch "
+        f"{entry.producer_epoch}",
+    )
+
+
+def _outside_transaction(header: RecordBatchHeader) -> Refusal:
+    return Refusal(
+        ErrorCode.INVALID_TXN_STATE,
+        f"Producer {header.producer_id} has a transaction open here, to which this batch does not belong",
+    )
+
+
 class Producers:
     """The producers of one partition."""
 
-    __slots__ = ("_entries", "_expiration_ms")
+    __slots__ = ("_entries", "_expiration_ms", "verifications")
 
     def __init__(self, expiration_ms: int) -> None:
         self._entries: dict[int, ProducerEntry] = {}
         self._expiration_ms = expiration_ms
+        self.verifications = Verifications()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -133,32 +172,91 @@ class Producers:
     def get(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)
 
-    def check(self, header: RecordBatchHeader) -> Refusal | KeptBatch | None:
-        """A client's batch: None when it is the producer's next, the kept batch it repeats, or why it is refused."""
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool, now_ms: int
+    ) -> Verification | Refusal | None:
+        """Before a transactional batch is appended: what the coordinator is to be asked first. None when this producer's
+        transaction is open here already, or why the batch is refused anyway."""
+        entry = self._entries.get(producer_id)
+        if entry is not None:
+            if producer_epoch < entry.producer_epoch:
+                return _outdated(producer_id, producer_epoch, entry)
+            if entry.has_open(producer_epoch):
+                return None
+        return self.verifications.begin(producer_id, producer_epoch, sequence, adds=adds, now_ms=now_ms)
+
+    def check(
+        self, header: RecordBatchHeader, verified: Verification | None = NOT_REQUIRED
+    ) -> Refusal | KeptBatch | None:
+        """A client's batch: None when it is the producer's next, the kept batch it repeats, or why it is refused. One
+        that begins a transaction is refused unless `verified` is that producer's present verification."""
         entry = self._entries.get(header.producer_id)
+        transactional = header.attributes & TRANSACTIONAL_BIT
+        if transactional or self.verifications.open:
+            refusal = self._check_verification(header, entry, verified)
+            if refusal is not None:
+                return refusal
         if entry is None:
             # Nothing is known of it, perhaps because its records are long deleted: any sequence may come first.
             return None
+        if entry.current_txn_first_offset is None or transactional:
+            return self._check_sequence(header, entry)
+        return self._check_sequence(header, entry) or _outside_transaction(header)
+
+    def check_coordinators(
+        self, header: RecordBatchHeader, verified: Verification | None = NOT_REQUIRED
+    ) -> Refusal | None:
+        """As `check`, of a batch that a group coordinator writes for a transaction: those have no sequence."""
+        entry = self._entries.get(header.producer_id)
+        if entry is not None and header.producer_epoch < entry.producer_epoch:
+            return _outdated(header.producer_id, header.producer_epoch, entry)
+        return self._check_begins(header, entry, verified)
+
+    def _check_begins(
+        self, header: RecordBatchHeader, entry: ProducerEntry | None, verified: Verification | None
+    ) -> Refusal | None:
+        if (
+            verified is NOT_REQUIRED
+            or not header.attributes & TRANSACTIONAL_BIT
+            or (entry is not None and entry.has_open(header.producer_epoch))
+            or (verified is not None and verified is self.verifications.open.get(header.producer_id))
+        ):
+            return None
+        return Refusal(
+            ErrorCode.INVALID_TXN_STATE,
+            f"The batch of producer {header.producer_id} belongs to no transaction that is known to be open here",
+        )
+
+    def _check_verification(
+        self, header: RecordBatchHeader, entry: ProducerEntry | None, verified: Verification | None
+    ) -> Refusal | None:
+        """What is refused because of a verification, or for want of one. A batch that is repeated, and one of an old
+        epoch, are nothing of that kind."""
+        question = self.verifications.open.get(header.producer_id)
+        if question is None and not header.attributes & TRANSACTIONAL_BIT:
+            return None
+        if entry is not None and (entry.kept(header) is not None or header.producer_epoch < entry.producer_epoch):
+            return None
+        refusal = self._check_begins(header, entry, verified)
+        if refusal is not None or question is None:
+            return refusal
+        lowest = 0 if question.adds and (entry is None or not entry.batches) else question.lowest_sequence
+        return _out_of_order(header, lowest - 1) if header.base_sequence > lowest else None
+
+    @staticmethod
+    def _check_sequence(header: RecordBatchHeader, entry: ProducerEntry) -> Refusal | KeptBatch | None:
         epoch = header.producer_epoch
         sequence = header.base_sequence
         if epoch == entry.producer_epoch:
             batches = entry.batches
             if not batches:
-                return None if sequence == 0 else self._out_of_order(header, NO_SEQUENCE)
+                return None if sequence == 0 else _out_of_order(header, NO_SEQUENCE)
             newest = batches[-1].last_sequence
             if sequence == newest + 1 or (sequence == 0 and newest == _MAX_SEQUENCE):
                 return None
-            last_sequence = header.last_sequence
-            for batch in batches:
-                if batch.last_sequence == last_sequence and batch.first_sequence == sequence:
-                    return batch
-            return self._out_of_order(header, newest)
+            return entry.kept(header) or _out_of_order(header, newest)
         if epoch < entry.producer_epoch:
-            return Refusal(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch of producer {header.producer_id} is {epoch}, which is smaller than the last seen epoch "
-                f"{entry.producer_epoch}",
-            )
+            return _outdated(header.producer_id, epoch, entry)
         if sequence != 0 and entry.producer_epoch != -1:
             return Refusal(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -166,14 +264,6 @@ class Producers:
                 f"{sequence} (sequence number), {entry.producer_epoch} (current epoch)",
             )
         return None
-
-    @staticmethod
-    def _out_of_order(header: RecordBatchHeader, newest: int) -> Refusal:
-        return Refusal(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"Out of order sequence number for producer {header.producer_id}: {header.base_sequence} (incoming "
-            f"sequence number), {newest} (current end sequence number)",
-        )
 
     def check_marker(self, marker: TransactionMarker) -> Refusal | None:
         """A coordinator's marker: None when it may end the producer's transaction, or why it is refused."""
@@ -214,8 +304,11 @@ class Producers:
         delta = header.last_offset_delta
         batches.append(KeptBatch(header.last_sequence, first_offset + delta, delta, header.max_timestamp))
         entry.last_timestamp = header.max_timestamp
-        if header.attributes & 0x10 and entry.current_txn_first_offset is None:
-            entry.current_txn_first_offset = first_offset
+        if header.attributes & TRANSACTIONAL_BIT:
+            if self.verifications.open:
+                self.verifications.appended(header)
+            if entry.current_txn_first_offset is None:
+                entry.current_txn_first_offset = first_offset
 
     def end_transaction(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int
@@ -239,7 +332,10 @@ class Producers:
         return min(offsets, default=None)
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forget who was silent for `producer.id.expiration.ms` and has no transaction open."""
+        """Forget who was silent for `producer.id.expiration.ms` and has no transaction open, and what was asked so long
+        ago and not used."""
+        if self.verifications.open:
+            self.verifications.remove_expired(now_ms, self._expiration_ms)
         for entry in list(self._entries.values()):
             if entry.current_txn_first_offset is None and entry.last_timestamp + self._expiration_ms <= now_ms:
                 del self._entries[entry.producer_id]

@@ -1,0 +1,154 @@
+"""What a log asks for before a transaction begins in it: a verification of its own, not used and not outlived."""
+
+from __future__ import annotations
+
+from log.tests.log_kit import START_MS
+
+from odradek_log.producer_replay import tell
+from odradek_log.producer_state import KeptBatch, Producers, Refusal
+from odradek_log.verification import NOT_REQUIRED, Verification
+from odradek_wire.errors import ErrorCode
+from odradek_wire.records.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
+from odradek_wire.records.batch import RecordBatchHeader, read_header
+from odradek_wire.records.builder import BatchBuilder
+from odradek_wire.records.control import end_txn_marker_batch
+
+PRODUCER = 5
+HOUR_MS = 3_600_000
+
+
+def header(sequence: int = 0, epoch: int = 0, *, transactional: bool = True) -> RecordBatchHeader:
+    builder = BatchBuilder(
+        producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence, is_transactional=transactional
+    )
+    builder.append(START_MS, None, b"v")
+    return read_header(builder.build())
+
+
+def begin(producers: Producers, sequence: int = 0, epoch: int = 0, *, adds: bool = False) -> Verification:
+    found = producers.begin_verification(PRODUCER, epoch, sequence, adds=adds, now_ms=START_MS)
+    assert isinstance(found, Verification)
+    return found
+
+
+def end(producers: Producers, epoch: int, offset: int = 50) -> None:
+    batch = end_txn_marker_batch(
+        commit=True, coordinator_epoch=0, producer_id=PRODUCER, producer_epoch=epoch, timestamp=START_MS
+    )
+    marker = read_header(batch)
+    assert marker.attributes & CONTROL_BIT
+    assert marker.attributes & TRANSACTIONAL_BIT
+    marker.base_offset = offset
+    tell(producers, marker, batch)
+
+
+def error(verdict: Refusal | KeptBatch | None) -> ErrorCode | None:
+    assert not isinstance(verdict, KeptBatch)
+    return None if verdict is None else verdict.error
+
+
+def test_a_transaction_begins_with_the_verification_that_was_begun_for_it() -> None:
+    producers = Producers(HOUR_MS)
+    mine = begin(producers)
+    stranger = Verification(0, 0, adds=False, began_ms=START_MS)
+    assert error(producers.check(header(), None)) is ErrorCode.INVALID_TXN_STATE
+    assert error(producers.check(header(), stranger)) is ErrorCode.INVALID_TXN_STATE
+    assert producers.check(header(), mine) is None
+    assert producers.check(header(), NOT_REQUIRED) is None
+
+
+def test_within_a_transaction_nothing_is_asked_and_nothing_needed() -> None:
+    producers = Producers(HOUR_MS)
+    begin(producers)
+    producers.update(header(), 10)
+    assert producers.begin_verification(PRODUCER, 0, 1, adds=False, now_ms=START_MS) is None
+    assert producers.check(header(1), None) is None
+    assert not producers.verifications.open
+
+
+def test_a_verification_is_worth_nothing_after_the_marker_that_ends_its_transaction() -> None:
+    producers = Producers(HOUR_MS)
+    mine = begin(producers)
+    end(producers, epoch=0)
+    assert error(producers.check(header(), mine)) is ErrorCode.INVALID_TXN_STATE
+    again = begin(producers)
+    assert again is not mine
+    assert error(producers.check(header(), mine)) is ErrorCode.INVALID_TXN_STATE
+    assert producers.check(header(), again) is None
+
+
+def test_under_version_2_the_late_marker_of_the_transaction_before_leaves_the_next_ones_verification() -> None:
+    producers = Producers(HOUR_MS)
+    producers.update(header(0, epoch=3), 10)
+    following = begin(producers, epoch=4, adds=True)
+    end(producers, epoch=4)
+    assert producers.check(header(0, epoch=4), following) is None
+    end(producers, epoch=5)
+    assert error(producers.check(header(0, epoch=5), following)) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_an_open_transaction_of_an_older_epoch_is_not_the_producers_own_any_more() -> None:
+    producers = Producers(HOUR_MS)
+    producers.update(header(0, epoch=3), 10)
+    assert begin(producers, epoch=4)
+    assert error(producers.check(header(0, epoch=4), None)) is ErrorCode.INVALID_TXN_STATE
+    refused = producers.begin_verification(PRODUCER, 2, 0, adds=False, now_ms=START_MS)
+    assert isinstance(refused, Refusal)
+    assert refused.error is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert error(producers.check(header(0, epoch=2), None)) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_no_batch_comes_before_the_lowest_that_was_to_begin_the_transaction() -> None:
+    producers = Producers(HOUR_MS)
+    begin(producers, sequence=4)
+    mine = begin(producers, sequence=2)
+    begin(producers, sequence=3)
+    assert error(producers.check(header(3), mine)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producers.check(header(2), mine) is None
+    begin(producers, sequence=7, epoch=1)
+    assert producers.check(header(7, epoch=1), mine) is None
+
+
+def test_a_transaction_of_version_2_begins_with_sequence_0_where_nothing_is_known_of_its_producer() -> None:
+    for adds, expected in ((True, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), (False, None)):
+        producers = Producers(HOUR_MS)
+        mine = begin(producers, sequence=4, adds=adds)
+        assert error(producers.check(header(4), mine)) is expected
+
+
+def test_a_repeated_batch_is_known_again_without_a_verification() -> None:
+    producers = Producers(HOUR_MS)
+    producers.update(header(0), 10)
+    end(producers, epoch=0)
+    assert producers.check(header(0), None) == KeptBatch(0, 10, 0, START_MS)
+    assert error(producers.check(header(1), None)) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_batch_outside_the_producers_open_transaction_is_refused() -> None:
+    producers = Producers(HOUR_MS)
+    producers.update(header(0), 10)
+    for _ in range(2):
+        assert error(producers.check(header(1, transactional=False))) is ErrorCode.INVALID_TXN_STATE
+        assert error(producers.check(header(3, transactional=False))) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        producers.verifications.begin(PRODUCER + 1, 0, 0, adds=False, now_ms=START_MS)
+    end(producers, epoch=0)
+    assert producers.check(header(1, transactional=False)) is None
+
+
+def test_what_a_coordinator_writes_needs_a_verification_and_has_no_sequence() -> None:
+    producers = Producers(HOUR_MS)
+    mine = begin(producers, sequence=-1)
+    assert error(producers.check_coordinators(header(-1), None)) is ErrorCode.INVALID_TXN_STATE
+    assert producers.check_coordinators(header(-1), mine) is None
+    producers.update(header(-1, epoch=1), 10)
+    assert producers.check_coordinators(header(-1, epoch=1), None) is None
+    assert error(producers.check_coordinators(header(-1), None)) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_verification_that_nobody_used_expires_as_producers_do() -> None:
+    producers = Producers(HOUR_MS)
+    mine = begin(producers)
+    producers.remove_expired(START_MS + HOUR_MS - 1)
+    assert producers.check(header(), mine) is None
+    producers.remove_expired(START_MS + HOUR_MS)
+    assert error(producers.check(header(), mine)) is ErrorCode.INVALID_TXN_STATE
