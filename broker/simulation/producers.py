@@ -46,12 +46,22 @@ class Producer:
     """Writes to the partitions of one topic until `stop`; `done` when all that was begun is acknowledged."""
 
     def __init__(
-        self, client: Client, checks: Checks, topic: str, partitions: int, *, acks: int, idempotent: bool
+        self,
+        client: Client,
+        checks: Checks,
+        topic: str,
+        partitions: int,
+        *,
+        acks: int,
+        idempotent: bool,
+        promised: bool = False,
     ) -> None:
+        """`promised`: what is acknowledged must stay; always so with acks=all."""
         self._client = client
         self._checks = checks
         self._topic = topic
         self._acks = acks
+        self._promised = promised or acks == -1
         self._id = -1
         self._idempotent = idempotent
         self._lanes = [_Lane(self, partition) for partition in range(partitions)]
@@ -109,7 +119,7 @@ class Producer:
         if error is ErrorCode.NONE:
             self.acknowledged += len(batch.values)
             client.note(f"{batch.values[0].decode()} +{len(batch.values)} acks={self._acks} at {answer.base_offset}")
-            if self._acks == -1:
+            if self._promised:
                 self._checks.acknowledged_at(place, answer.base_offset, batch.values, epoch)
         else:
             client.note(f"{batch.values[0].decode()} +{len(batch.values)}: {error.name}")

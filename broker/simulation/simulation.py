@@ -9,11 +9,12 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import EMULATE
 from odradek_broker.surroundings import Surroundings
+from odradek_log.disk import Disk
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -23,8 +24,11 @@ from simulation.administrator import Administrator
 from simulation.checks import Checks, Violation
 from simulation.client import Client, UnreachableError
 from simulation.cluster import Cluster
+from simulation.crash_points import CrashingDisk
+from simulation.crashes import Crashes
 from simulation.embedded_members import EmbeddedMembers
 from simulation.faults import Faults
+from simulation.lone_member import LoneMember
 from simulation.members import Group
 from simulation.memory_disk import MemoryDisk
 from simulation.memory_network import MemoryNetwork
@@ -38,14 +42,13 @@ from simulation.zookeeper_members import ZooKeeperMembers
 
 TOPIC = "events"
 PARTITIONS = 3
-REPLICAS = 3
 LOOK_S = 0.05
 SETTLED_WITHIN_S = 90.0
 FAULTS_END_WITHIN_S = 180.0
 
 
-Kind = Literal["embedded", "zookeeper"]
-KINDS: tuple[Kind, ...] = ("embedded", "zookeeper")
+Kind = Literal["embedded", "zookeeper", "alone"]
+KINDS: tuple[Kind, ...] = ("embedded", "zookeeper", "alone")
 Script = Callable[["Simulation"], Awaitable[None]]
 """What goes wrong; in the end all brokers run, and all can reach each other."""
 
@@ -103,6 +106,11 @@ class Simulation:
         self.violation: Violation | None = None
         self.checks = Checks(self._failed)
         self.chance = self._chance()
+        self._segment_ms = (300, 1_000) if kind == "alone" else (3_000, 1 << 40)
+        self._pauses_s = (0.02, 0.2) if kind == "alone" else (0.1, 0.8)
+        """Of producers: a process that is to end while it writes must write often."""
+        self.points: CrashingDisk | None = None
+        """Where the process ends, if it is alone."""
         self.members: Cluster
         self.producers: list[Producer] = []
 
@@ -135,6 +143,8 @@ class Simulation:
         self.loop.close()
 
     def _unexpected(self, said: str) -> None:
+        if self.points is not None and self.points.dead:
+            return  # said by a process that is no more
         self._failed(Violation(f"a broker did not expect this: {said}"))
 
     def _failed(self, violation: Violation) -> None:
@@ -147,7 +157,7 @@ class Simulation:
 
     async def _run(self) -> None:
         self._over = asyncio.Event()
-        self.members = self._embedded() if self.kind == "embedded" else self._over_zookeeper()
+        self.members = self._members()
         work = asyncio.ensure_future(self._scenario())
         over = asyncio.ensure_future(self._over.wait())
         await asyncio.wait([work, over], return_when=asyncio.FIRST_COMPLETED)
@@ -156,11 +166,31 @@ class Simulation:
         over.cancel()
         work.result()
 
-    def _embedded(self) -> EmbeddedMembers:
+    def _members(self) -> Cluster:
+        match self.kind:
+            case "embedded":
+                count, log_dirs = self._size()
+                around = (self._surroundings(self.disk), self.disk, self.network, self.trace)
+                return EmbeddedMembers(count, log_dirs, self._emulated(), *around)
+            case "zookeeper":
+                return self._over_zookeeper()
+            case "alone":
+                return self._alone()
+            case _:
+                assert_never(self.kind)
+
+    def _surroundings(self, disk: Disk) -> Surroundings:
         clock = Clock(self.loop.wall_ns, self.loop.monotonic_ns)
-        around = Surroundings(TraceLog(self.trace, self._unexpected), clock, self.disk, self._chance().randbytes)
-        settings = {EMULATE: self.chance.choice(("union", "3.9", "4.0"))}
-        return EmbeddedMembers(*self._size(), settings, around, self.disk, self.network, self.trace)
+        return Surroundings(TraceLog(self.trace, self._unexpected), clock, disk, self._chance().randbytes)
+
+    def _emulated(self) -> dict[str, str]:
+        return {EMULATE: self.chance.choice(("union", "3.9", "4.0"))}
+
+    def _alone(self) -> LoneMember:
+        points = self.points = CrashingDisk(self.disk, self._chance(), lambda: self._lone.fall_silent())
+        around = self._surroundings(points.as_disk())
+        self._lone = LoneMember(self._emulated(), around, points, self.disk, self.network, self.trace)
+        return self._lone
 
     def _over_zookeeper(self) -> ZooKeeperMembers:
         checks = ZooKeeperChecks(self.checks)
@@ -180,21 +210,27 @@ class Simulation:
             Producer(self.client("idempotent-0"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=True),
             Producer(self.client("idempotent-1"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=True),
             Producer(self.client("plain-all"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=False),
-            Producer(self.client("plain-one"), self.checks, TOPIC, PARTITIONS, acks=1, idempotent=False),
+            Producer(
+                self.client("plain-one"),
+                self.checks,
+                TOPIC,
+                PARTITIONS,
+                acks=1,
+                idempotent=False,
+                promised=self.kind == "alone",
+            ),
         ]
         reader = SessionReader(self.client("reader"), self.checks, TOPIC, PARTITIONS, self.members.ids)
         near = Reader(self.client("near", rack="rack-1"), self.checks, TOPIC, PARTITIONS)
         watcher = Watcher(self.client("watcher"), self.checks, TOPIC, PARTITIONS)
         administrator = Administrator(admin, self.checks, self.members.ids, TOPIC, PARTITIONS)
-        faults = Faults(self._chance(), self.members, self.network, self.disk, self.trace, administrator)
-        if isinstance(self.members, ZooKeeperMembers):
-            faults.add(ZooKeeperFaults(self._chance(), self.members, self.trace).kinds)
+        faults = self._faults(administrator)
         group = Group(self.client, self.checks, TOPIC, PARTITIONS, self._chance())
-        producing = [self._task(producer.run(self.chance.uniform(0.1, 0.8))) for producer in self.producers]
+        producing = [self._task(producer.run(self.chance.uniform(*self._pauses_s))) for producer in self.producers]
         forever = [self._task(work) for work in (reader.run(), near.run(), watcher.run(), self._look(), group.run())]
         try:
             async with asyncio.timeout(self._duration_s + FAULTS_END_WITHIN_S):
-                await (faults.run(self._duration_s) if self._script is None else self._script(self))
+                await (faults() if self._script is None else self._script(self))
         except TimeoutError:
             self.checks.fail("what went wrong is not undone")
         self.trace.add("all", "is well again")
@@ -212,6 +248,15 @@ class Simulation:
         self._compare()
         await self.members.end()
 
+    def _faults(self, administrator: Administrator) -> Callable[[], Awaitable[None]]:
+        if isinstance(self.members, LoneMember):
+            around = (self._chance(), self.members, self.disk, self.trace, administrator)
+            return Crashes(*around, forgets=False).run
+        faults = Faults(self._chance(), self.members, self.network, self.disk, self.trace, administrator)
+        if isinstance(self.members, ZooKeeperMembers):
+            faults.add(ZooKeeperFaults(self._chance(), self.members, self.trace).kinds)
+        return lambda: faults.run(self._duration_s)
+
     def client(self, host: str, rack: str = "") -> Client:
         return Client(host, self.members.hosts, self._chance(), self.trace, rack)
 
@@ -228,8 +273,8 @@ class Simulation:
             self._failed(Violation(f"a client ended: {type(error).__name__}: {error}"))
 
     async def _create_topic(self, admin: Client) -> None:
-        entries = [CreateTopicsRequest.CreatableTopicConfig("segment.ms", str(self.chance.choice((3_000, 1 << 40))))]
-        topic = CreateTopicsRequest.CreatableTopic(TOPIC, PARTITIONS, REPLICAS, [], entries)
+        entries = [CreateTopicsRequest.CreatableTopicConfig("segment.ms", str(self.chance.choice(self._segment_ms)))]
+        topic = CreateTopicsRequest.CreatableTopic(TOPIC, PARTITIONS, -1, [], entries)
         while True:
             with suppress(UnreachableError):
                 response = await admin.ask_controller(CreateTopicsRequest([topic], 5000), 7, CreateTopicsResponse)

@@ -11,7 +11,7 @@ import pytest
 
 from simulation.simulation import KINDS, Failure, Kind, simulate
 
-SEEDS: dict[Kind, int] = {"embedded": 200, "zookeeper": 120}
+SEEDS: dict[Kind, int] = {"embedded": 200, "zookeeper": 120, "alone": 80}
 AT_ONCE = 10
 ROOT = Path(__file__).parents[2]
 

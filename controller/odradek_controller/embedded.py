@@ -9,10 +9,12 @@ odradek_log's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from odradek_log.append import AppendRejected
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
+from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.log import Log
 from odradek_log.producer_state import AppendOrigin
 from odradek_wire.message import Message
@@ -269,9 +271,13 @@ class EmbeddedStore:
         return QuorumState(self._node_id, self._epoch, end, end, self._voters(), self._wall_ms())
 
     async def close(self) -> None:
+        """A disk that refuses keeps nobody from closing what else is open: whoever opens the log next checks it."""
         log, self._log = self._log, None
         if log is not None:
-            log.close()
+            with suppress(OSError, CorruptLogError, LogOfflineError):  # reported by the log
+                log.close()
+            if not log.is_closed:
+                log.abandon()
 
     def abandon(self) -> None:
         """As if the process had been killed: descriptors are given back, nothing is written."""

@@ -1,0 +1,113 @@
+"""What befalls a broker that is alone: its process ends, again and again, wherever its disk was; or its disk refuses.
+
+Half of the points are of a kind, any that was seen alike: most of what a disk does is appending and syncing, and a
+checkpoint's turn would hardly ever come. Some are met while the process starts, or while it stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+
+from simulation.administrator import Administrator
+from simulation.crash_points import CrashingDisk, Kind
+from simulation.lone_member import DIRECTORY, LoneMember
+from simulation.memory_disk import MemoryDisk
+from simulation.trace import Trace
+
+CRASHES = 10
+"""In a run."""
+OPERATIONS_MAX = 60
+WAIT_S = 2.5
+"""For the point to be reached; then the process ends at that moment."""
+
+
+class Crashes:
+    """`run` until there were `CRASHES`. `forgets`: the disk may forget what was not synced."""
+
+    def __init__(
+        self,
+        chance: random.Random,
+        member: LoneMember,
+        disk: MemoryDisk,
+        trace: Trace,
+        administrator: Administrator,
+        *,
+        forgets: bool,
+    ) -> None:
+        self._chance = chance
+        self._member = member
+        self._points: CrashingDisk = member.points
+        self._disk = disk
+        self._trace = trace
+        self._administrator = administrator
+        self._forgets = forgets
+
+    async def run(self) -> None:
+        chance = self._chance
+        while self._member.crashes < CRASHES:
+            await asyncio.sleep(chance.uniform(0.05, 1.0) if chance.random() < 0.8 else chance.uniform(3, 6))
+            meanwhile = asyncio.ensure_future(self._meanwhile())
+            what = chance.random()
+            if what < 0.1:
+                await self._break_disk()
+            elif what < 0.2:
+                await self._stop()
+            else:
+                if not self._points.dead:
+                    self._aim(OPERATIONS_MAX)
+                await self._until_dead()
+            await self._crash()
+            await meanwhile
+        if self._points.dead:
+            await self._member.crash(forget=self._forgets)
+        self._points.disarm()
+
+    async def _crash(self) -> None:
+        forget = self._forgets and self._chance.random() < 0.6
+        await self._member.end_by_crash(forget=forget)
+        await asyncio.sleep(self._chance.uniform(0, 0.3))
+        if self._chance.random() < 0.35:
+            self._aim(OPERATIONS_MAX // 3)
+        await self._member.begin_again(forget=forget)
+
+    async def _stop(self) -> None:
+        """And be ended somewhere on the way, perhaps."""
+        self._aim(OPERATIONS_MAX // 2)
+        await self._member.restart_all(orderly=True)
+
+    def _aim(self, most: int) -> None:
+        chance = self._chance
+        seen = sorted(self._points.done)
+        if seen and chance.random() < 0.6:
+            kind: Kind | None = chance.choice(seen)
+            number = 1 + int(chance.expovariate(0.7))
+        else:
+            kind, number = None, chance.randint(1, most)
+        self._trace.add("crash", f"at the {number}. {' of '.join(kind) if kind else 'operation'} from now")
+        self._points.crash_at(kind, number)
+
+    async def _until_dead(self) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + WAIT_S
+        while loop.time() < end and not self._points.dead:
+            await asyncio.sleep(0.01)
+
+    async def _break_disk(self) -> None:
+        error = self._chance.choice((errno.ENOSPC, errno.EIO))
+        calls = self._chance.choice((0, 3, 30, 100))
+        self._trace.add("disk", f"{errno.errorcode[error]} after {calls} calls")
+        self._disk.fail(DIRECTORY, error, calls=calls)
+        await asyncio.sleep(self._chance.uniform(0.2, 2))
+        self._disk.heal(DIRECTORY)
+        self._trace.add("disk", "is well again")
+
+    async def _meanwhile(self) -> None:
+        chance = self._chance
+        what = chance.choice((self._administrator.configure, self._administrator.delete_records, None, None, None))
+        if what is not None:
+            await asyncio.sleep(chance.uniform(0, 0.5))
+            await what()
+        elif chance.random() < 0.3:
+            await self._administrator.come_and_go()
