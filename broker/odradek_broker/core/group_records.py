@@ -20,6 +20,7 @@ from odradek_wire.messages.group_metadata_value import GroupMetadataValue
 from odradek_wire.messages.legacy_offset_commit_key import LegacyOffsetCommitKey
 from odradek_wire.messages.offset_commit_key import OffsetCommitKey
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
+from odradek_wire.records.attributes import NO_PRODUCER_ID
 
 LEGACY_OFFSET_KEY = 0
 OFFSET_KEY = 1
@@ -60,12 +61,14 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
-    """A committed offset; None deletes it."""
+    """A committed offset; None deletes it. With a producer's id it is part of that one's transaction, as its batch
+    says; a deletion never is."""
 
     group_id: str
     topic: str
     partition: int
     value: OffsetCommitValue | None
+    producer_id: int = NO_PRODUCER_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
         case GroupRecord(group_id, value):
             key = _prefixed(GROUP_KEY, encode(GroupMetadataKey(group=group_id), 0))
             return key, None if value is None else _prefixed(GROUP_VALUE_VERSION, encode(value, GROUP_VALUE_VERSION))
-        case OffsetRecord(group_id, topic, partition, offset):
+        case OffsetRecord(group_id, topic, partition, offset, _):
             key = _prefixed(OFFSET_KEY, encode(OffsetCommitKey(group=group_id, topic=topic, partition=partition), 0))
             if offset is None:
                 return key, None
@@ -105,7 +108,7 @@ def decode_record(key: bytes | memoryview, value: bytes | memoryview | None) -> 
     """Raises `DecodeError` for a known key with a body that is none, or a value newer than we know."""
     key, value = bytes(key), None if value is None else bytes(value)
     match int.from_bytes(key[:2], "big"):
-        case kind if kind in (OFFSET_KEY, LEGACY_OFFSET_KEY):
+        case kind if is_offset_key(key):
             name: OffsetCommitKey | LegacyOffsetCommitKey
             if kind == OFFSET_KEY:
                 name = decode(OffsetCommitKey, 0, key[2:])
@@ -120,6 +123,11 @@ def decode_record(key: bytes | memoryview, value: bytes | memoryview | None) -> 
         case kind:
             foreign = FOREIGN_KEYS.get(kind)
             return ForeignRecord(foreign, _first_string(key[2:]) if foreign else "", key, value)
+
+
+def is_offset_key(key: bytes) -> bool:
+    """Whether this is the key of a committed offset."""
+    return int.from_bytes(key[:2], "big") in (OFFSET_KEY, LEGACY_OFFSET_KEY)
 
 
 def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:

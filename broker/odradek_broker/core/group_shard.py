@@ -1,19 +1,19 @@
 """One partition of `__consumer_offsets`: all groups and offsets that it holds.
 
 Owns the registry of groups by id, each with a type, the way from a request to the rules of its group, what time brings
-about, and the replay of records. The rules are in `group_join`, `group_rebalance`, `group_session`, `offsets` and
-`offsets_expiration`; appending, waiting and answering are the shell's.
+about, and the replay of records. The rules are in `group_join`, `group_rebalance`, `group_session`, `offsets`,
+`offsets_in_transaction` and `offsets_expiration`; appending, waiting and answering are the shell's.
 
-Offsets, deletions and foreign groups change in `replay` alone. The membership of a classic group changes at once, as in
-Kafka: its record is a picture of the whole group, taken when there is something worth keeping, and read only at
-loading.
+Offsets, deletions and foreign groups change in `replay` alone, and offsets when a transaction has ended. The membership
+of a classic group changes at once, as in Kafka: its record is a picture of the whole group, taken when there is
+something worth keeping, and read only at loading.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odradek_broker.core import group_join, group_rebalance, group_session, offsets
+from odradek_broker.core import group_join, group_rebalance, group_session, offsets, offsets_in_transaction
 from odradek_broker.core.group import ClassicGroup, GroupState
 from odradek_broker.core.group_deadlines import DeadlineKind, Deadlines, Instant
 from odradek_broker.core.group_foreign import ForeignGroup
@@ -50,6 +50,7 @@ from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommi
 from odradek_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from odradek_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 Group = ClassicGroup | ForeignGroup
 Records = list[CoordinatorRecord]
@@ -165,10 +166,23 @@ class GroupShard:
                 self._step(now).extend_session(group, member)
         return offsets.commit(request, self.settings.offset_metadata_max_bytes, now.wall_ms)
 
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, now: Instant
+    ) -> tuple[Records, TxnOffsetCommitResponse] | ErrorCode:
+        """The same for offsets that count once the producer's transaction is committed."""
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ForeignGroup):
+            error = group.commit_error(request.generation_id)
+        else:
+            error = offsets_in_transaction.commit_error(group, request)
+        if error:
+            return error
+        return offsets_in_transaction.commit(request, self.settings.offset_metadata_max_bytes, now.wall_ms)
+
     def fetch(
-        self, request: OffsetFetchRequest.OffsetFetchRequestGroup
+        self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool = False
     ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-        return offsets.fetch(self.offsets, request)
+        return offsets.fetch(self.offsets, request, require_stable=require_stable)
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> tuple[Records, OffsetDeleteResponse]:
         group = self.groups.get(request.group_id)
@@ -182,11 +196,7 @@ class GroupShard:
 
     def forget_topics(self, topics: Iterable[str]) -> Records:
         """These topics were deleted: so are all offsets in them."""
-        return [
-            OffsetRecord(group_id, topic, partition, None)
-            for topic in topics
-            for group_id, partition in self.offsets.of_topic(topic)
-        ]
+        return [OffsetRecord(*where, None) for topic in topics for where in self.offsets.of_topic(topic)]
 
     def expire_offsets(self, wall_ms: int) -> Records:
         """What has had its day: offsets, and empty groups without any."""
@@ -225,17 +235,21 @@ class GroupShard:
     def replay(self, record: CoordinatorRecord) -> None:
         """A record is in the log for good. Of a classic group only its end matters while we lead; see `load`."""
         match record:
-            case OffsetRecord(group_id, topic, partition, value):
+            case OffsetRecord(group_id, topic, partition, value, producer_id):
                 if value is not None and group_id not in self.groups:
                     # A simple group: it consists of its offsets.
                     self.groups[group_id] = ClassicGroup(group_id, value.commit_timestamp)
-                self.offsets.replay(group_id, topic, partition, value)
+                self.offsets.replay(group_id, topic, partition, value, producer_id)
             case GroupRecord(group_id, value):
                 group = self.groups.get(group_id)
                 if value is None and isinstance(group, ClassicGroup) and group.is_empty:
                     self._remove(group)
             case ForeignRecord():
                 self._replay_foreign(record)
+
+    def transaction_ended(self, producer_id: int, *, commit: bool) -> None:
+        """A marker is in the log for good: the offsets of the producer's transaction count now, or never."""
+        self.offsets.end_transaction(producer_id, commit=commit)
 
     def load(self, record: CoordinatorRecord) -> None:
         """The same at loading, where groups are what their records say."""

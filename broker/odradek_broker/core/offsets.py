@@ -10,7 +10,8 @@ from odradek_broker.core.group import ClassicGroup, GroupState
 from odradek_broker.core.group_join import member_error
 from odradek_broker.core.group_records import CoordinatorRecord, OffsetRecord
 from odradek_broker.core.group_step import NO_MEMBER
-from odradek_broker.core.offsets_store import CommittedOffset, OffsetStore
+from odradek_broker.core.offsets_committed import CommittedOffset, Place
+from odradek_broker.core.offsets_store import OffsetStore
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
@@ -63,7 +64,7 @@ def commit(
         for partition in topic.partitions:
             metadata = partition.committed_metadata or ""
             error = ErrorCode.NONE
-            if _java_length(metadata) > metadata_max_bytes:
+            if too_large(metadata, metadata_max_bytes):
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 # Version 1 let the client say when.
@@ -86,21 +87,30 @@ def commit(
 
 
 def fetch(
-    store: OffsetStore, request: OffsetFetchRequest.OffsetFetchRequestGroup
+    store: OffsetStore, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool = False
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
     """The offsets asked for, -1 where there is none; topics null asks for all that there are. A group that does not
-    exist simply has none."""
+    exist simply has none. With `require_stable`, none where a transaction that is open may commit another (KIP-447)."""
     offsets = store.of_group(request.group_id)
+    watched = require_stable and store.pending.has_group(request.group_id)
     response = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id)
     if request.topics is None:
         for name, partitions in offsets.items():
-            found = [_fetched(partition, offset) for partition, offset in partitions.items()]
+            found = [
+                _unstable(partition)
+                if watched and store.pending.is_pending(request.group_id, name, partition)
+                else _fetched(partition, offset)
+                for partition, offset in partitions.items()
+            ]
             response.topics.append(OffsetFetchResponse.OffsetFetchResponseTopics(name=name, partitions=found))
         return response
     for topic in request.topics:
         committed = offsets.get(topic.name, {})
         answers = []
         for index in topic.partition_indexes:
+            if watched and store.pending.is_pending(request.group_id, topic.name, index):
+                answers.append(_unstable(index))
+                continue
             one = committed.get(index)
             if one is not None and not one.is_of(topic.topic_id):
                 one = None
@@ -138,18 +148,36 @@ def delete(
                     error_code=ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE,
                 )
             )
-            if not subscribed and store.get(request.group_id, topic.name, index) is not None:
+            where = Place(request.group_id, topic.name, index)
+            if not subscribed and (store.get(*where) is not None or store.pending.is_pending(*where)):
                 records.append(OffsetRecord(request.group_id, topic.name, index, None))
     return records, response
 
 
 def tombstones(store: OffsetStore, group_id: str) -> list[CoordinatorRecord]:
-    """What deletes every offset of a group."""
-    return [
-        OffsetRecord(group_id, topic, partition, None)
+    """What deletes every offset of a group, those of open transactions too."""
+    committed = [
+        Place(group_id, topic, partition)
         for topic, partitions in store.of_group(group_id).items()
         for partition in partitions
     ]
+    pending = [where for where in store.pending.of_group(group_id) if store.get(*where) is None]
+    return [OffsetRecord(*where, None) for where in committed + pending]
+
+
+def too_large(metadata: str, max_bytes: int) -> bool:
+    """`offset.metadata.max.bytes` is compared with the length of a Java string: UTF-16 units, not bytes."""
+    return len(metadata) + sum(char > "\uffff" for char in metadata) > max_bytes
+
+
+def _unstable(index: int) -> Partition:
+    return Partition(
+        partition_index=index,
+        committed_offset=-1,
+        committed_leader_epoch=-1,
+        metadata="",
+        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    )
 
 
 def _fetched(index: int, offset: CommittedOffset | None) -> Partition:
@@ -161,8 +189,3 @@ def _fetched(index: int, offset: CommittedOffset | None) -> Partition:
         committed_leader_epoch=offset.leader_epoch,
         metadata=offset.metadata,
     )
-
-
-def _java_length(text: str) -> int:
-    """`offset.metadata.max.bytes` is compared with the length of a Java string: UTF-16 units, not bytes."""
-    return len(text) + sum(char > "\uffff" for char in text)

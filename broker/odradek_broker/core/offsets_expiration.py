@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from odradek_broker.core.group import ClassicGroup, GroupState
 from odradek_broker.core.group_records import CoordinatorRecord, GroupRecord, OffsetRecord
-from odradek_broker.core.offsets_store import CommittedOffset, OffsetStore
+from odradek_broker.core.offsets_committed import CommittedOffset
+from odradek_broker.core.offsets_store import OffsetStore
 
 
 def expire(store: OffsetStore, group: ClassicGroup, retention_ms: int, wall_ms: int) -> list[CoordinatorRecord]:
@@ -17,6 +18,7 @@ def expire(store: OffsetStore, group: ClassicGroup, retention_ms: int, wall_ms: 
     - A stable consumer group's offsets expire for topics that nobody subscribes to any more, each from its last commit.
     - Offsets of a simple group (nobody ever joined it) expire each from its last commit.
     - Nothing expires during a rebalance, or when the subscriptions are not known.
+    - While a transaction that is open has an offset for a partition, that partition's stays; and so does the group.
     """
     topics = store.of_group(group.group_id)
     records: list[CoordinatorRecord] = []
@@ -26,11 +28,12 @@ def expire(store: OffsetStore, group: ClassicGroup, retention_ms: int, wall_ms: 
     for topic, partitions in topics.items():
         subscribed = group.is_subscribed_to(topic)
         for partition, offset in partitions.items():
-            if not subscribed and _is_over(group, offset, retention_ms, wall_ms):
+            unstable = store.pending.is_pending(group.group_id, topic, partition)
+            if not subscribed and not unstable and _is_over(group, offset, retention_ms, wall_ms):
                 records.append(OffsetRecord(group.group_id, topic, partition, None))
             else:
                 left += 1
-    if not left and group.is_empty:
+    if not left and group.is_empty and not store.pending.has_group(group.group_id):
         records.append(GroupRecord(group.group_id, None))
     return records
 

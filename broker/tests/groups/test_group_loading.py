@@ -96,6 +96,39 @@ def test_a_transaction_that_ends_late_does_not_undo_a_later_commit() -> None:
     )
 
 
+def test_a_transaction_that_is_open_at_the_end_is_pending_and_may_still_be_committed() -> None:
+    shard = loaded(batch(0, [offset(6)]), batch(1, [offset(7)], producer_id=9))
+    assert (committed(shard), shard.offsets.pending.is_pending("g", "t", 0)) == (6, True)
+    shard.transaction_ended(9, commit=True)
+    assert (committed(shard), shard.offsets.pending.is_pending("g", "t", 0)) == (7, False)
+
+
+def test_a_group_of_which_all_is_pending_is_there() -> None:
+    shard = loaded(batch(0, [offset(7)], producer_id=9))
+    assert [(g.group_id, g.group_state) for g in shard.list()] == [("g", "Empty")]
+
+
+def test_what_is_committed_after_loading_knows_which_commit_is_younger() -> None:
+    shard = loaded(batch(0, [offset(7)], producer_id=9), batch(1, [offset(8)]))
+    shard.transaction_ended(9, commit=True)
+    assert committed(shard) == 8
+
+
+def test_a_deletion_takes_along_what_is_pending() -> None:
+    deletion = OffsetRecord("g", "t", 0, None)
+    begun = batch(0, [offset(7)], producer_id=9)
+    assert committed(loaded(begun, batch(1, [deletion]), marker(2, 9, commit=True))) is None
+    shard = loaded(begun, batch(1, [deletion, offset(8)]))
+    assert not shard.offsets.pending.is_pending("g", "t", 0)
+    shard = loaded(begun, batch(1, [deletion]), batch(2, [offset(9)], producer_id=9))
+    shard.transaction_ended(9, commit=True)
+    assert committed(shard) == 9
+
+
+def test_a_group_in_a_transactional_batch_needs_no_marker() -> None:
+    assert isinstance(loaded(batch(0, [CONSUMER_GROUP], producer_id=9)).groups["g"], ForeignGroup)
+
+
 def test_a_loaded_group_expects_signs_of_life_of_its_members() -> None:
     first = GroupShard(GroupSettings())
     first.join(join_request(), Caller("c", "/h", 3, "1"), "token", NOW)

@@ -1,0 +1,217 @@
+"""Offsets within transactions: who may commit them, who sees them when, and what deletes them before they count."""
+
+from __future__ import annotations
+
+import pytest
+from broker.tests.groups.test_group_loading import NOW, committed, join_request
+
+from odradek_broker.core.group_foreign import ForeignGroup
+from odradek_broker.core.group_records import ForeignKind, ForeignRecord, GroupRecord, OffsetRecord
+from odradek_broker.core.group_shard import GroupShard
+from odradek_broker.core.group_step import Caller, GroupSettings
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.join_group import JoinGroupResponse
+from odradek_wire.messages.offset_commit_value import OffsetCommitValue
+from odradek_wire.messages.offset_delete import OffsetDeleteRequest
+from odradek_wire.messages.offset_fetch import OffsetFetchRequest
+from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+Commit = TxnOffsetCommitRequest
+Fetch = OffsetFetchRequest.OffsetFetchRequestGroup
+PRODUCER, OTHER = 7, 8
+UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
+
+
+@pytest.fixture
+def shard() -> GroupShard:
+    return GroupShard(GroupSettings(offsets_retention_ms=1000, offset_metadata_max_bytes=4))
+
+
+def request(offset: int = 5, producer: int = PRODUCER, topic: str = "t", metadata: str | None = "") -> Commit:
+    partition = Commit.TxnOffsetCommitRequestPartition(0, offset, 3, metadata)
+    return Commit("x", "g", producer, 0, topics=[Commit.TxnOffsetCommitRequestTopic(topic, [partition])])
+
+
+def commit(shard: GroupShard, request: Commit) -> ErrorCode:
+    """Everything is written at once; the error of the only partition, or of the whole request."""
+    result = shard.commit_in_transaction(request, NOW)
+    if isinstance(result, ErrorCode):
+        return result
+    records, response = result
+    for record in records:
+        shard.replay(record)
+    return ErrorCode(response.topics[0].partitions[0].error_code)
+
+
+def commit_plainly(shard: GroupShard, offset: int, topic: str = "t") -> None:
+    shard.replay(OffsetRecord("g", topic, 0, OffsetCommitValue(offset, -1, "", NOW.wall_ms)))
+
+
+def seen(shard: GroupShard, *, stable: bool = False, everything: bool = False) -> list[tuple[str, int, int]]:
+    """Topic, offset and error of what a consumer is told of partition 0 of t and u, or of all that there is."""
+    topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=[0]) for name in ("t", "u")]
+    answer = shard.fetch(Fetch("g", topics=None if everything else topics), require_stable=stable)
+    return [(topic.name, p.committed_offset, p.error_code) for topic in answer.topics for p in topic.partitions]
+
+
+def member_of(shard: GroupShard) -> tuple[str, int]:
+    """The id and generation of a member that has joined; its group completes the rebalance."""
+    shard.join(join_request(), Caller("c", "/h", 3, "1"), "token", NOW)
+    [expired] = shard.expired(NOW)
+    [(_, answer)] = expired.answers
+    assert isinstance(answer, JoinGroupResponse)
+    return answer.member_id, answer.generation_id
+
+
+def test_until_the_transaction_is_committed_nobody_sees_its_offsets(shard: GroupShard) -> None:
+    commit_plainly(shard, 1)
+    assert commit(shard, request()) == ErrorCode.NONE
+    assert seen(shard) == [("t", 1, 0), ("u", -1, 0)]
+    assert seen(shard, stable=True) == [("t", -1, UNSTABLE), ("u", -1, 0)]
+    shard.transaction_ended(PRODUCER, commit=True)
+    assert seen(shard, stable=True) == [("t", 5, 0), ("u", -1, 0)]
+
+
+def test_without_an_offset_before_it_a_pending_one_is_unstable_but_not_among_all(shard: GroupShard) -> None:
+    commit(shard, request())
+    assert seen(shard, stable=True) == [("t", -1, UNSTABLE), ("u", -1, 0)]
+    assert seen(shard, stable=True, everything=True) == []
+    commit_plainly(shard, 2, "u")
+    commit_plainly(shard, 1)
+    assert sorted(seen(shard, stable=True, everything=True)) == [("t", -1, UNSTABLE), ("u", 2, 0)]
+    assert sorted(seen(shard, everything=True)) == [("t", 1, 0), ("u", 2, 0)]
+
+
+def test_what_a_transaction_has_committed_carries_everything_that_was_said(shard: GroupShard) -> None:
+    commit(shard, request(5, metadata="note"))
+    shard.transaction_ended(PRODUCER, commit=True)
+    found = shard.offsets.get("g", "t", 0)
+    assert found is not None
+    assert found[:5] == (5, 3, "note", NOW.wall_ms, None)
+
+
+def test_an_aborted_transaction_leaves_what_was_there(shard: GroupShard) -> None:
+    commit_plainly(shard, 1)
+    commit(shard, request())
+    shard.transaction_ended(PRODUCER, commit=False)
+    assert seen(shard, stable=True) == [("t", 1, 0), ("u", -1, 0)]
+
+
+def test_the_end_of_one_transaction_is_not_that_of_another(shard: GroupShard) -> None:
+    commit(shard, request(5))
+    commit(shard, request(6, OTHER))
+    shard.transaction_ended(OTHER, commit=True)
+    assert seen(shard) == [("t", 6, 0), ("u", -1, 0)]
+    assert seen(shard, stable=True) == [("t", -1, UNSTABLE), ("u", -1, 0)]
+    shard.transaction_ended(PRODUCER, commit=True)
+    # It was committed to before the other one was.
+    assert seen(shard, stable=True) == [("t", 6, 0), ("u", -1, 0)]
+
+
+def test_within_a_transaction_the_last_commit_counts(shard: GroupShard) -> None:
+    commit(shard, request(5))
+    commit_plainly(shard, 6)
+    commit(shard, request(7))
+    shard.transaction_ended(PRODUCER, commit=True)
+    assert committed(shard) == 7
+
+
+def test_a_younger_commit_outside_the_transaction_stays(shard: GroupShard) -> None:
+    commit(shard, request(5))
+    commit_plainly(shard, 6)
+    shard.transaction_ended(PRODUCER, commit=True)
+    assert committed(shard) == 6
+
+
+def test_metadata_may_be_missing_and_must_not_be_long(shard: GroupShard) -> None:
+    assert commit(shard, request(metadata=None)) == ErrorCode.NONE
+    assert commit(shard, request(topic="u", metadata="12345")) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert seen(shard, stable=True) == [("t", -1, UNSTABLE), ("u", -1, 0)]
+
+
+def test_before_version_3_nobody_asks_who_commits(shard: GroupShard) -> None:
+    member_of(shard)
+    assert commit(shard, request()) == ErrorCode.NONE
+
+
+def test_who_names_a_member_must_be_it(shard: GroupShard) -> None:
+    member, generation = member_of(shard)
+
+    def of(generation: int, member: str, instance: str | None = None) -> ErrorCode:
+        wanted = request()
+        wanted.generation_id, wanted.member_id, wanted.group_instance_id = generation, member, instance
+        return commit(shard, wanted)
+
+    # A rebalance under way does not matter.
+    assert of(generation, member) == ErrorCode.NONE
+    assert of(generation + 1, member) == ErrorCode.ILLEGAL_GENERATION
+    assert of(-1, member) == ErrorCode.ILLEGAL_GENERATION
+    assert of(generation, "other") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert of(generation, "") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert of(generation, member, "instance") == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_that_was_replaced_is_fenced(shard: GroupShard) -> None:
+    joining = join_request()
+    joining.group_instance_id = "i"
+    shard.join(joining, Caller("c", "/h", 5, "1"), "token", NOW)
+    wanted = request()
+    wanted.generation_id, wanted.member_id, wanted.group_instance_id = 1, "predecessor", "i"
+    assert commit(shard, wanted) == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_member_of_no_group_is_told_of_its_generation(shard: GroupShard) -> None:
+    wanted = request()
+    wanted.generation_id = 1
+    assert commit(shard, wanted) == ErrorCode.ILLEGAL_GENERATION
+    assert shard.groups == {}
+
+
+def test_a_group_of_another_type_with_members_takes_nothing(shard: GroupShard) -> None:
+    shard.replay(ForeignRecord(ForeignKind.CONSUMER, "g", b"\0\5\0\1g\0\1m", b"\0\0"))
+    assert isinstance(shard.groups["g"], ForeignGroup)
+    assert commit(shard, request()) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_deleting_an_offset_deletes_what_is_pending_there(shard: GroupShard) -> None:
+    commit(shard, request())
+    topic = OffsetDeleteRequest.OffsetDeleteRequestTopic("t", [OffsetDeleteRequest.OffsetDeleteRequestPartition(0)])
+    records, _ = shard.delete_offsets(OffsetDeleteRequest("g", [topic]))
+    assert records == [OffsetRecord("g", "t", 0, None)]
+    shard.replay(records[0])
+    assert seen(shard, stable=True) == [("t", -1, 0), ("u", -1, 0)]
+    shard.transaction_ended(PRODUCER, commit=True)
+    assert seen(shard) == [("t", -1, 0), ("u", -1, 0)]
+
+
+def test_deleting_a_group_deletes_what_is_pending_in_it(shard: GroupShard) -> None:
+    commit_plainly(shard, 1)
+    commit(shard, request())
+    commit(shard, request(topic="u"))
+    records, _ = shard.delete("g")
+    assert records == [OffsetRecord("g", "t", 0, None), OffsetRecord("g", "u", 0, None), GroupRecord("g", None)]
+    for record in records:
+        shard.replay(record)
+    shard.transaction_ended(PRODUCER, commit=True)
+    assert (shard.groups, seen(shard, everything=True)) == ({}, [])
+
+
+def test_offsets_of_deleted_topics_go_whether_they_are_pending_or_not(shard: GroupShard) -> None:
+    commit_plainly(shard, 1)
+    commit(shard, request())
+    commit(shard, request(topic="u"))
+    records = shard.forget_topics(["t", "u"])
+    assert records == [OffsetRecord("g", "t", 0, None), OffsetRecord("g", "u", 0, None)]
+
+
+def test_nothing_expires_where_a_transaction_is_open_nor_does_its_group(shard: GroupShard) -> None:
+    commit_plainly(shard, 1, "u")
+    commit(shard, request())
+    late = NOW.wall_ms + 100_000
+    assert shard.expire_offsets(late) == [OffsetRecord("g", "u", 0, None)]
+    shard.replay(OffsetRecord("g", "u", 0, None))
+    assert shard.expire_offsets(late) == []
+    commit_plainly(shard, 1)
+    assert shard.expire_offsets(late) == []
+    shard.transaction_ended(PRODUCER, commit=False)
+    assert shard.expire_offsets(late) == [OffsetRecord("g", "t", 0, None), GroupRecord("g", None)]
