@@ -87,6 +87,11 @@ class Peer(asyncio.BufferedProtocol):
             self.close()
             raise PeerError(f"not an answer to {type(request).__name__} v{version}: {error}") from error
 
+    @property
+    def closed(self) -> bool:
+        """Whether either side has closed the connection."""
+        return self._lost
+
     def close(self) -> None:
         self._lost = True
         if self._transport is not None:

@@ -1,0 +1,263 @@
+"""What partitions ask transaction coordinators before a transaction begins in them: is this partition part of it, or (to
+clients of transaction version 2) let it be part of it. Kafka's AddPartitionsToTxnManager (KIP-890).
+
+Owns finding the coordinator, one request at a time to each broker with all that has gathered for it meanwhile, and which
+of two questions of one transactional id holds. A coordinator in this broker is asked without a socket. Leaves to who
+asks what an answer means, and to the log whether a transaction that was confirmed is still open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from odradek_broker.core.java_hash import partition_for
+from odradek_broker.core.transaction import Producer, TopicPartition
+from odradek_broker.deferred import Deferred
+from odradek_broker.network.peer import Peer, PeerError
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+
+if TYPE_CHECKING:
+    from odradek_broker.broker import Broker
+    from odradek_controller.image import Endpoint
+
+TRANSACTION_STATE = "__transaction_state"
+REQUEST_VERSION = 5
+"""Of AddPartitionsToTxn between brokers: many transactions, and TRANSACTION_ABORTABLE among the answers."""
+
+Refusals = Mapping[TopicPartition, ErrorCode]
+"""Of the partitions that are not part of the transaction; the others are."""
+
+
+class Manner(Enum):
+    """What a client can be told, and whether its transactions take in partitions as it writes to them."""
+
+    VERIFY = "verify"
+    """It does not know TRANSACTION_ABORTABLE."""
+    VERIFY_OR_ABORT = "verify or abort"
+    ADD = "add"
+
+    @classmethod
+    def of_produce(cls, version: int) -> Manner:
+        return cls.ADD if version >= 12 else cls.VERIFY_OR_ABORT if version >= 11 else cls.VERIFY
+
+    @classmethod
+    def of_txn_offset_commit(cls, version: int) -> Manner:
+        return cls.ADD if version >= 5 else cls.VERIFY_OR_ABORT if version >= 4 else cls.VERIFY
+
+
+class Claim(NamedTuple):
+    """A producer's word that these partitions are part of its open transaction."""
+
+    transactional_id: str
+    producer: Producer
+    partitions: tuple[TopicPartition, ...]
+    manner: Manner
+
+    def refused(self, error: ErrorCode) -> Refusals:
+        return dict.fromkeys(self.partitions, self._told(error))
+
+    def answered(self, errors: Iterable[tuple[TopicPartition, ErrorCode]]) -> Refusals:
+        """By the coordinator, one by one."""
+        return {place: self._told(error) for place, error in errors if error}
+
+    def _told(self, error: ErrorCode) -> ErrorCode:
+        """As clients know it."""
+        if error == ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if error == ErrorCode.TRANSACTION_ABORTABLE and self.manner is Manner.VERIFY:
+            return ErrorCode.INVALID_TXN_STATE
+        return error
+
+
+class OwnCoordinator(Protocol):
+    """The transaction coordinator in this broker, asked for a transactional id that it should have: it answers for
+    itself whether it does, and has loaded it."""
+
+    def verify(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """One error for each partition, NONE if it is part of the open transaction (AddPartitionsToTxn v5,
+        verify-only)."""
+
+    def add(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> ErrorCode | Deferred[ErrorCode]:
+        """The error of all of them, NONE once the transaction has them."""
+
+
+class Verifier:
+    """`ask`; `close` it in the end."""
+
+    def __init__(self, broker: Broker, own: Callable[[], OwnCoordinator]) -> None:
+        """`own` finds this broker's coordinator, when there is something to ask it."""
+        self._broker = broker
+        self._own = own
+        self._lines: dict[int, _Line] = {}
+
+    def ask(self, claim: Claim) -> Refusals | Deferred[Refusals]:
+        """The coordinator's word. Who cannot be asked refuses everything, with an error that clients answer by trying
+        again."""
+        broker = self._broker
+        topic = broker.image.topics.get(TRANSACTION_STATE)
+        leader = -1
+        if topic is not None:
+            leader = topic.partitions[partition_for(claim.transactional_id, len(topic.partitions))].leader
+        if leader == broker.node_id:
+            return self._ask_own(claim)
+        registration = broker.image.brokers.get(leader)
+        endpoint = None if registration is None else registration.endpoint(broker.config.inter_broker_listener)
+        if endpoint is None:
+            return claim.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        line = self._lines.get(leader)
+        if line is None:
+            line = self._lines[leader] = _Line(broker, leader)
+        return line.ask(claim, endpoint)
+
+    def _ask_own(self, claim: Claim) -> Refusals | Deferred[Refusals]:
+        coordinator = self._own()
+        if claim.manner is not Manner.ADD:
+            return claim.answered(coordinator.verify(claim.transactional_id, claim.producer, claim.partitions).items())
+        error = coordinator.add(claim.transactional_id, claim.producer, claim.partitions)
+        if not isinstance(error, Deferred):
+            return claim.refused(error) if error else {}
+        answer: Deferred[Refusals] = Deferred()
+
+        def added(outcome: Deferred[ErrorCode]) -> None:
+            try:
+                found = outcome.result()
+            except Exception as failure:
+                answer.fail(failure)
+            else:
+                answer.complete(claim.refused(found) if found else {})
+
+        error.when_done(added)
+        return answer
+
+    async def close(self) -> None:
+        """Ask nobody any more: when this returns, no task does. Who still waits is refused."""
+        lines, self._lines = self._lines, {}
+        for line in lines.values():
+            await line.close()
+
+
+class _Question(NamedTuple):
+    claim: Claim
+    answer: Deferred[Refusals]
+
+
+class _Line:
+    """The questions to one broker: what waits, at most one of a transactional id, and the one request in flight."""
+
+    def __init__(self, broker: Broker, coordinator: int) -> None:
+        self._broker = broker
+        self._coordinator = coordinator
+        self._waiting: dict[str, _Question] = {}
+        self._endpoint: Endpoint
+        self._connected_to: Endpoint | None = None
+        self._peer: Peer | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def ask(self, claim: Claim, endpoint: Endpoint) -> Deferred[Refusals]:
+        """Of two questions of one transactional id that wait, the later one holds unless its epoch is older: a client
+        has asked again, or somebody else has taken its place."""
+        self._endpoint = endpoint
+        question = _Question(claim, Deferred())
+        other = self._waiting.get(claim.transactional_id)
+        if other is not None and claim.producer.epoch < other.claim.producer.epoch:
+            question.answer.complete(claim.refused(ErrorCode.INVALID_PRODUCER_EPOCH))
+            return question.answer
+        self._waiting[claim.transactional_id] = question
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        if other is not None:
+            again = claim.producer.epoch == other.claim.producer.epoch
+            error = ErrorCode.NETWORK_EXCEPTION if again else ErrorCode.INVALID_PRODUCER_EPOCH
+            other.answer.complete(other.claim.refused(error))
+        return question.answer
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._disconnect()
+        _refuse_all(self._waiting, ErrorCode.NETWORK_EXCEPTION)
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                asked, self._waiting = self._waiting, {}
+                try:
+                    _deliver(asked, await self._exchange([question.claim for question in asked.values()]))
+                except (PeerError, ValueError) as error:
+                    self._broker.log.warning(
+                        "transaction coordinator cannot be asked", coordinator=self._coordinator, error=str(error)
+                    )
+                    self._disconnect()
+                    _refuse_all(asked, ErrorCode.NETWORK_EXCEPTION)
+                except asyncio.CancelledError:
+                    _refuse_all(asked, ErrorCode.NETWORK_EXCEPTION)
+                    raise
+        finally:
+            self._task = None
+
+    async def _exchange(self, claims: list[Claim]) -> AddPartitionsToTxnResponse:
+        timeout_s = self._broker.config.integer("request.timeout.ms") / 1000
+        peer = self._peer
+        if peer is None or peer.closed or self._connected_to != self._endpoint:
+            self._disconnect()
+            name = f"broker-{self._broker.node_id}-verification"
+            self._connected_to = self._endpoint
+            peer = self._peer = await Peer.connect(self._endpoint.host, self._endpoint.port, name, timeout_s)
+        return await peer.ask(_request(claims), REQUEST_VERSION, AddPartitionsToTxnResponse, timeout_s)
+
+    def _disconnect(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+
+
+def _request(claims: list[Claim]) -> AddPartitionsToTxnRequest:
+    request = AddPartitionsToTxnRequest()
+    for claim in claims:
+        topics: dict[str, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = {}
+        for name, index in claim.partitions:
+            topics.setdefault(name, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name)).partitions.append(index)
+        request.transactions.append(
+            AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+                claim.transactional_id,
+                claim.producer.id,
+                claim.producer.epoch,
+                claim.manner is not Manner.ADD,
+                list(topics.values()),
+            )
+        )
+    return request
+
+
+def _deliver(asked: Mapping[str, _Question], response: AddPartitionsToTxnResponse) -> None:
+    if response.error_code:
+        # That this broker may not ask is nothing that clients should hear.
+        error = ErrorCode(response.error_code)
+        hidden = error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return _refuse_all(asked, ErrorCode.INVALID_TXN_STATE if hidden else error)
+    for result in response.results_by_transaction:
+        question = asked.get(result.transactional_id)
+        if question is not None:
+            question.answer.complete(
+                question.claim.answered(
+                    ((topic.name, each.partition_index), ErrorCode(each.partition_error_code))
+                    for topic in result.topic_results
+                    for each in topic.results_by_partition
+                )
+            )
+    _refuse_all(asked, ErrorCode.NETWORK_EXCEPTION)  # whom the answer has left out
+    return None
+
+
+def _refuse_all(asked: Mapping[str, _Question], error: ErrorCode) -> None:
+    for question in asked.values():
+        question.answer.complete(question.claim.refused(error))
