@@ -1,8 +1,9 @@
 """What a partition remembers of its idempotent and transactional producers (ProducerStateManager, ProducerAppendInfo).
 
-Owns the sequence check, the last five batches of each producer (a retry of one of them is answered, not appended), open
-transactions, expiry, and the bytes of `.snapshot` files (format version 1). When a snapshot is written or read is the
-log's matter. What is asked of coordinators before a transaction may begin here stands in `verification`.
+Owns the sequence check, the last five batches of each producer (a retry of one of them is answered, not appended),
+whether it has a transaction open, expiry, and the bytes of `.snapshot` files (format version 1). When a snapshot is
+written or read is the log's matter. What is asked of coordinators before a transaction may begin here stands in
+`verification`, what the transactions of all producers keep from being read in `transactions`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from odradek_log.errors import CorruptLogError
+from odradek_log.transactions import Transactions
 from odradek_log.verification import NOT_REQUIRED, Verification, Verifications
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import TRANSACTIONAL_BIT
@@ -156,11 +158,12 @@ def _outside_transaction(header: RecordBatchHeader) -> Refusal:
 class Producers:
     """The producers of one partition."""
 
-    __slots__ = ("_entries", "_expiration_ms", "verifications")
+    __slots__ = ("_entries", "_expiration_ms", "transactions", "verifications")
 
     def __init__(self, expiration_ms: int) -> None:
         self._entries: dict[int, ProducerEntry] = {}
         self._expiration_ms = expiration_ms
+        self.transactions = Transactions()
         self.verifications = Verifications()
 
     def __len__(self) -> int:
@@ -175,7 +178,7 @@ class Producers:
     def begin_verification(
         self, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool, now_ms: int
     ) -> Verification | Refusal | None:
-        """Before a transactional batch is appended: what the coordinator is to be asked first. None when this producer's
+        """Before a transactional batch is appended: what its coordinator is to be asked. None when this producer's
         transaction is open here already, or why the batch is refused anyway."""
         entry = self._entries.get(producer_id)
         if entry is not None:
@@ -309,11 +312,13 @@ class Producers:
                 self.verifications.appended(header)
             if entry.current_txn_first_offset is None:
                 entry.current_txn_first_offset = first_offset
+                self.transactions.begin(first_offset)
 
     def end_transaction(
-        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int, offset: int
     ) -> int | None:
-        """A marker ended the producer's transaction; returns where that began, None if it had no record here."""
+        """A marker at `offset` ended the producer's transaction; returns where that began, None if it had no record
+        here."""
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = ProducerEntry(producer_id, producer_epoch)
@@ -323,13 +328,9 @@ class Producers:
         first_offset, entry.current_txn_first_offset = entry.current_txn_first_offset, None
         entry.coordinator_epoch = coordinator_epoch
         entry.last_timestamp = timestamp
+        if first_offset is not None:
+            self.transactions.decide(first_offset, offset)
         return first_offset
-
-    @property
-    def first_undecided_offset(self) -> int | None:
-        """Where the oldest open transaction begins."""
-        offsets = [e.current_txn_first_offset for e in self if e.current_txn_first_offset is not None]
-        return min(offsets, default=None)
 
     def remove_expired(self, now_ms: int) -> None:
         """Forget who was silent for `producer.id.expiration.ms` and has no transaction open, and what was asked so long
@@ -342,6 +343,7 @@ class Producers:
 
     def clear(self) -> None:
         self._entries.clear()
+        self.transactions.clear()
 
     def encode(self) -> bytes:
         """A `.snapshot` file. Only the newest batch of a producer is kept in it, as in Kafka."""
@@ -385,4 +387,6 @@ class Producers:
             if offset >= 0:
                 entry.batches.append(KeptBatch(sequence, offset, delta, timestamp))
             self._entries[producer_id] = entry
+        for first_offset in sorted(row[-1] for row in rows if row[-1] >= 0):
+            self.transactions.begin(first_offset)
         self.remove_expired(now_ms)
