@@ -39,6 +39,7 @@ from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 if TYPE_CHECKING:
     from odradek_broker.coordinators.groups import GroupCoordinators
     from odradek_broker.partition import Partition
+    from odradek_broker.verification import Verifier
 
 SESSION_EVICTION_MS = 120_000
 """How long a fetch session is safe from larger ones (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
@@ -104,6 +105,7 @@ class Broker:
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self._groups: GroupCoordinators | None = None
+        self._verifier: Verifier | None = None
 
     @property
     def groups(self) -> GroupCoordinators:
@@ -119,6 +121,15 @@ class Broker:
         """Who answers other brokers, which are listened to in ZooKeeper mode only."""
         assert self.inter_broker is not None
         return self.inter_broker
+
+    @property
+    def verifier(self) -> Verifier:
+        """Asks transaction coordinators, loaded when the first transaction begins in a partition here."""
+        if self._verifier is None:
+            from odradek_broker.verification import Verifier
+
+            self._verifier = Verifier(self)
+        return self._verifier
 
     @property
     def knows_topics(self) -> bool:
@@ -211,11 +222,13 @@ class Broker:
             partition.check_lag(now_ms, lag_time_max_ms)
 
     async def stop_replication(self) -> None:
-        """Fetch no more, propose no more, move no more: when this returns, no task does."""
+        """Fetch no more, propose no more, move no more, ask no coordinator: when this returns, no task does."""
         await self.following.close()
         await self.isr_changes.close()
         await self.moves.close()
         await self.assignments.close()
+        if self._verifier is not None:
+            await self._verifier.close()
 
     def forget_clients(self) -> None:
         """For a reset: sessions and producer ids of clients so far mean nothing any more."""

@@ -19,7 +19,8 @@ from odradek_log.append import AppendInfo, AppendRejected
 from odradek_log.directory import LogDirectory
 from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.log import Log
-from odradek_log.producer_state import AppendOrigin, TransactionMarker
+from odradek_log.producer_state import AppendOrigin, Refusal, TransactionMarker
+from odradek_log.verification import Verification
 from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -185,8 +186,28 @@ class Partition:
             self.error = error
         self.wake()
 
-    def append(self, records: bytearray | memoryview, origin: AppendOrigin = _CLIENT) -> AppendResult:
-        """Append complete batches as leader. Offsets and the leader epoch are written into the given buffer.
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool
+    ) -> Verification | ErrorCode:
+        """Before a transactional batch is appended by the leader: what to bring once its coordinator has confirmed that
+        this partition is part of the transaction, or (`adds`) has added it. UNDER_WAY when it need not be asked, or
+        why the batch is refused anyway."""
+        if self.leader is None or self.error:
+            return self.error
+        log = self.log
+        found = log.producers.begin_verification(
+            producer_id, producer_epoch, sequence, adds=adds, now_ms=log.env.wall_ms()
+        )
+        return found.error if isinstance(found, Refusal) else found
+
+    def append(
+        self,
+        records: bytearray | memoryview,
+        origin: AppendOrigin = _CLIENT,
+        verified: Verification | None = None,
+    ) -> AppendResult:
+        """Append complete batches as leader. Offsets and the leader epoch are written into the given buffer. A batch
+        that begins a transaction is refused unless `verified` is what `begin_verification` gave, or NOT_REQUIRED.
 
         What the client did wrong, and a disk that fails, both come back as `AppendRejected`; a failing disk takes the
         partition offline first."""
@@ -196,9 +217,9 @@ class Partition:
         partition_log = self.log
         try:
             if origin is _CLIENT:
-                result = partition_log.append(records, self.leader_epoch, strict=self.strict)
+                result = partition_log.append(records, self.leader_epoch, strict=self.strict, verified=verified)
             else:
-                result = partition_log.append(records, self.leader_epoch, origin=origin)
+                result = partition_log.append(records, self.leader_epoch, origin=origin, verified=verified)
         except DISK_TROUBLE as error:
             self.take_offline()
             return AppendRejected(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

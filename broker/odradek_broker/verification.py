@@ -1,9 +1,9 @@
-"""What partitions ask transaction coordinators before a transaction begins in them: is this partition part of it, or (to
-clients of transaction version 2) let it be part of it. Kafka's AddPartitionsToTxnManager (KIP-890).
+"""What partitions ask transaction coordinators before a transaction begins in them: is this partition part of it, or,
+for clients of transaction version 2, let it be part of it. Kafka's AddPartitionsToTxnManager (KIP-890).
 
-Owns finding the coordinator, one request at a time to each broker with all that has gathered for it meanwhile, and which
-of two questions of one transactional id holds. A coordinator in this broker is asked without a socket. Leaves to who
-asks what an answer means, and to the log whether a transaction that was confirmed is still open.
+Owns finding the coordinator, one request at a time to each broker with all that has gathered for it meanwhile, and
+which of two questions of one transactional id holds. A coordinator in this broker is asked without a socket. Leaves to
+who asks what an answer means, and to the log whether a transaction that was confirmed is still open.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ class OwnCoordinator(Protocol):
 class Verifier:
     """`ask`; `close` it in the end."""
 
-    def __init__(self, broker: Broker, own: Callable[[], OwnCoordinator]) -> None:
-        """`own` finds this broker's coordinator, when there is something to ask it."""
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._own = own
+        self.own: Callable[[], OwnCoordinator]
+        """Finds this broker's coordinator, when there is something to ask it."""
         self._lines: dict[int, _Line] = {}
 
     def ask(self, claim: Claim) -> Refusals | Deferred[Refusals]:
@@ -118,7 +118,7 @@ class Verifier:
         return line.ask(claim, endpoint)
 
     def _ask_own(self, claim: Claim) -> Refusals | Deferred[Refusals]:
-        coordinator = self._own()
+        coordinator = self.own()
         if claim.manner is not Manner.ADD:
             return claim.answered(coordinator.verify(claim.transactional_id, claim.producer, claim.partitions).items())
         error = coordinator.add(claim.transactional_id, claim.producer, claim.partitions)

@@ -117,8 +117,10 @@ class Client:
         acks: int = -1,
         version: int = 9,
         topic_id: Uuid = ZERO_UUID,
+        transactional_id: str | None = None,
     ) -> ProduceResponse.PartitionProduceResponse:
-        response = await self.ask(produce_request(topic, records, partition, acks, topic_id), version)
+        request = produce_request(topic, records, partition, acks, topic_id, transactional_id)
+        response = await self.ask(request, version)
         answer: ProduceResponse.PartitionProduceResponse = response.responses[0].partition_responses[0]
         return answer
 
@@ -127,10 +129,15 @@ class Client:
 
 
 def produce_request(
-    topic: str, records: bytes | None, partition: int = 0, acks: int = -1, topic_id: Uuid = ZERO_UUID
+    topic: str,
+    records: bytes | None,
+    partition: int = 0,
+    acks: int = -1,
+    topic_id: Uuid = ZERO_UUID,
+    transactional_id: str | None = None,
 ) -> ProduceRequest:
     return ProduceRequest(
-        None,
+        transactional_id,
         acks,
         5000,
         [ProduceRequest.TopicProduceData(topic, topic_id, [ProduceRequest.PartitionProduceData(partition, records)])],

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from broker.tests.alone import Node
+from broker.tests.conftest import StartNode
 from broker.tests.test_replication import Connect, Trio
 
 from odradek_broker.authorizer import Operation, Principal
@@ -46,6 +47,12 @@ def marker(
     )
 
 
+@pytest.fixture
+async def node(start_node: StartNode) -> Node:
+    """One on which a transaction can be open without a coordinator who knows of it."""
+    return await start_node(transaction_partition_verification_enable="false")
+
+
 async def write(client: Any, *markers: Marker, version: int = 2) -> dict[int, dict[tuple[str, int], int]]:
     """Errors by producer and partition."""
     answer = await client.ask(WriteTxnMarkersRequest(list(markers)), version)
@@ -66,7 +73,7 @@ async def outcome(client: Any, wanted: Marker) -> int:
 @pytest.mark.parametrize("version", [0, 1, 2])
 async def test_a_marker_ends_the_transaction_that_is_open(node: Node, client: Any, version: int) -> None:
     await client.create_topic("t")
-    await client.produce("t", transactional())
+    await client.produce("t", transactional(), transactional_id="tx")
     assert await write(client, marker(coordinator_epoch=5), version=version) == {PRODUCER: {("t", 0): 0}}
     (topic,) = (await client.ask(DescribeProducersRequest([DescribeProducersRequest.TopicRequest("t", [0])]), 0)).topics
     (producer,) = topic.partitions[0].active_producers
@@ -77,7 +84,7 @@ async def test_a_marker_ends_the_transaction_that_is_open(node: Node, client: An
 
 async def test_a_committed_transaction_is_not_among_the_aborted_ones(node: Node, client: Any) -> None:
     await client.create_topic("t", compression_type="gzip")
-    await client.produce("t", transactional())
+    await client.produce("t", transactional(), transactional_id="tx")
     assert await outcome(client, marker(commit=True)) == 0
     log = node.broker.partitions.get("t", 0).log  # type: ignore[union-attr]
     assert (log.log_end_offset, log.aborted_transactions(0, 2)) == (2, [])
@@ -86,7 +93,7 @@ async def test_a_committed_transaction_is_not_among_the_aborted_ones(node: Node,
 
 async def test_what_is_refused_is_not_appended(node: Node, client: Any) -> None:
     await client.create_topic("t")
-    await client.produce("t", transactional(epoch=3))
+    await client.produce("t", transactional(epoch=3), transactional_id="tx")
     assert await outcome(client, marker(epoch=2)) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert await outcome(client, marker(epoch=3, transaction_version=2)) == ErrorCode.INVALID_PRODUCER_EPOCH
     for nobody in (marker(producer=-1), marker(epoch=-1), marker(epoch=3, transaction_version=-1)):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from odradek_log.errors import CorruptLogError
 from odradek_log.transactions import Transactions
-from odradek_log.verification import NOT_REQUIRED, Verification, Verifications
+from odradek_log.verification import NOT_REQUIRED, UNDER_WAY, Verification, Verifications
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import TRANSACTIONAL_BIT
 from odradek_wire.records.batch import RecordBatchHeader
@@ -112,6 +112,9 @@ class ProducerEntry:
         """Whether a transaction of that epoch has begun here. One of an older epoch may have been ended meanwhile."""
         return self.current_txn_first_offset is not None and self.producer_epoch == producer_epoch
 
+    def is_old(self, header: RecordBatchHeader) -> bool:
+        return header.producer_epoch < self.producer_epoch or self.kept(header) is not None
+
     def kept(self, header: RecordBatchHeader) -> KeptBatch | None:
         """The one of the last batches that `header` repeats."""
         if header.producer_epoch == self.producer_epoch:
@@ -177,22 +180,23 @@ class Producers:
 
     def begin_verification(
         self, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool, now_ms: int
-    ) -> Verification | Refusal | None:
-        """Before a transactional batch is appended: what its coordinator is to be asked. None when this producer's
+    ) -> Verification | Refusal:
+        """Before a transactional batch is appended: what its coordinator is to be asked. UNDER_WAY when this producer's
         transaction is open here already, or why the batch is refused anyway."""
         entry = self._entries.get(producer_id)
         if entry is not None:
             if producer_epoch < entry.producer_epoch:
                 return _outdated(producer_id, producer_epoch, entry)
             if entry.has_open(producer_epoch):
-                return None
+                return UNDER_WAY
         return self.verifications.begin(producer_id, producer_epoch, sequence, adds=adds, now_ms=now_ms)
 
     def check(
         self, header: RecordBatchHeader, verified: Verification | None = NOT_REQUIRED
     ) -> Refusal | KeptBatch | None:
         """A client's batch: None when it is the producer's next, the kept batch it repeats, or why it is refused. One
-        that begins a transaction is refused unless `verified` is that producer's present verification."""
+        that begins a transaction is refused unless `verified` is that producer's present verification, one of a
+        transaction at all if there is none."""
         entry = self._entries.get(header.producer_id)
         transactional = header.attributes & TRANSACTIONAL_BIT
         if transactional or self.verifications.open:
@@ -218,11 +222,11 @@ class Producers:
     def _check_begins(
         self, header: RecordBatchHeader, entry: ProducerEntry | None, verified: Verification | None
     ) -> Refusal | None:
-        if (
-            verified is NOT_REQUIRED
-            or not header.attributes & TRANSACTIONAL_BIT
-            or (entry is not None and entry.has_open(header.producer_epoch))
-            or (verified is not None and verified is self.verifications.open.get(header.producer_id))
+        if not header.attributes & TRANSACTIONAL_BIT or verified is NOT_REQUIRED:
+            return None
+        if verified is not None and (
+            (entry is not None and entry.has_open(header.producer_epoch))
+            or verified is self.verifications.open.get(header.producer_id)
         ):
             return None
         return Refusal(
@@ -238,7 +242,7 @@ class Producers:
         question = self.verifications.open.get(header.producer_id)
         if question is None and not header.attributes & TRANSACTIONAL_BIT:
             return None
-        if entry is not None and (entry.kept(header) is not None or header.producer_epoch < entry.producer_epoch):
+        if verified is not None and entry is not None and entry.is_old(header):
             return None
         refusal = self._check_begins(header, entry, verified)
         if refusal is not None or question is None:

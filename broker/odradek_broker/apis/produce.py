@@ -1,12 +1,13 @@
 """Produce (key 0), versions 0-13: append batches to partitions that this broker leads.
 
 The hot path: plain functions, and nothing waits unless acks=all has to (with one replica it never has to). Old message
-formats (versions 0-2) are converted to batches by the log. Transactions are not served yet.
+formats (versions 0-2) are converted to batches by the log. Batches of transactions come here by
+`produce_transactional`, once their coordinator has been asked.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek_broker.api import Api
 from odradek_broker.apis.produce_quick import quick
@@ -19,8 +20,12 @@ from odradek_broker.partition import Partition
 from odradek_log.append import AppendInfo, AppendRejected
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
-from odradek_wire.records.attributes import COMPRESSION_MASK
+from odradek_wire.records.attributes import COMPRESSION_MASK, TRANSACTIONAL_BIT
+from odradek_wire.records.batch import HEADER_SIZE
 from odradek_wire.uuid import Uuid
+
+if TYPE_CHECKING:
+    from odradek_broker.apis.produce_transactional import Admission
 
 PartitionAnswer = ProduceResponse.PartitionProduceResponse
 TopicAnswer = ProduceResponse.TopicProduceResponse
@@ -52,6 +57,36 @@ WITHOUT_START = frozenset(
 
 
 def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Deferred[ProduceResponse] | None:
+    if request.transactional_id is not None or is_transactional(request):
+        # Most brokers never see one.
+        from odradek_broker.apis import produce_transactional
+
+        return produce_transactional.handle(ctx, request)
+    return append(ctx, request)
+
+
+def is_transactional(request: ProduceRequest) -> bool:
+    """Whether there are batches of transactions. As in Kafka, the first one for each partition is looked at."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if is_transactional_batch(data.records):
+                return True
+    return False
+
+
+def is_transactional_batch(records: Any) -> bool:
+    return (
+        records is not None
+        and len(records) >= HEADER_SIZE
+        and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT != 0
+        and records[MAGIC_POSITION] == 2
+    )
+
+
+def append(
+    ctx: Context, request: ProduceRequest, admission: Admission | None = None
+) -> ProduceResponse | Deferred[ProduceResponse] | None:
+    """`admission` is there if there are batches of transactions, and says which of them may be appended."""
     acks = request.acks
     if acks not in (ALL, 1, 0):
         return failed(ctx, request, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -78,7 +113,7 @@ def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Deferred[
             elif partition.error:
                 answer = _refused(ctx, key, index, partition.error)
             else:
-                answer = _append(ctx, partition, data, version, acks)
+                answer = _append(ctx, partition, data, version, acks, admission)
             if answer.error_code:
                 failures = True
             elif acks == ALL and partition is not None and partition.high_watermark < partition.log.log_end_offset:
@@ -128,11 +163,22 @@ def _may_be_opened(
 
 
 def _append(
-    ctx: Context, partition: Partition, data: ProduceRequest.PartitionProduceData, version: int, acks: int
+    ctx: Context,
+    partition: Partition,
+    data: ProduceRequest.PartitionProduceData,
+    version: int,
+    acks: int,
+    admission: Admission | None,
 ) -> PartitionAnswer:
     """Append one partition's records; the answer for that partition."""
     index = data.index
     records: Any = data.records
+    verified = None
+    if admission is not None:
+        refusal = admission.refusal(partition)
+        if refusal is not None:
+            return refusal
+        verified = admission.of(partition)
     # What every modern client sends passes this line; whatever is doubtful is looked at closely.
     if version < 7 or records is None or len(records) < 61 or records[MAGIC_POSITION] != 2 or partition.guarded:
         error = _unacceptable(ctx, partition, records, version, acks)
@@ -146,12 +192,12 @@ def _append(
             return PartitionAnswer(
                 index, error, -1, log_start_offset=start, error_message=words, current_leader=NOWHERE
             )
-    result = partition.append(records)
+    result = partition.append(records, verified=verified)
     if result.__class__ is AppendInfo:
         first_offset, _, append_time, start_offset, _ = result
         return PartitionAnswer(index, 0, first_offset, append_time, start_offset, current_leader=NOWHERE)
     assert isinstance(result, AppendRejected)
-    told = result.error not in WITHOUT_START and _is_one_batch(records)
+    told = result.error not in WITHOUT_START and is_one_batch(records)
     return PartitionAnswer(
         index,
         result.error,
@@ -165,7 +211,7 @@ def _append(
     )
 
 
-def _is_one_batch(records: bytes | memoryview) -> bool:
+def is_one_batch(records: bytes | memoryview) -> bool:
     """Whether the records are exactly one whole batch: Kafka refuses anything else before it looks for the log."""
     return int.from_bytes(records[8:12], "big") + 12 == len(records)
 
@@ -255,17 +301,19 @@ def _add_endpoints(ctx: Context, response: ProduceResponse) -> None:
             )
 
 
-def failed(ctx: Context, request: ProduceRequest, error: ErrorCode) -> ProduceResponse | None:
+def failed(ctx: Context, request: ProduceRequest, error: ErrorCode, words: str | None = None) -> ProduceResponse | None:
     if request.acks == 0:
         return None
     return ProduceResponse(
         [
             TopicAnswer(
-                topic.name, topic.topic_id, [PartitionAnswer(data.index, error, -1) for data in topic.partition_data]
+                topic.name,
+                topic.topic_id,
+                [PartitionAnswer(data.index, error, -1, error_message=words) for data in topic.partition_data],
             )
             for topic in request.topic_data
         ]
     )
 
 
-API = Api(ProduceRequest, ProduceResponse, handle, failed=failed, quick=quick, notes="No transactions.")
+API = Api(ProduceRequest, ProduceResponse, handle, failed=failed, quick=quick)

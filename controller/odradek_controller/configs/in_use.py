@@ -12,7 +12,9 @@ _NAMES = """
     connections.max.idle.ms max.connections max.connections.per.ip max.connections.per.ip.overrides
     socket.listen.backlog.size socket.receive.buffer.bytes socket.request.max.bytes socket.send.buffer.bytes
     compression.gzip.level compression.lz4.level compression.type compression.zstd.level fetch.max.bytes
-    log.cleaner.delete.retention.ms log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio
+    log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable
+    log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
+    log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio
     log.cleaner.min.compaction.lag.ms log.cleanup.policy log.flush.interval.messages log.flush.interval.ms
     log.flush.scheduler.interval.ms log.index.interval.bytes log.index.size.max.bytes
     log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms log.message.timestamp.type
@@ -24,6 +26,8 @@ _NAMES = """
     offset.metadata.max.bytes offsets.commit.timeout.ms offsets.retention.check.interval.ms
     offsets.retention.minutes offsets.topic.num.partitions offsets.topic.replication.factor
     offsets.topic.segment.bytes
+    add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
+    transaction.partition.verification.enable
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
     auto.leader.rebalance.enable inter.broker.listener.name leader.imbalance.check.interval.seconds
     leader.imbalance.per.broker.percentage num.replica.fetchers replica.fetch.backoff.ms replica.fetch.max.bytes
