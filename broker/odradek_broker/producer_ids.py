@@ -33,13 +33,24 @@ class ProducerIds:
         self._next += 1
         return self._next - 1
 
+    def next_now_or_soon(self) -> int | None:
+        """The same for who cannot wait but comes again: then there may be one."""
+        found = self.next_now()
+        if found is None:
+            # That the controller did not answer is known to whoever waits for it, if anybody does.
+            self._begin_to_fill().add_done_callback(lambda filling: filling.cancelled() or filling.exception())
+        return found
+
     async def next(self) -> int:
         """The next id, after asking the controller for a block if need be."""
         while (found := self.next_now()) is None:
-            if self._allocation is None:
-                self._allocation = asyncio.ensure_future(self._fill())
-            await asyncio.shield(self._allocation)
+            await asyncio.shield(self._begin_to_fill())
         return found
+
+    def _begin_to_fill(self) -> asyncio.Future[None]:
+        if self._allocation is None:
+            self._allocation = asyncio.ensure_future(self._fill())
+        return self._allocation
 
     async def _fill(self) -> None:
         try:

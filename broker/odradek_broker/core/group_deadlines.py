@@ -1,4 +1,4 @@
-"""When a coordinator has to act by itself: the deadlines of groups and members.
+"""When a coordinator has to act by itself: a queue of deadlines, and those of groups and members.
 
 Owns which deadline comes next and the order of those that are due. Knows nothing of what they mean, and reads no clock.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
+
+K = TypeVar("K")
 
 
 class Instant(NamedTuple):
@@ -35,25 +37,25 @@ class DeadlineKey(NamedTuple):
     member_id: str = ""
 
 
-class Deadlines:
+class DeadlineQueue(Generic[K]):
     """One deadline per key. Setting again replaces it; moving a deadline later, as every heartbeat does, costs
     nothing."""
 
     __slots__ = ("_heap", "_sequence", "_when")
 
     def __init__(self) -> None:
-        self._when: dict[DeadlineKey, int] = {}
-        self._heap: list[tuple[int, int, DeadlineKey]] = []
+        self._when: dict[K, int] = {}
+        self._heap: list[tuple[int, int, K]] = []
         self._sequence = 0
 
-    def set(self, key: DeadlineKey, at_ms: int) -> None:
+    def set(self, key: K, at_ms: int) -> None:
         before = self._when.get(key)
         self._when[key] = at_ms
         # A later deadline is found when the earlier entry comes up; only an earlier one needs an entry of its own.
         if before is None or at_ms < before:
             self._push(key, at_ms)
 
-    def cancel(self, key: DeadlineKey) -> None:
+    def cancel(self, key: K) -> None:
         self._when.pop(key, None)
         if len(self._heap) > 64 and len(self._heap) > 2 * len(self._when):
             self._heap = [(at_ms, sequence, key) for at_ms, sequence, key in self._heap if key in self._when]
@@ -69,7 +71,7 @@ class Deadlines:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def take_due(self, now_ms: int) -> Iterator[DeadlineKey]:
+    def take_due(self, now_ms: int) -> Iterator[K]:
         """Remove and yield what is due, earliest first; what a handler sets meanwhile is yielded too if it is due."""
         while self._heap and self._heap[0][0] <= now_ms:
             _, _, key = heapq.heappop(self._heap)
@@ -82,6 +84,9 @@ class Deadlines:
             del self._when[key]
             yield key
 
-    def _push(self, key: DeadlineKey, at_ms: int) -> None:
+    def _push(self, key: K, at_ms: int) -> None:
         self._sequence += 1
         heapq.heappush(self._heap, (at_ms, self._sequence, key))
+
+
+Deadlines = DeadlineQueue[DeadlineKey]

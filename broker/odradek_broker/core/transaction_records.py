@@ -7,10 +7,19 @@ effect of a record to `transaction_shard`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 
-from odradek_broker.core.transaction import Transaction
+from odradek_broker.core.transaction import Producer, Transaction, TransactionState
+from odradek_wire.codec import decode, encode
+from odradek_wire.errors import DecodeError
+from odradek_wire.messages.transaction_log_key import TransactionLogKey
+from odradek_wire.messages.transaction_log_value import TransactionLogValue
 
 TRANSACTION_KEY = 0
+VALUE_VERSION = 1
+"""With tagged fields, from `transaction.version` 1 on."""
+
+_STATES = {state.number: state for state in TransactionState}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +30,75 @@ class TransactionRecord:
 
     transactional_id: str
     transaction: Transaction | None
-    version: int = 1
+    version: int = VALUE_VERSION
 
 
 def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
     """Key and value as they stand in the log."""
-    raise NotImplementedError
+    key = _prefixed(TRANSACTION_KEY, encode(TransactionLogKey(record.transactional_id), 0))
+    if record.transaction is None:
+        return key, None
+    return key, _prefixed(record.version, encode(_value(record.transaction, record.version), record.version))
 
 
 def decode_record(key: bytes | memoryview, value: bytes | memoryview | None) -> TransactionRecord | None:
-    """None for a key of a kind that we do not know: it stays in the log, and means nothing to us.
+    """None for a key or a value of a version that we do not know: as in Kafka it stays in the log, and means nothing.
 
-    Raises `DecodeError` for a known key with a body that is none, or a value newer than we know."""
-    raise NotImplementedError
+    Raises `DecodeError` for a known version with a body that is none."""
+    key, value = bytes(key), None if value is None else bytes(value)
+    if int.from_bytes(key[:2], "big") != TRANSACTION_KEY:
+        return None
+    transactional_id = decode(TransactionLogKey, 0, key[2:]).transactional_id
+    if value is None:
+        return TransactionRecord(transactional_id, None)
+    version = int.from_bytes(value[:2], "big")
+    if version > VALUE_VERSION:
+        return None
+    return TransactionRecord(
+        transactional_id, _transaction(decode(TransactionLogValue, version, value[2:]), version), version
+    )
+
+
+def _value(transaction: Transaction, version: int) -> TransactionLogValue:
+    value = TransactionLogValue(
+        producer_id=transaction.producer.id,
+        producer_epoch=transaction.producer.epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.state.number,
+        transaction_partitions=None,
+        transaction_last_update_timestamp_ms=transaction.updated_ms,
+        transaction_start_timestamp_ms=transaction.start_ms,
+    )
+    if transaction.state is not TransactionState.EMPTY:
+        value.transaction_partitions = [
+            TransactionLogValue.PartitionsSchema(topic, [index for _, index in of_topic])
+            for topic, of_topic in groupby(sorted(transaction.partitions), key=lambda partition: partition[0])
+        ]
+    if version >= VALUE_VERSION:
+        value.previous_producer_id = transaction.previous_id
+        value.next_producer_id = transaction.next_id
+        value.client_transaction_version = transaction.client_version
+    return value
+
+
+def _transaction(value: TransactionLogValue, version: int) -> Transaction:
+    state = _STATES.get(value.transaction_status)
+    if state is None:
+        raise DecodeError("TransactionLogValue", version, "transaction_status", 0, "a state that there is not")
+    return Transaction(
+        producer=Producer(value.producer_id, value.producer_epoch),
+        timeout_ms=value.transaction_timeout_ms,
+        state=state,
+        partitions=frozenset(
+            (schema.topic, index) for schema in value.transaction_partitions or () for index in schema.partition_ids
+        ),
+        start_ms=value.transaction_start_timestamp_ms,
+        updated_ms=value.transaction_last_update_timestamp_ms,
+        previous_id=value.previous_producer_id,
+        next_id=value.next_producer_id,
+        client_version=value.client_transaction_version,
+    )
+
+
+def _prefixed(number: int, body: bytes) -> bytes:
+    return number.to_bytes(2, "big") + body

@@ -1,19 +1,21 @@
 """One step of a transaction coordinator: what comes in with every input, and what goes out.
 
 Owns the vocabulary between the rules of transactions and the shell: settings, waiting answers, records to write, what
-has to be settled once they are written, and markers to send. Leaves the rules to `transaction_requests` and
-`transaction_shard`.
+has to be settled once they are written, and markers to send. Leaves the rules to `transaction_rules`, and which step
+follows from what to `transaction_shard`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
 from odradek_broker.core.group_deadlines import Instant
 from odradek_broker.core.transaction import Producer, TopicPartition
 from odradek_broker.core.transaction_records import TransactionRecord
+from odradek_broker.core.transaction_rules import NO_PRODUCER
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.end_txn import EndTxnResponse
 from odradek_wire.messages.init_producer_id import InitProducerIdResponse
@@ -25,6 +27,37 @@ Answer = InitProducerIdResponse | EndTxnResponse | ErrorCode
 """To InitProducerId, to EndTxn; to AddPartitionsToTxn (for all partitions of the transaction) and AddOffsetsToTxn."""
 
 
+class Asked(Enum):
+    """What a request asks for; the value is the first version of its API whose clients know PRODUCER_FENCED. Older ones
+    are told INVALID_PRODUCER_EPOCH (KIP-588)."""
+
+    INIT = "InitProducerId", 4
+    ADD_PARTITIONS = "AddPartitionsToTxn", 2
+    ADD_OFFSETS = "AddOffsetsToTxn", 2
+    END = "EndTxn", 2
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A request that waits for its answer, and which answers it understands."""
+
+    token: Token
+    asked: Asked
+    api_version: int
+
+    def answer(self, error: ErrorCode, producer: Producer = NO_PRODUCER) -> Answer:
+        """`producer` is told by InitProducerId and EndTxn, the latter from version 5 on."""
+        if error == ErrorCode.PRODUCER_FENCED and self.api_version < self.asked.value[1]:
+            error = ErrorCode.INVALID_PRODUCER_EPOCH
+        match self.asked:
+            case Asked.INIT:
+                return InitProducerIdResponse(error_code=error, producer_id=producer.id, producer_epoch=producer.epoch)
+            case Asked.END:
+                return EndTxnResponse(error_code=error, producer_id=producer.id, producer_epoch=producer.epoch)
+            case Asked.ADD_PARTITIONS | Asked.ADD_OFFSETS:
+                return error
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
     """The broker's settings for transactions; the names are Kafka's."""
@@ -34,32 +67,37 @@ class TransactionSettings:
     id_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
     """transactional.id.expiration.ms"""
     abort_interval_ms: int = 10_000
-    """transaction.abort.timed.out.transaction.cleanup.interval.ms: abandoned transactions are looked for so often."""
+    """transaction.abort.timed.out.transaction.cleanup.interval.ms: how often abandoned transactions are looked for.
+    Here they are found at once, and looked at so often when they could not be aborted then."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class MarkerWork:
     """A decided transaction whose partitions must learn of it. Whoever carries it out reports progress by
     `TransactionShard.markers_written`, with this very object."""
 
     transactional_id: str
     producer: Producer
-    """As it stands in the marker: under transaction version 2 with the bumped epoch."""
+    """As it stands in the marker: under transaction version 2 with the epoch that has grown."""
     coordinator_epoch: int
     commit: bool
     transaction_version: int
-    """For WriteTxnMarkers v2: 2 if the epoch was bumped, else 0 or 1."""
+    """For WriteTxnMarkers v2."""
     partitions: frozenset[TopicPartition]
     """Never empty."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Write:
     """Records of these transactional ids are under way: opaque to the shell, which hands it back to
     `TransactionShard.written`."""
 
     transactional_ids: tuple[str, ...]
-    number: int
+    caller: Caller | None = None
+    """Who waits for it, and has not been answered yet."""
+    error: ErrorCode = ErrorCode.NONE
+    producer: Producer = NO_PRODUCER
+    """What the caller is told once it is written. An error: what it asked for begins with the end of a transaction."""
 
 
 class Happening(NamedTuple):
@@ -69,7 +107,7 @@ class Happening(NamedTuple):
     transactional_id: str
     producer: Producer
     notable: bool
-    """Somebody was fenced, or did not end its transaction; the rest is the ordinary course of transactions."""
+    """Somebody did not end its transaction in time; the rest is the ordinary course of transactions."""
 
 
 @dataclass(slots=True)
@@ -84,3 +122,29 @@ class Step:
     write: Write | None = None
     markers: list[MarkerWork] = field(default_factory=list)
     happened: list[Happening] = field(default_factory=list)
+
+    def answer(self, caller: Caller | None, error: ErrorCode, producer: Producer = NO_PRODUCER) -> None:
+        """Nobody to answer is no error: the coordinator acts by itself, too."""
+        if caller is not None:
+            self.answers.append((caller.token, caller.answer(error, producer)))
+
+    def tell(self, event: str, transactional_id: str, producer: Producer, *, notable: bool = False) -> None:
+        self.happened.append(Happening(event, transactional_id, producer, notable))
+
+
+def write_error(error: ErrorCode) -> ErrorCode:
+    """What a client is told when its transaction could not be written; it must be an error that it knows."""
+    match error:
+        case (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode.NOT_ENOUGH_REPLICAS
+            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            | ErrorCode.REQUEST_TIMED_OUT
+        ):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
+            return ErrorCode.NOT_COORDINATOR
+        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        case _:
+            return error

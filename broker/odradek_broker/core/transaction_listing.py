@@ -1,0 +1,92 @@
+"""Transactions as ListTransactions and DescribeTransactions show them.
+
+Owns the shape of the answers, and the filters of ListTransactions. Leaves authorization to the API modules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+
+from odradek_broker.core.transaction import TopicPartition, Transaction, TransactionState
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_transactions import DescribeTransactionsResponse
+from odradek_wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+_STATES = {state.label: state for state in TransactionState}
+_BEYOND_RE2 = re.compile(r"(?:\\.|[^\\])*?(?:\\[1-9]|\(\?(?:[=!>(]|<[=!]|P=)|[*+?}]\+)", re.DOTALL)
+"""Back references, looking around, conditions, atomic groups and possessive repetition: known to Python only."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFilter:
+    """What a ListTransactions request asks for."""
+
+    states: frozenset[TransactionState]
+    unknown_states: tuple[str, ...]
+    """For the answer. Who asks for nothing but these gets nothing."""
+    producer_ids: frozenset[int]
+    duration_ms: int
+    """Only transactions that began longer ago; negative: all."""
+    pattern: re.Pattern[str] | None
+
+    @staticmethod
+    def of(request: ListTransactionsRequest) -> TransactionFilter | ErrorCode:
+        """INVALID_REGULAR_EXPRESSION for a pattern that is none (KIP-1152). Kafka's are RE2's: what those leave out of
+        Python's is refused."""
+        pattern = None
+        if request.transactional_id_pattern:
+            if _BEYOND_RE2.match(request.transactional_id_pattern):
+                return ErrorCode.INVALID_REGULAR_EXPRESSION
+            try:
+                pattern = re.compile(request.transactional_id_pattern)
+            except re.error:
+                return ErrorCode.INVALID_REGULAR_EXPRESSION
+        return TransactionFilter(
+            states=frozenset(_STATES[name] for name in request.state_filters if name in _STATES),
+            unknown_states=tuple(dict.fromkeys(name for name in request.state_filters if name not in _STATES)),
+            producer_ids=frozenset(request.producer_id_filters),
+            duration_ms=request.duration_filter,
+            pattern=pattern,
+        )
+
+    def passes(self, transactional_id: str, transaction: Transaction, wall_ms: int) -> bool:
+        """Of an id without a transaction the start is -1, and so long ago, as in Kafka."""
+        return (
+            (not self.producer_ids or transaction.producer.id in self.producer_ids)
+            and (not (self.states or self.unknown_states) or transaction.state in self.states)
+            and (self.duration_ms < 0 or wall_ms - transaction.start_ms > self.duration_ms)
+            and (self.pattern is None or self.pattern.fullmatch(transactional_id) is not None)
+        )
+
+
+def listed(transactional_id: str, transaction: Transaction) -> ListTransactionsResponse.TransactionState:
+    return ListTransactionsResponse.TransactionState(
+        transactional_id=transactional_id,
+        producer_id=transaction.producer.id,
+        transaction_state=transaction.state.label,
+    )
+
+
+def described(
+    transactional_id: str, transaction: Transaction, partitions: Iterable[TopicPartition]
+) -> DescribeTransactionsResponse.TransactionState:
+    """`partitions` are those of the open transaction that have no marker yet."""
+    return DescribeTransactionsResponse.TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.label,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer.id,
+        producer_epoch=transaction.producer.epoch,
+        topics=[
+            DescribeTransactionsResponse.TopicData(topic, [index for _, index in of_topic])
+            for topic, of_topic in groupby(sorted(partitions), key=lambda partition: partition[0])
+        ],
+    )
+
+
+def not_described(transactional_id: str, error: ErrorCode) -> DescribeTransactionsResponse.TransactionState:
+    return DescribeTransactionsResponse.TransactionState(error_code=error, transactional_id=transactional_id)
