@@ -19,6 +19,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from odradek_wire.messages.config_record import ConfigRecord
+from odradek_wire.messages.feature_level_record import FeatureLevelRecord
 from odradek_wire.messages.partition_record import PartitionRecord
 from odradek_wire.messages.topic_record import TopicRecord
 from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest
@@ -250,6 +251,8 @@ DOWN = (
         ("group.version", 0, 1, DOWN),
         ("group.version", 1, 0, "The controller does not support the given upgrade type."),
         ("group.version", 0, 2, "The levels of this cluster are those of the release that it emulates, and stay."),
+        ("transaction.version", 1, 1, DOWN),
+        ("transaction.version", 3, 1, "Local controller 1 only supports versions 0-2"),
     ],
 )
 def test_levels_are_not_changed_and_the_refusal_says_why(feature: str, level: int, kind: int, why: str) -> None:
@@ -271,3 +274,24 @@ def test_a_level_that_is_already_there_is_no_change() -> None:
         THREE, UpdateFeaturesRequest(feature_updates=[update]), settings(), Emulation.UNION
     )
     assert (records, response.error_code, response.error_message) == ([], ErrorCode.NONE, None)
+
+
+def test_the_version_of_transactions_goes_down_and_up() -> None:
+    def after(image: ClusterImage, level: int, kind: int, *, validate_only: bool = False) -> ClusterImage:
+        update = UpdateFeaturesRequest.FeatureUpdateKey("transaction.version", level, False, kind)
+        request = UpdateFeaturesRequest(feature_updates=[update], validate_only=validate_only)
+        records, response = update_features(image, request, settings(), Emulation.UNION)
+        assert (response.error_code, response.error_message) == (ErrorCode.NONE, None)
+        return image_of(records, image)
+
+    image = image_of([FeatureLevelRecord("transaction.version", 2)], THREE)
+    assert image.levels.transaction_version == 2
+    assert after(image, 1, 2, validate_only=True).levels.transaction_version == 2
+    image = after(image, 1, 2)
+    assert image.levels.transaction_version == 1
+    image = after(image, 0, 3)
+    assert (image.levels.transaction_version, "transaction.version" in image.levels.finalized) == (0, False)
+    assert after(image, 2, 1).levels.transaction_version == 2
+    update = UpdateFeaturesRequest.FeatureUpdateKey("transaction.version", 1, False, 2)
+    _, response = update_features(image, UpdateFeaturesRequest(feature_updates=[update]), settings(), Emulation.UNION)
+    assert (response.error_message or "").endswith("Can't downgrade to a newer version.")

@@ -65,3 +65,14 @@ def test_a_cluster_in_zookeeper_has_its_protocol_in_place_of_a_metadata_version(
     assert (levels.directories, levels.eligible_leaders, levels.leader_epoch_tells_all) == (False, False, True)
     kraft = Emulation.KAFKA_3_9.initial
     assert (kraft.directories, kraft.leader_epoch_tells_all) == (True, False)
+
+
+def test_transactions_have_version_2_from_4_0_on_and_none_before_and_in_zookeeper() -> None:
+    versions = {emulation: emulation.initial.transaction_version for emulation in Emulation}
+    assert versions == {
+        Emulation.KAFKA_3_9: 0,
+        Emulation.KAFKA_4_0: 2,
+        Emulation.KAFKA_4_3: 2,
+        Emulation.UNION: 2,
+    }
+    assert Levels({}, inter_broker_protocol=21).transaction_version == 0

@@ -1,4 +1,5 @@
-"""UpdateFeatures (key 57), versions 0-2: refused politely, since the levels are those of the release emulated."""
+"""UpdateFeatures (key 57), versions 0-2: refused politely, since the levels are those of the release emulated; but for
+`transaction.version`."""
 
 from __future__ import annotations
 
@@ -15,4 +16,4 @@ async def handle(ctx: Context, request: UpdateFeaturesRequest) -> UpdateFeatures
     return await ctx.broker.controller.update_features(request)
 
 
-API = Api(UpdateFeaturesRequest, UpdateFeaturesResponse, handle, notes="Levels cannot be changed.")
+API = Api(UpdateFeaturesRequest, UpdateFeaturesResponse, handle, notes="Only transaction.version can be changed.")

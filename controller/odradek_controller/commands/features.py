@@ -1,13 +1,15 @@
-"""UpdateFeatures: the levels of a cluster are those of the release it emulates; a change is refused, politely."""
+"""UpdateFeatures: the levels of a cluster are those of the release it emulates; a change is refused, politely. But for
+the version of transactions, which clients and coordinators follow at once."""
 
 from __future__ import annotations
 
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
+from odradek_wire.messages.feature_level_record import FeatureLevelRecord
 from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 from ..image import ClusterImage
-from ..levels import Emulation
+from ..levels import TRANSACTION_VERSION, Emulation
 from .settings import Settings
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
@@ -17,6 +19,7 @@ def update_features(
     image: ClusterImage, request: UpdateFeaturesRequest, settings: Settings, emulation: Emulation
 ) -> tuple[list[Message], UpdateFeaturesResponse]:
     """One refusal refuses the request, as in Kafka; setting a level that is already there is no change."""
+    records: list[Message] = []
     for update in request.feature_updates:
         why = _refuse(image, update, settings, emulation)
         if why is not None:
@@ -25,12 +28,14 @@ def update_features(
                 f"Invalid update version {update.max_version_level} for feature {update.feature}. {why}"
             )
             return [], UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=message)
+        if update.max_version_level != image.levels.level(update.feature):
+            records.append(FeatureLevelRecord(update.feature, update.max_version_level))
     # Only versions 0 and 1 carry results, whose text on success is this.
     results = [
         UpdateFeaturesResponse.UpdatableFeatureResult(update.feature, ErrorCode.NONE, "NONE")
         for update in request.feature_updates
     ]
-    return [], UpdateFeaturesResponse(error_message=None, results=results)
+    return [] if request.validate_only else records, UpdateFeaturesResponse(error_message=None, results=results)
 
 
 def _refuse(
@@ -40,19 +45,24 @@ def _refuse(
     emulation: Emulation,
 ) -> str | None:
     name, level = update.feature, update.max_version_level
+    upgrade_type = _SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type  # version 0 has the former only
     supported = emulation.supported.get(name)
     if supported is None:
         return f"Local controller {settings.node_id} does not support this feature."
-    if update.upgrade_type not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
+    if upgrade_type not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
         return "The controller does not support the given upgrade type."
     if not supported.low <= level <= supported.high:
         return f"Local controller {settings.node_id} only supports versions {supported.low}-{supported.high}"
     current = image.levels.level(name)
     if level == current:
         return None
-    if level < current and update.upgrade_type == _UPGRADE:
+    if level > current and upgrade_type != _UPGRADE:
+        return "Can't downgrade to a newer version."
+    if level < current and upgrade_type == _UPGRADE:
         return (
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
             "downgrade."
         )
+    if name == TRANSACTION_VERSION:
+        return None
     return "The levels of this cluster are those of the release that it emulates, and stay."
