@@ -78,7 +78,7 @@ def _write(log: Log, view: memoryview, run: list[RecordBatchHeader]) -> None:
     first, last = run[0], run[-1]
     position = segment.size + last.position - first.position
     segment.append_batches(view[first.position : last.end], run)
-    log.appended(last, position)
     for header in run:
         if header.producer_id >= 0:
             log.tell_producers(header, view[header.position : header.end])
+    log.appended(last, position)

@@ -49,6 +49,11 @@ class OffsetIndex:
         positions = self.positions
         return positions[at - 1] if at else 0, positions[at] if at < len(positions) else -1
 
+    def first_from(self, position: int) -> int | None:
+        """The relative offset of the first entry at or behind a position; None without one."""
+        at = bisect_left(self.positions, position)
+        return self.offsets[at] if at < len(self.positions) else None
+
     def truncate(self, relative_offset: int) -> None:
         """Drop entries at or above the offset."""
         at = bisect_right(self.offsets, relative_offset - 1)

@@ -185,13 +185,14 @@ class Log:
             raise
         self._last_base = first_offset
         self._last_position = position
-        self.log_end_offset = last_offset + 1
         if producer_id >= 0:
             header.base_offset = first_offset
             self.tell_producers(header, batch)
         if last_offset + 1 - self.flushing.recovery_point >= config.flush_messages:
             self.flush()
         return AppendInfo(first_offset, last_offset, append_time, self.log_start_offset)
+        # Last, for a flush on another thread: what stands below is indexed.
+        self.log_end_offset = last_offset + 1
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> AppendInfo | None:
         """Append what the partition's leader answered: whole batches with their offsets; a last one that was cut off is
@@ -214,7 +215,7 @@ class Log:
         aborted = tell(self.producers, header, batch)
         if aborted is not None:
             with self.working("index an aborted transaction"):
-                self.segments.active.append_aborted(aborted)
+                self.segments.active.transaction_index.append(aborted)
 
     # --- reading
 
@@ -289,11 +290,31 @@ class Log:
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """Those that have records or their marker in [start, end): what a reader of committed records must skip."""
         with self.working("read aborted transactions"):
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Where the oldest transaction begins that is open, or whose marker stands at or above the high watermark; the
+        log's start if that is deleted; None without such a transaction. It may lie above the high watermark, which
+        only grows from call to call, unless the log is truncated."""
+        unstable = self.producers.transactions.first_unstable(high_watermark)
+        return unstable if unstable is None or unstable > self.log_start_offset else self.log_start_offset
+
             return self.segments.aborted(start, end)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers it; (-1, -1) when it cannot be told."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+    def aborted_in(self, offset: int, found: FileSlice) -> list[AbortedTransaction]:
+        """The same for what `read` has just found at `offset`. As in Kafka it may name some that begin behind that, up
+        to the next batch in the index: it says without a look at the batches where such a piece ends."""
+        segments = self.segments
+        try:
+            segment = found.segment
+            if segment is segments.active and segment.transaction_index.is_empty:
+                return []
+            return segments.aborted(offset, segments.end_of(found, self.log_end_offset))
+        except (OSError, CorruptLogError) as error:
+            self.fail("read aborted transactions", error)
+            raise
+
 
     # --- segments come and go
 
@@ -348,8 +369,8 @@ class Log:
         with self.working("truncate"):
             truncation.begin_anew(self, offset)
 
-    def load_producers(self, *, clean_shutdown: bool = False) -> None:
-        """What the files say of the producers, into the empty `producers`."""
+    def load_producers(self, *, unsure_from: int | None = None, clean_shutdown: bool = False) -> None:
+        """What the files say of the producers, into the empty `producers`; `unsure_from` as in `producer_replay`."""
         load(
             self.producers,
             self.snapshots,
@@ -361,6 +382,7 @@ class Log:
         )
 
     # --- the end
+            unsure_from=unsure_from,
 
     def flush(self) -> None:
         """Everything that stands in the log now is on the disk when this returns (unless the log was closed or given up

@@ -54,7 +54,9 @@ def open_log(
     topic_id = _read_topic_id(env, f"{directory}/{PARTITION_METADATA}")
     recovery_point = min(recovery_point, loaded.next_offset)
     log = Log(env, directory, topic, partition, topic_id, config, loaded, recovery_point)
-    log.load_producers(clean_shutdown=clean_shutdown)
+    # A crash may have left beside the segments that are read now less than there was.
+    unsure_from = None if clean_shutdown else log.segments.containing(recovery_point).base_offset
+    log.load_producers(unsure_from=unsure_from, clean_shutdown=clean_shutdown)
     return log
 
 

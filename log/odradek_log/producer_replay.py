@@ -20,30 +20,39 @@ def load(
     log_end_offset: int,
     now_ms: int,
     *,
+    unsure_from: int | None,
     clean_shutdown: bool,
 ) -> None:
-    """Fill the empty `producers` from the newest readable snapshot, and the batches after it."""
+    """Fill the empty `producers` from the newest readable snapshot, and the batches after it.
+
+    From `unsure_from` on (a segment's beginning; None: nowhere) a crash may have left less in the `.txnindex` files
+    than there was, or more than there is of the log. They are made anew from the batches there, so that a later
+    snapshot saves nothing (as in Kafka's LogLoader.recoverSegment).
+    """
     never_had_one = not snapshots.offsets
-    snapshot = snapshots.load_newest(producers, log_end_offset)
+    newest = log_end_offset if unsure_from is None else min(unsure_from, log_end_offset)
+    snapshot = snapshots.load_newest(producers, log_start_offset, newest)
     if never_had_one and clean_shutdown:
         # Whoever closed this log cleanly and left no snapshot knew of no producer.
         return
     start = max(log_start_offset, snapshot or 0)
-    if start < log_end_offset:
+    if start < log_end_offset or unsure_from is not None:
         _replay(producers, segments, start)
         producers.remove_expired(now_ms)
 
 
 def _replay(producers: Producers, segments: Segments, start: int) -> None:
-    """Tell `producers` of every batch from offset `start` on, and write anew which transactions were aborted there."""
+    """Tell `producers` of every batch from offset `start` on, and have those transactions indexed that were aborted
+    there, and no others."""
     for segment in segments.from_offset(start):
-        segment.truncate_aborted(start)
-        for header in segment.headers_from(start):
+        ended = segment.transaction_index.before(start)
+        for header in segment.headers_from(start) if segment.size else ():
             if header.producer_id >= 0:
                 batch = segment.open().read(header.size_in_bytes, header.position) if header.is_control else b""
                 aborted = tell(producers, header, batch)
                 if aborted is not None:
-                    segment.append_aborted(aborted)
+                    ended.append(aborted)
+        segment.transaction_index.replace(ended)
 
 
 def tell(
@@ -63,12 +72,12 @@ def tell(
     for record in read_records(batch, read_header(batch)):
         record_type, marker = decode_control_record(record)
         if isinstance(marker, EndTxnMarker):
+            last_offset = header.base_offset + header.last_offset_delta
             first_offset = producers.end_transaction(
-                header.producer_id, header.producer_epoch, marker.coordinator_epoch, header.max_timestamp
+                header.producer_id, header.producer_epoch, marker.coordinator_epoch, header.max_timestamp, last_offset
             )
             if record_type is ControlRecordType.ABORT and first_offset is not None:
-                undecided = producers.first_undecided_offset
-                last_offset = header.base_offset + header.last_offset_delta
+                undecided = producers.transactions.first_open
                 stable = last_offset + 1 if undecided is None else undecided
                 aborted = AbortedTransaction(header.producer_id, first_offset, last_offset, stable)
     return aborted

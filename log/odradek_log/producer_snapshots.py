@@ -42,13 +42,14 @@ class ProducerSnapshots:
                 self._env.disk.sync_file(self.path(self._unsynced[0]))
             del self._unsynced[0]
 
-    def load_newest(self, producers: Producers, end_offset: int) -> int | None:
+    def load_newest(self, producers: Producers, start_offset: int, end_offset: int) -> int | None:
         """Fill the empty `producers` from the newest snapshot not above `end_offset`; returns its offset, None without
-        one. Newer and unreadable ones are removed."""
+        one. Newer and unreadable ones are removed, and those not above `start_offset`, where the log begins: of what
+        follows them something is gone (as Kafka's truncateAndReload)."""
         while self.offsets:
             offset = self.offsets[-1]
             path = self.path(offset)
-            if offset <= end_offset:
+            if start_offset < offset <= end_offset:
                 try:
                     producers.load(self._env.disk.read_file(path), path, self._env.wall_ms())
                     return offset

@@ -13,11 +13,10 @@ from odradek_log.config import LogConfig
 from odradek_log.disk import APPEND, CREATE, write_all
 from odradek_log.environment import LogEnvironment
 from odradek_log.errors import CorruptLogError
-from odradek_log.file_names import DELETED, INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, TXN_INDEX, segment_name
+from odradek_log.file_names import DELETED, INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, segment_name
 from odradek_log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from odradek_log.open_files import OpenFile
-from odradek_log.transaction_index import AbortedTransaction
-from odradek_log.transaction_index import decode as decode_aborted
+from odradek_log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek_wire.records.batch import RecordBatchHeader, read_header
 from odradek_wire.records.errors import CorruptRecordError
 from odradek_wire.records.records import read_records
@@ -39,6 +38,13 @@ class FileSlice:
     @property
     def fd(self) -> int:
         return self._file.fd
+
+    @property
+    def segment(self) -> Segment:
+        """Whose file it is."""
+        holder = self._file.holder
+        assert isinstance(holder, Segment)
+        return holder
 
     def __len__(self) -> int:
         return self.size
@@ -63,6 +69,7 @@ class Segment:
         "_offset_index",
         "_since_index",
         "_time_index",
+        "_transaction_index",
         "base_offset",
         "directory",
         "file",
@@ -90,6 +97,7 @@ class Segment:
         self._time_index: TimeIndex | None = None
         # (max timestamp, last offset of the first batch that has it), once known.
         self._largest: tuple[int, int] | None = None
+        self._transaction_index: TransactionIndex | None = None
 
     @classmethod
     def create(cls, env: LogEnvironment, directory: str, base_offset: int, config: LogConfig) -> Segment:
@@ -266,6 +274,8 @@ class Segment:
         if self.sealed:
             return
         disk = self._env.disk
+            if self._transaction_index is not None:
+                self._transaction_index.forget()
         if self.size:
             times = self.time_index
             if self._largest is not None:
@@ -355,29 +365,17 @@ class Segment:
 
     # --- aborted transactions
 
-    def append_aborted(self, transaction: AbortedTransaction) -> None:
-        """A transaction ended in this segment, and its records are not to be read."""
-        disk = self._env.disk
-        fd = disk.open(self.path(TXN_INDEX), CREATE)
-        try:
-            write_all(disk, fd, transaction.encode())
-        finally:
-            disk.close(fd)
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        """Which aborted transactions ended here. Looked for on the disk when it is first asked for something."""
+        index = self._transaction_index
+        if index is None:
+            index = self._transaction_index = TransactionIndex(self._env.disk, self, self._env.loaded_indexes)
+        return index
 
     def aborted(self) -> list[AbortedTransaction]:
-        """The aborted transactions that ended here, in the order of their ends."""
-        path = self.path(TXN_INDEX)
-        try:
-            return decode_aborted(self._env.disk.read_file(path), path)
-        except FileNotFoundError:
-            return []
-
-    def truncate_aborted(self, offset: int) -> None:
-        """Forget those that ended at `offset` or later."""
-        entries = self.aborted()
-        kept = [entry for entry in entries if entry.last_offset < offset]
-        if len(kept) < len(entries):
-            self._env.disk.write_file(self.path(TXN_INDEX), b"".join(entry.encode() for entry in kept))
+        """The aborted transactions that ended here, in the order of their ends. Any thread."""
+        return self.transaction_index.entries()
 
     # --- the files' end
 
@@ -388,7 +386,7 @@ class Segment:
         self.size = position
         offsets.truncate(offset - self.base_offset)
         times.truncate(offset - self.base_offset)
-        self.truncate_aborted(offset)
+        self.transaction_index.replace(self.transaction_index.before(offset))
         self._since_index = 0
         self._largest = None
         self.sealed = False
@@ -405,8 +403,8 @@ class Segment:
                 self._largest = (header.max_timestamp, header.last_offset)
 
     def flush(self) -> None:
-        """Force the log file, and the index files of a sealed segment, to the disk. May run on any thread: it takes no
-        part in the LRU of descriptors."""
+        """Force the log file, what says which transactions were aborted, and the index files of a sealed segment to the
+        disk. May run on any thread: it takes no part in the LRU of descriptors."""
         disk = self._env.disk
         file = self.file
         if file is not None:
@@ -426,6 +424,8 @@ class Segment:
         disk = self._env.disk
         self.release()
         self._offset_index = self._time_index = None
+        if self._transaction_index is not None:
+            self._transaction_index.sync()
         renamed = []
         for suffix in SEGMENT_SUFFIXES:
             path = self.path(suffix)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from odradek_log.config import LogConfig
 from odradek_log.environment import LogEnvironment
-from odradek_log.segment import Segment
+from odradek_log.segment import FileSlice, Segment
 from odradek_log.transaction_index import AbortedTransaction
 
 
@@ -77,15 +77,21 @@ class Segments:
         return segment.find_timestamp(timestamp, start_offset) if timestamp >= 0 else None
 
     def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions that have records or their marker in [start, end)."""
-        found = []
+        """The aborted transactions that have records or their marker in [start, end). Any thread."""
+        found: list[AbortedTransaction] = []
         for segment in self.from_offset(start):
-            for transaction in segment.aborted():
-                if transaction.last_offset >= start and transaction.first_offset < end:
-                    found.append(transaction)
-                if transaction.last_stable_offset >= end:
-                    return found
+            index = segment.transaction_index
+            if not index.is_empty and index.collect(start, end, found):
+                break
         return found
+
+    def end_of(self, piece: FileSlice, log_end_offset: int) -> int:
+        """An offset that nothing in the piece reaches, as near as the index tells (LocalLog.addAbortedTransactions)."""
+        segment = piece.segment
+        relative = segment.offset_index.first_from(piece.position + piece.size)
+        if relative is not None:
+            return segment.base_offset + relative
+        return log_end_offset if segment is self.active else self.after(segment).base_offset
 
     def ends(self, log_end_offset: int) -> list[int]:
         """Where each segment ends, exclusive."""

@@ -1,14 +1,21 @@
 """`.txnindex`: the aborted transactions that ended in a segment (TransactionIndex, AbortedTxn version 0).
 
-Owns the entries and their bytes. The file is there only if a transaction was aborted.
+Owns the entries and their bytes. The file is there only if a transaction was aborted. Once it was read its bytes are
+kept, for every fetch of committed records that finds something asks.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from bisect import bisect_left
+from collections.abc import Iterable
+from threading import Lock
+from typing import NamedTuple, Protocol
 
+from odradek_log.disk import CREATE, Disk, write_all
 from odradek_log.errors import CorruptLogError
+from odradek_log.file_names import TXN_INDEX
+from odradek_log.loaded_indexes import IndexOwner, LoadedIndexes
 
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
@@ -26,11 +33,111 @@ class AbortedTransaction(NamedTuple):
         return _ENTRY.pack(_VERSION, *self)
 
 
-def decode(data: bytes, path: str) -> list[AbortedTransaction]:
-    """The file's entries; a torn one at the end is left out."""
-    entries = []
-    for version, *fields in _ENTRY.iter_unpack(data[: len(data) // _ENTRY.size * _ENTRY.size]):
+class Owner(IndexOwner, Protocol):
+    """The segment: it knows where its files are, also after its directory was renamed."""
+
+    def path(self, suffix: str, /) -> str: ...
+
+
+class TransactionIndex:
+    """Of one segment. Entries are in the order of the transactions' ends, which is that of the log.
+
+    The loop thread changes it; the cleaner's reads what stands there, and a flush syncs."""
+
+    __slots__ = ("_data", "_disk", "_loaded", "_one_reader", "_owner", "_unsynced")
+
+    def __init__(self, disk: Disk, owner: Owner, loaded: LoadedIndexes) -> None:
+        """The file is read when something is first asked; a missing one is an empty one."""
+        self._disk = disk
+        self._owner = owner
+        self._loaded = loaded
+        self._data: bytearray | None = None
+        """Whole entries: the file's bytes, unless a crash has torn the last of them."""
+        self._one_reader = Lock()
+        self._unsynced = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._read() if self._data is None else self._data)
+
+    def forget(self) -> None:
+        """Give the memory back."""
+        if self._data:
+            self._data = None
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """A transaction ended here, and its records are not to be read."""
+        data, disk, entry = self._read(), self._disk, transaction.encode()
+        fd = disk.open(self._owner.path(TXN_INDEX), CREATE)
+        try:
+            write_all(disk, fd, entry)
+        finally:
+            disk.close(fd)
+        data += entry
+        self._unsynced = True
+
+    def entries(self) -> list[AbortedTransaction]:
+        data = self._read()
+        return [self._entry(data, at) for at in range(len(data) // _ENTRY.size)]
+
+    def before(self, offset: int) -> list[AbortedTransaction]:
+        """Those that ended below `offset`."""
+        return self.entries()[: self._first_from(self._read(), offset)]
+
+    def replace(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """These are all that ended here. If the file says something else it is written anew, and on the disk when this
+        returns."""
+        data = b"".join(transaction.encode() for transaction in transactions)
+        path = self._owner.path(TXN_INDEX)
+        try:
+            found = self._disk.read_file(path)
+        except FileNotFoundError:
+            found = b""
+        if found != data:
+            self._disk.replace_file(path, data)
+        self._data = bytearray(data)
+
+    def collect(self, start: int, end: int, into: list[AbortedTransaction]) -> bool:
+        """Add those that have records or their marker in [start, end). Whether these are all: else some that begin
+        before `end` may have ended in a later segment."""
+        data = self._read()
+        for at in range(self._first_from(data, start), len(data) // _ENTRY.size):
+            transaction = self._entry(data, at)
+            if transaction.first_offset < end:
+                into.append(transaction)
+            if transaction.last_stable_offset >= end:
+                return True
+        return False
+
+    def sync(self) -> None:
+        """Force the file to the disk. Any thread."""
+        if self._unsynced:
+            self._unsynced = False
+            self._disk.sync_file(self._owner.path(TXN_INDEX))
+
+    def _first_from(self, data: bytearray, offset: int) -> int:
+        """The number of the first entry that ended at `offset` or later."""
+        count = len(data) // _ENTRY.size
+        return bisect_left(range(count), offset, key=lambda at: self._entry(data, at).last_offset)
+
+    def _entry(self, data: bytearray, at: int) -> AbortedTransaction:
+        version, *fields = _ENTRY.unpack_from(data, at * _ENTRY.size)
         if version != _VERSION:
-            raise CorruptLogError(f"{path}: unknown version {version} of an aborted transaction")
-        entries.append(AbortedTransaction(*fields))
-    return entries
+            raise CorruptLogError(f"{self._owner.path(TXN_INDEX)}: unknown version {version} of an aborted transaction")
+        return AbortedTransaction(*fields)
+
+    def _read(self) -> bytearray:
+        data = self._data
+        if data is None:
+            with self._one_reader:
+                data = self._data
+                if data is None:
+                    try:
+                        data = bytearray(self._disk.read_file(self._owner.path(TXN_INDEX)))
+                    except FileNotFoundError:
+                        data = bytearray()
+                    del data[len(data) // _ENTRY.size * _ENTRY.size :]
+                    self._data = data
+                    if data:
+                        self._loaded.add(self._owner, len(data))
+        return data

@@ -12,6 +12,8 @@ from log.tests.log_kit import START_MS, TOPIC_ID, Time, batch, open_directory, r
 from odradek_log.append import AppendInfo
 from odradek_log.config import LogConfig
 from odradek_log.disk import RealDisk
+from odradek_log.producer_state import AppendOrigin
+from odradek_wire.records.control import end_txn_marker_batch
 
 CONFIG = LogConfig(segment_bytes=800, index_interval_bytes=100)
 
@@ -92,6 +94,46 @@ def test_what_was_flushed_is_there_after_a_power_loss_and_the_rest_is_a_prefix(t
     assert [entry.last_offset for entry in log.producers] == ([log.log_end_offset - 1] if log.log_end_offset else [])
     epochs = sorted({number // 10 for number in range(log.log_end_offset)})
     assert log.leader_epochs.entries == [(epoch, 10 * epoch) for epoch in epochs]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_after_a_power_loss_transactions_are_what_the_batches_say_that_are_left(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    disk = PulledPlug()
+    directory = open_directory(tmp_path / "lost", Time(), disk=disk)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    disk.sync_file(str(tmp_path / "lost" / "t-0" / "partition.metadata"))
+    sequences = {5: 0, 6: 0}
+    for _ in range(chance.randint(1, 80)):
+        producer = chance.choice((5, 6))
+        if chance.random() < 0.6:
+            log.append(batch(b"v" * 30, producer=(producer, 0, sequences[producer]), transactional=True), 0)
+            sequences[producer] += 1
+        else:
+            commit = chance.random() < 0.3
+            marker = end_txn_marker_batch(
+                commit=commit, coordinator_epoch=0, producer_id=producer, producer_epoch=0, timestamp=START_MS
+            )
+            log.append(marker, 0, origin=AppendOrigin.COORDINATOR)
+        if chance.random() < 0.1:
+            directory.flush_sealed()
+        if chance.random() < 0.1:
+            log.flush()
+        if chance.random() < 0.1:
+            directory.offer_checkpoints()
+            directory.write_checkpoints()
+    directory.close() if chance.random() < 0.3 else directory.abandon()
+    disk.pull(tmp_path, chance)
+    directory = open_directory(tmp_path / "lost", Time())
+    directory.load(lambda _: CONFIG)
+    assert directory.failed == {}
+    log = directory.logs["t", 0]
+    copy = open_directory(tmp_path / "copy", Time()).create_log("t", 0, TOPIC_ID, LogConfig())
+    while (piece := log.read(copy.log_end_offset, 1 << 20)) is not None:
+        copy.append_as_follower(piece.tobytes())
+    end = log.log_end_offset
+    assert log.aborted_transactions(0, end) == copy.aborted_transactions(0, end)
+    assert log.first_unstable_offset(end) == copy.first_unstable_offset(end)
 
 
 def test_empty_segments_behind_a_lost_tail_are_given_up_and_flushed_ones_are_not(tmp_path: Path) -> None:

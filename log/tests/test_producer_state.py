@@ -93,7 +93,7 @@ def test_from_transaction_version_2_on_a_marker_of_the_same_epoch_is_late_while_
     open_one = _producers(_header(0, epoch=3, open_txn=True))
     assert open_one.check_marker(_marker(3, version=1)) is None
     assert _error(open_one.check_marker(_marker(3, version=2))) is ErrorCode.INVALID_PRODUCER_EPOCH
-    open_one.end_transaction(5, 4, 0, START_MS)
+    open_one.end_transaction(5, 4, 0, START_MS, 1)
     assert open_one.check_marker(_marker(4, version=2)) is None
     last = _producers(_header(0, epoch=0x7FFF, open_txn=True))
     assert last.check_marker(_marker(0x7FFF, version=2)) is None
@@ -101,7 +101,7 @@ def test_from_transaction_version_2_on_a_marker_of_the_same_epoch_is_late_while_
 
 def test_a_marker_of_an_older_coordinator_is_refused() -> None:
     producers = _producers(_header(0, open_txn=True))
-    producers.end_transaction(5, 0, 2, START_MS)
+    producers.end_transaction(5, 0, 2, START_MS, 1)
     assert _error(producers.check_marker(_marker(0, coordinator=1))) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert producers.check_marker(_marker(0, coordinator=2)) is None
     assert _error(producers.check_marker(_marker(-1, coordinator=1))) is ErrorCode.INVALID_PRODUCER_EPOCH
@@ -117,17 +117,17 @@ def test_silent_producers_are_forgotten_and_open_transactions_are_not() -> None:
 
 def test_a_marker_ends_the_transaction_and_says_where_it_began() -> None:
     producers = _producers(_header(0), _header(0, producer=6, open_txn=True), _header(1, producer=6, open_txn=True))
-    assert producers.first_undecided_offset == 1
-    assert producers.end_transaction(6, 1, 9, START_MS + 5) == 1
+    assert producers.transactions.first_open == 1
+    assert producers.end_transaction(6, 1, 9, START_MS + 5, 3) == 1
     entry = producers.get(6)
     assert entry is not None
     assert (entry.producer_epoch, entry.coordinator_epoch, entry.last_timestamp) == (1, 9, START_MS + 5)
-    assert (entry.batches, producers.first_undecided_offset) == ([], None)
+    assert (entry.batches, producers.transactions.first_open) == ([], None)
 
 
 def test_a_snapshot_keeps_the_newest_batch_of_each_producer() -> None:
     producers = _producers(_header(0, 2), _header(2, 3), _header(0, producer=6, open_txn=True))
-    producers.end_transaction(7, 2, 4, START_MS)
+    producers.end_transaction(7, 2, 4, START_MS, 6)
     data = producers.encode()
     assert len(data) == 2 + 4 + 4 + 3 * 46
     loaded = Producers(_DAY_MS)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from log.tests.log_kit import START_MS, TOPIC_ID, Time, append, batch, open_directory
 
 from odradek_log.config import LogConfig
+from odradek_log.errors import CorruptLogError
 from odradek_log.log import Log
 from odradek_log.producer_state import AppendOrigin
 from odradek_log.transaction_index import AbortedTransaction
+from odradek_wire.records.batch import iterate, read_header
 from odradek_wire.records.control import end_txn_marker_batch
 
 TXN_INDEX = "00000000000000000000.txnindex"
@@ -50,7 +53,7 @@ def test_an_aborted_transaction_is_indexed_in_the_segment_of_its_marker(tmp_path
     assert (tmp_path / "t-0" / TXN_INDEX).read_bytes() == bytes.fromhex(
         "00000000000000000007000000000000000000000000000000060000000000000002"
     )
-    assert log.producers.first_undecided_offset is None
+    assert log.producers.transactions.first_open is None
 
 
 def test_a_reader_learns_of_the_aborted_transactions_that_touch_what_it_reads(tmp_path: Path) -> None:
@@ -65,10 +68,10 @@ def test_truncation_and_recovery_write_the_index_anew(tmp_path: Path) -> None:
     log = _with_transactions(tmp_path)
     log.truncate_to(10)
     assert log.aborted_transactions(0, 10) == [FIRST]
-    assert log.producers.first_undecided_offset == 8
+    assert log.producers.transactions.first_open == 8
     log.truncate_to(6)
     assert log.aborted_transactions(0, 6) == []
-    assert log.producers.first_undecided_offset == 0
+    assert log.producers.transactions.first_open == 0
 
 
 def test_a_lost_index_comes_back_with_the_batches_that_a_crash_makes_us_read(tmp_path: Path) -> None:
@@ -87,3 +90,115 @@ def test_a_lost_index_comes_back_with_the_batches_that_a_crash_makes_us_read(tmp
     assert directory.logs["t", 0].aborted_transactions(0, 100) == expected
     directory.close()
     assert (tmp_path / "t-0" / TXN_INDEX).stat().st_size == 34
+
+
+def _reopened(path: Path, time: Time, config: LogConfig | None = None) -> Log:
+    directory = open_directory(path, time)
+    directory.load(lambda _: config or LogConfig())
+    assert directory.failed == {}
+    return directory.logs["t", 0]
+
+
+def test_a_torn_index_is_made_whole_before_something_is_added(tmp_path: Path) -> None:
+    time = Time()
+    directory = open_directory(tmp_path, time)
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
+    for sequence in (0, 2):
+        _produce(log, 7, sequence)
+        _end(log, 7, commit=False)
+    directory.abandon()
+    path = tmp_path / "t-0" / TXN_INDEX
+    path.write_bytes(path.read_bytes()[:50])
+    log = _reopened(tmp_path, time)
+    _produce(log, 7, 4)
+    _end(log, 7, commit=False)
+    ends = [(0, 2), (3, 5), (6, 8)]
+    assert [(each.first_offset, each.last_offset) for each in log.aborted_transactions(0, 9)] == ends
+    assert path.stat().st_size == 3 * 34
+
+
+def test_a_crash_makes_us_read_all_that_was_not_flushed_whatever_snapshots_there_are(tmp_path: Path) -> None:
+    time = Time()
+    directory = open_directory(tmp_path, time)
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
+    _produce(log, 7, 0)
+    _end(log, 7, commit=False)
+    log.roll()
+    append(log, b"v")
+    directory.abandon()
+    assert (tmp_path / "t-0" / "00000000000000000003.snapshot").exists()
+    (tmp_path / "t-0" / TXN_INDEX).write_bytes(b"")
+    assert _reopened(tmp_path, time).aborted_transactions(0, 4) == [AbortedTransaction(7, 0, 2, 3)]
+
+
+def test_after_a_clean_shutdown_nothing_is_read_and_the_index_is_believed(tmp_path: Path) -> None:
+    time = Time()
+    directory = open_directory(tmp_path, time)
+    _produce(log := directory.create_log("t", 0, TOPIC_ID, LogConfig()), 7, 0)
+    _end(log, 7, commit=False)
+    directory.close()
+    (tmp_path / "t-0" / TXN_INDEX).unlink()
+    assert _reopened(tmp_path, time).aborted_transactions(0, 3) == []
+
+
+def test_what_a_snapshot_says_of_producers_is_nothing_worth_when_batches_behind_it_are_deleted(tmp_path: Path) -> None:
+    time = Time()
+    directory = open_directory(tmp_path, time)
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
+    _produce(log, 7, 0)
+    log.roll()
+    _produce(log, 7, 2)
+    _end(log, 7, commit=True)
+    append(log, b"last")
+    log.advance_log_start_offset(5)
+    directory.offer_checkpoints()
+    directory.write_checkpoints()
+    directory.abandon()
+    log = _reopened(tmp_path, time)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 6)
+    # The snapshot has the transaction still open, and sequence 2 for the next one.
+    assert log.first_unstable_offset(6) is None
+    assert log.producers.check(read_header(batch(b"v", producer=(7, 0, 4)))) is None
+
+
+def test_what_a_reader_must_skip_reaches_to_the_next_batch_in_the_index(tmp_path: Path) -> None:
+    log = open_directory(tmp_path, Time()).create_log("t", 0, TOPIC_ID, LogConfig(index_interval_bytes=300))
+    for at in range(8):
+        _produce(log, 7, 2 * at)
+        _end(log, 7, commit=at % 2 == 0)
+    log.roll()
+    _produce(log, 8, 0)
+    _end(log, 8, commit=False)
+    first = log.segments.first
+    aborted = [AbortedTransaction(7, 3 * at, 3 * at + 2, 3 * at + 3) for at in (1, 3, 5, 7)]
+    assert first.aborted() == aborted
+    for offset in (0, 4, 12, 23):
+        for size in (1, 200, 1 << 20):
+            piece = log.read(offset, size)
+            assert piece is not None
+            read = [header.next_offset for header in iterate(piece.tobytes(), allow_partial=True)]
+            end = read[-1] if read else offset + 1
+            found = log.aborted_in(offset, piece)
+            assert [each for each in found if each.first_offset < end] == log.aborted_transactions(offset, end)
+            positions = first.offset_index.positions
+            indexed = [at for at, position in enumerate(positions) if position >= piece.position + piece.size]
+            bound = first.offset_index.offsets[indexed[0]] if indexed else 24
+            assert found == log.aborted_transactions(offset, bound)
+    last = log.read(24, 1 << 20)
+    assert last is not None
+    assert log.aborted_in(24, last) == [AbortedTransaction(8, 24, 26, 27)]
+
+
+def test_an_index_that_memory_did_without_is_read_again(tmp_path: Path) -> None:
+    log = _with_transactions(tmp_path)
+    log.segments.first.forget_indexes()
+    assert log.aborted_transactions(0, 11) == [FIRST, SECOND]
+
+
+def test_an_index_of_an_unknown_version_takes_the_log_offline(tmp_path: Path) -> None:
+    log = _with_transactions(tmp_path)
+    log.segments.first.forget_indexes()
+    (tmp_path / "t-0" / TXN_INDEX).write_bytes(b"\0\1" + bytes(32))
+    with pytest.raises(CorruptLogError, match="unknown version 1"):
+        log.aborted_transactions(0, 11)
+    assert log.failure is not None
