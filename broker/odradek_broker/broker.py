@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek_broker.authorizer import AllowAll, Authorizer
-from odradek_broker.auto_create import CONSUMER_OFFSETS
+from odradek_broker.auto_create import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_broker.background import Background
 from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
@@ -38,6 +38,7 @@ from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 
 if TYPE_CHECKING:
     from odradek_broker.coordinators.groups import GroupCoordinators
+    from odradek_broker.coordinators.transactions import TransactionCoordinators
     from odradek_broker.partition import Partition
     from odradek_broker.verification import Verifier
 
@@ -105,6 +106,7 @@ class Broker:
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self._groups: GroupCoordinators | None = None
+        self._transactions: TransactionCoordinators | None = None
         self._verifier: Verifier | None = None
 
     @property
@@ -117,19 +119,29 @@ class Broker:
         return self._groups
 
     @property
-    def as_member(self) -> InterBroker:
-        """Who answers other brokers, which are listened to in ZooKeeper mode only."""
-        assert self.inter_broker is not None
-        return self.inter_broker
-
-    @property
     def verifier(self) -> Verifier:
         """Asks transaction coordinators, loaded when the first transaction begins in a partition here."""
         if self._verifier is None:
             from odradek_broker.verification import Verifier
 
             self._verifier = Verifier(self)
+            self._verifier.own = lambda: self.transactions
         return self._verifier
+
+    @property
+    def transactions(self) -> TransactionCoordinators:
+        """The coordinator of transactions, loaded when the first transactional id or `__transaction_state` appears."""
+        if self._transactions is None:
+            from odradek_broker.coordinators.transactions import TransactionCoordinators
+
+            self._transactions = TransactionCoordinators(self)
+        return self._transactions
+
+    @property
+    def as_member(self) -> InterBroker:
+        """Who answers other brokers, which are listened to in ZooKeeper mode only."""
+        assert self.inter_broker is not None
+        return self.inter_broker
 
     @property
     def knows_topics(self) -> bool:
@@ -141,13 +153,16 @@ class Broker:
         return own is not None and not own.fenced
 
     @property
-    def groups_ready(self) -> bool:
-        """Is every group that this broker coordinates loaded?"""
-        return self._groups is None or self._groups.ready
+    def coordinators_ready(self) -> bool:
+        """Is every group and transaction that this broker coordinates loaded?"""
+        return (self._groups is None or self._groups.ready) and (self._transactions is None or self._transactions.ready)
 
-    async def stop_groups(self) -> None:
+    async def stop_coordinators(self) -> None:
+        """Whoever waits for a coordinator of this broker is answered."""
         if self._groups is not None:
             await self._groups.stop()
+        if self._transactions is not None:
+            await self._transactions.stop()
 
     @property
     def epoch(self) -> int:
@@ -186,9 +201,15 @@ class Broker:
         for partition in changes.resigned:
             if partition.topic == CONSUMER_OFFSETS:
                 self.groups.resigned(partition.index)
+            elif partition.topic == TRANSACTION_STATE:
+                self.transactions.resigned(partition.index)
         for partition in changes.elected:
             if partition.topic == CONSUMER_OFFSETS:
                 self.groups.elected(partition)
+            elif partition.topic == TRANSACTION_STATE:
+                self.transactions.elected(partition)
+        if self._transactions is not None:
+            self._transactions.metadata_changed(delta)
         if self.first_word.operations and self.knows_topics:
             self.purgatory.changed(self.first_word)
 

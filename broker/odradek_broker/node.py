@@ -179,8 +179,8 @@ class Node:
 
     @property
     def ready(self) -> bool:
-        """Metadata and the group coordinator answer."""
-        return self._joined and not self._ended and self.broker.groups_ready
+        """Metadata and the coordinators answer."""
+        return self._joined and not self._ended and self.broker.coordinators_ready
 
     async def leave(self, grace_ms: int) -> None:
         """Answer what is in flight and serve nothing more; the controller has been told, or need not be."""
@@ -188,7 +188,7 @@ class Node:
             self.http.close()
         self.broker.purgatory.expire_all()
         # Members that wait for a rebalance are answered too: nobody would end it any more.
-        await self.broker.stop_groups()
+        await self.broker.stop_coordinators()
         await self.server.stop(grace_ms)
         self._unsubscribe()
         await self.broker.stop_replication()

@@ -1,7 +1,7 @@
 """FindCoordinator (key 10): which broker coordinates a group or a transactional id?
 
 v1 knows transactional ids, v4 asks for many at once (KIP-699), v6 knows share groups (KIP-932). The first question
-creates `__consumer_offsets`. Transactional ids have no coordinator yet; share groups are not served.
+creates the internal topic that keeps them. Share groups are not served.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from odradek_broker.api import Api
 from odradek_broker.authorizer import Operation, ResourceType
-from odradek_broker.auto_create import CONSUMER_OFFSETS, ensure_internal_topic
+from odradek_broker.auto_create import CONSUMER_OFFSETS, TRANSACTION_STATE, ensure_internal_topic
 from odradek_broker.context import Context
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -24,6 +24,13 @@ class CoordinatorType(IntEnum):
     GROUP = 0
     TRANSACTION = 1
     SHARE = 2
+
+
+TOPICS: dict[int, str] = {
+    CoordinatorType.GROUP: CONSUMER_OFFSETS,
+    CoordinatorType.TRANSACTION: TRANSACTION_STATE,
+}
+"""What keeps the keys of a type."""
 
 
 class Coordinator(NamedTuple):
@@ -49,18 +56,24 @@ MESSAGES = {
 def handle(
     ctx: Context, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    groups = request.key_type == CoordinatorType.GROUP
-    if groups and CONSUMER_OFFSETS not in ctx.broker.image.topics:
-        return _handle_first(ctx, request)
+    topic = TOPICS.get(request.key_type)
+    if topic is not None and topic not in ctx.broker.image.topics:
+        return _handle_first(ctx, request, topic)
     return _answer(ctx, request)
 
 
-async def _handle_first(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+async def _handle_first(ctx: Context, request: FindCoordinatorRequest, topic: str) -> FindCoordinatorResponse:
     """Kafka answers COORDINATOR_NOT_AVAILABLE while it creates the topic. Ours is quick: nobody need ask again."""
     keys = request.coordinator_keys if ctx.api_version >= BATCH_FROM else [request.key]
-    if any(ctx.may_group(Operation.DESCRIBE, key) for key in keys):
-        await ensure_internal_topic(ctx.broker, CONSUMER_OFFSETS)
+    if any(_may_describe(ctx, request.key_type, key) for key in keys):
+        await ensure_internal_topic(ctx.broker, topic)
     return _answer(ctx, request)
+
+
+def _may_describe(ctx: Context, key_type: int, key: str) -> bool:
+    if key_type == CoordinatorType.GROUP:
+        return ctx.may_group(Operation.DESCRIBE, key)
+    return ctx.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
 
 
 def _answer(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -84,22 +97,23 @@ def _entry(ctx: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coo
 
 
 def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
+    broker = ctx.broker
     match key_type:
         case CoordinatorType.GROUP:
-            if not ctx.may_group(Operation.DESCRIBE, key):
+            if not _may_describe(ctx, key_type, key):
                 return Coordinator(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            return _find_group(ctx, key)
+            return _leader(ctx, CONSUMER_OFFSETS, broker.groups.partition_of(key))
         case CoordinatorType.TRANSACTION:
-            if not ctx.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
+            if not _may_describe(ctx, key_type, key):
                 return Coordinator(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            return Coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return _leader(ctx, TRANSACTION_STATE, broker.transactions.partition_of(key))
         case _:
             return Coordinator(ErrorCode.INVALID_REQUEST)
 
 
-def _find_group(ctx: Context, group_id: str) -> Coordinator:
+def _leader(ctx: Context, topic: str, index: int) -> Coordinator:
     image = ctx.broker.image
-    partition = image.partition(CONSUMER_OFFSETS, ctx.broker.groups.partition_of(group_id))
+    partition = image.partition(topic, index)
     leader = None if partition is None else image.brokers.get(partition.leader)
     endpoint = None if leader is None or leader.fenced else leader.endpoint(ctx.listener)
     if leader is None or endpoint is None:
@@ -129,5 +143,5 @@ API = Api(
     FindCoordinatorResponse,
     handle,
     failed=failed,
-    notes="transactional ids have no coordinator yet, share groups are refused",
+    notes="share groups are refused",
 )

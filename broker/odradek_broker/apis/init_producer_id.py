@@ -1,8 +1,8 @@
-"""InitProducerId (key 22), versions 0-5: an identity for an idempotent producer.
+"""InitProducerId (key 22), versions 0-5: an identity for an idempotent producer, or for a transactional one.
 
-Producer ids come from the controller in blocks, so that they are unique in the cluster and after a restart.
-Transactions are not served yet: a transactional id is refused for good, so that a client fails at once instead of
-trying again. Version 6 is unstable in 4.3 and not offered.
+Producer ids come from the controller in blocks, so that they are unique in the cluster and after a restart. With a
+transactional id the coordinator of transactions answers: it ends what an earlier producer has left open, and fences it.
+Version 6 is unstable in 4.3 and not offered.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from odradek_broker.api import Api
-from odradek_broker.authorizer import Operation
+from odradek_broker.authorizer import Operation, ResourceType
 from odradek_broker.context import Context
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
 def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
-    if request.transactional_id is not None:
-        empty = request.transactional_id == ""
-        return InitProducerIdResponse(
-            error_code=ErrorCode.INVALID_REQUEST if empty else ErrorCode.UNSUPPORTED_VERSION, producer_epoch=-1
-        )
+    transactional_id = request.transactional_id
+    if transactional_id is not None:
+        if not ctx.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            return failed(ctx, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif not ctx.may_cluster(Operation.IDEMPOTENT_WRITE):
+        return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
-    if not ctx.may_cluster(Operation.IDEMPOTENT_WRITE):
-        return InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, producer_epoch=-1)
+        return failed(ctx, request, ErrorCode.INVALID_REQUEST)
+    if transactional_id is not None:
+        return ctx.broker.transactions.init_producer_id(request, ctx.api_version)
     producer_id = ctx.broker.producer_ids.next_now()
     if producer_id is not None:
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
@@ -36,9 +37,8 @@ async def _after_allocation(ctx: Context) -> InitProducerIdResponse:
     return InitProducerIdResponse(producer_id=await ctx.broker.producer_ids.next(), producer_epoch=0)
 
 
-API = Api(
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    handle,
-    notes="Only without a transactional id.",
-)
+def failed(ctx: Context, request: InitProducerIdRequest, error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_epoch=-1)
+
+
+API = Api(InitProducerIdRequest, InitProducerIdResponse, handle, failed=failed)

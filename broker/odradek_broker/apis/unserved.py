@@ -17,7 +17,6 @@ from odradek_wire.apis import APIS, ApiKey
 from odradek_wire.codec import layout
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
-from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from odradek_wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from odradek_wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -31,7 +30,6 @@ from odradek_wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
 )
-from odradek_wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from odradek_wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -98,19 +96,6 @@ def _fill(struct: StructType, row: Any, version: int, error: ErrorCode, message:
 # -- shapes: what an answer holds beside the error of the whole request ------------------------------------------------
 
 
-def _add_partitions_to_txn(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
-    row, cell = (
-        AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult,
-        AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult,
-    )
-    # From version 4 on there are none, and there is an error of the whole request.
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=[
-            row(topic.name, [cell(index) for index in topic.partitions]) for topic in request.v3_and_below_topics
-        ]
-    )
-
-
 def _txn_offset_commit(request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     row, cell = (
         TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
@@ -150,13 +135,6 @@ def _alter_user_scram_credentials(request: AlterUserScramCredentialsRequest) -> 
     users = {each.name for each in request.deletions} | {each.name for each in request.upsertions}
     row = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
     return AlterUserScramCredentialsResponse(results=[row(user) for user in sorted(users)])
-
-
-def _describe_transactions(request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    row = DescribeTransactionsResponse.TransactionState
-    return DescribeTransactionsResponse(
-        transaction_states=[row(transactional_id=each) for each in request.transactional_ids]
-    )
 
 
 def _consumer_group_describe(request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
@@ -216,14 +194,12 @@ def _describe_share_group_offsets(request: DescribeShareGroupOffsetsRequest) -> 
 
 
 _SHAPES: dict[ApiKey, Callable[[Any], Message]] = {
-    ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
     ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
     ApiKey.CREATE_ACLS: _create_acls,
     ApiKey.DELETE_ACLS: _delete_acls,
     ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_user_scram_credentials,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_user_scram_credentials,
-    ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
     ApiKey.CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,
     ApiKey.SHARE_GROUP_DESCRIBE: _share_group_describe,
     ApiKey.STREAMS_GROUP_DESCRIBE: _streams_group_describe,

@@ -1,8 +1,7 @@
 """WriteTxnMarkers (key 27), versions 0-2: a transaction is over, says its coordinator or an administrator.
 
 Each partition's log judges the marker for itself. Answered when all replicas in sync have it, or when that has taken
-longer than `request.timeout.ms`. Offsets that were committed in the transaction take effect when their coordinator next
-loads them: until then no group learns of it.
+longer than `request.timeout.ms`.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ from collections.abc import Iterator
 from odradek_broker.api import Api
 from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
+from odradek_broker.coordinators.marker_writing import write_marker
 from odradek_broker.deferred import Deferred
-from odradek_broker.partition import Partition
-from odradek_log.append import AppendRejected
 from odradek_log.producer_state import TransactionMarker
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -27,21 +25,16 @@ Outcomes = dict[tuple[str, int], ErrorCode]
 async def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     if not ctx.may_cluster(Operation.ALTER) and not ctx.may_cluster(Operation.CLUSTER_ACTION):
         return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    timeout_ms = ctx.broker.config.integer("request.timeout.ms")
     by_producer: dict[int, Outcomes] = {}
     waiting: list[tuple[Outcomes, tuple[str, int], Deferred[ErrorCode]]] = []
     for marker in request.markers:
         for topic, index in _places(marker):
             outcomes = by_producer.setdefault(marker.producer_id, {})
-            partition = ctx.broker.partitions.get(topic, index)
-            if partition is None or partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
-                # Also of a partition that other brokers have: the coordinator asks for its leader anew.
-                outcomes[topic, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            error = outcomes[topic, index] = _append(partition, marker)
-            if not error:
-                reached = partition.wait_for_high_watermark(partition.log_end_offset, timeout_ms)
-                waiting.append((outcomes, (topic, index), reached))
+            outcome = _write(ctx, topic, index, marker)
+            if isinstance(outcome, Deferred):
+                waiting.append((outcomes, (topic, index), outcome))
+            else:
+                outcomes[topic, index] = outcome
     for outcomes, place, reached in waiting:
         outcomes[place] = await reached
     return _response(by_producer)
@@ -51,20 +44,18 @@ def _places(marker: Marker) -> Iterator[tuple[str, int]]:
     return ((topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
 
 
-def _append(partition: Partition, marker: Marker) -> ErrorCode:
+def _write(ctx: Context, topic: str, index: int, marker: Marker) -> ErrorCode | Deferred[ErrorCode]:
     if marker.producer_id < 0 or marker.producer_epoch < 0 or marker.transaction_version < 0:
         # Nobody's marker, or of no known kind: Kafka has no better code for it.
         return ErrorCode.UNKNOWN_SERVER_ERROR
-    result = partition.end_transaction(
-        TransactionMarker(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.coordinator_epoch,
-            marker.transaction_result,
-            marker.transaction_version,
-        )
+    written = TransactionMarker(
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.coordinator_epoch,
+        marker.transaction_result,
+        marker.transaction_version,
     )
-    return result.error if isinstance(result, AppendRejected) else ErrorCode.NONE
+    return write_marker(ctx.broker, topic, index, written)
 
 
 def _response(by_producer: dict[int, Outcomes]) -> WriteTxnMarkersResponse:
@@ -86,10 +77,4 @@ def failed(ctx: Context, request: WriteTxnMarkersRequest, error: ErrorCode) -> W
     return _response(by_producer)
 
 
-API = Api(
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-    handle,
-    failed=failed,
-    notes="Offsets committed in a transaction take effect when their groups are next loaded.",
-)
+API = Api(WriteTxnMarkersRequest, WriteTxnMarkersResponse, handle, failed=failed)

@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 
 from odradek_broker.clock import Clock
 from odradek_broker.core.group_deadlines import Instant
+from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.partition import Partition
 from odradek_broker.report import Logger
@@ -22,8 +23,9 @@ from odradek_broker.timers import Timers
 from odradek_log.append import AppendRejected
 from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.producer_state import AppendOrigin
+from odradek_log.verification import Verification
 from odradek_wire.errors import DecodeError, ErrorCode
-from odradek_wire.records.attributes import Compression
+from odradek_wire.records.attributes import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Compression
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.errors import CorruptRecordError
 
@@ -66,12 +68,21 @@ class Core(Generic[R]):
 
 
 @dataclass(slots=True)
-class PendingWrite(Generic[R]):
-    """Records in the log, not yet below the high watermark."""
+class PendingWrite:
+    """What stands in the log, and is not yet below the high watermark."""
 
     end_offset: int
-    records: Sequence[R]
-    done: Done | None
+    take_effect: Callable[[], None]
+    done: Done
+    late: Done | None
+    told: bool = False
+    """`done` was told that this takes too long."""
+
+    def settle(self, error: ErrorCode) -> None:
+        """It is known what has become of them."""
+        waiting = self.late if self.told else self.done
+        if waiting is not None:
+            waiting(error)
 
 
 class DurablePartition(Generic[R]):
@@ -97,7 +108,7 @@ class DurablePartition(Generic[R]):
         self._log = log
         self._clock = clock
         self._timers = timers
-        self._pending: deque[PendingWrite[R]] = deque()
+        self._pending: deque[PendingWrite] = deque()
         self._when_drained: list[Done] = []
 
     def now(self) -> Instant:
@@ -169,24 +180,55 @@ class DurablePartition(Generic[R]):
         self.state = LoadState.RESIGNED
         pending, self._pending = self._pending, deque()
         for write in pending:
-            if write.done is not None:
-                write.done(ErrorCode.NOT_COORDINATOR)
+            write.settle(ErrorCode.NOT_COORDINATOR)
         self._drained(ErrorCode.NOT_COORDINATOR)
 
     # -- writing --------------------------------------------------------------------------------------------------
 
-    def write(self, records: Sequence[R], done: Done) -> None:
-        """Append records as one batch; `done` hears of it when they have taken effect, or why they do not."""
-        result = self.partition.append(self._batch(records), origin=AppendOrigin.COORDINATOR)
-        end_offset = self.partition.log_end_offset
+    def write(self, records: Sequence[R], done: Done, late: Done | None = None) -> None:
+        """Append records as one batch; `done` hears of it when they have taken effect, or why they do not. After a
+        REQUEST_TIMED_OUT they are in the log all the same, and `late` hears what has become of them."""
+        self._write(self._batch(records), records, done, late)
+
+    def write_in_transaction(
+        self, records: Sequence[R], producer: Producer, verified: Verification | None, done: Done
+    ) -> None:
+        """Append records as one batch of the producer's transaction. `verified` as for `Partition.append`."""
+        self._write(self._batch(records, producer), records, done, None, verified)
+
+    def appended(self, take_effect: Callable[[], None]) -> None:
+        """Somebody else has appended to the partition what takes effect in the order of the log, too."""
+        self._appended(take_effect, _ignore)
+
+    def _write(
+        self,
+        batch: bytearray,
+        records: Sequence[R],
+        done: Done,
+        late: Done | None,
+        verified: Verification | None = None,
+    ) -> None:
+        leader = self.partition.leader
+        if leader is not None and leader.under_min_isr:
+            done(ErrorCode.NOT_ENOUGH_REPLICAS)
+            return
+        result = self.partition.append(batch, origin=AppendOrigin.COORDINATOR, verified=verified)
         if isinstance(result, AppendRejected):
             done(result.error)
-            return
-        self._pending.append(PendingWrite(end_offset, records, done))
+        else:
+            self._appended(lambda: self._replay(records), done, late)
+
+    def _appended(self, take_effect: Callable[[], None], done: Done, late: Done | None = None) -> None:
+        end_offset = self.partition.log_end_offset
+        self._pending.append(PendingWrite(end_offset, take_effect, done, late))
         if self.partition.high_watermark >= end_offset:
             self._advance()
         else:
             self._await_high_watermark(end_offset)
+
+    def _replay(self, records: Sequence[R]) -> None:
+        for record in records:
+            self._core.replay(record)
 
     def when_drained(self, callback: Done) -> None:
         """Call back once everything appended so far has taken effect: at once, with one replica. With NOT_COORDINATOR
@@ -196,8 +238,13 @@ class DurablePartition(Generic[R]):
         else:
             callback(ErrorCode.NONE)
 
-    def _batch(self, records: Sequence[R]) -> bytearray:
-        builder = BatchBuilder(compression=self._compression)
+    def _batch(self, records: Sequence[R], producer: Producer | None = None) -> bytearray:
+        builder = BatchBuilder(
+            compression=self._compression,
+            producer_id=NO_PRODUCER_ID if producer is None else producer.id,
+            producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.epoch,
+            is_transactional=producer is not None,
+        )
         now_ms = self._clock.wall_ms()
         for record in records:
             key, value = self._core.encode(record)
@@ -213,21 +260,22 @@ class DurablePartition(Generic[R]):
         if not error:
             self._advance()
             return
+        late = error == ErrorCode.REQUEST_TIMED_OUT and self.state is LoadState.READY
         for write in self._pending:
-            if write.end_offset <= end_offset and write.done is not None:
-                done, write.done = write.done, None
-                done(error)
-        if error == ErrorCode.REQUEST_TIMED_OUT and self.state is LoadState.READY:
-            # Nobody waits for them any more, but they are in the log and take effect if they get through.
+            if write.end_offset <= end_offset and not write.told:
+                write.told = True
+                if not late:
+                    write.late = None
+                write.done(error)
+        if late:
+            # They are in the log, and take effect if they get through.
             self._await_high_watermark(end_offset)
 
     def _advance(self) -> None:
         while self._pending and self._pending[0].end_offset <= self.partition.high_watermark:
             write = self._pending.popleft()
-            for record in write.records:
-                self._core.replay(record)
-            if write.done is not None:
-                write.done(ErrorCode.NONE)
+            write.take_effect()
+            write.settle(ErrorCode.NONE)
         if not self._pending:
             self._drained(ErrorCode.NONE)
 
@@ -235,3 +283,7 @@ class DurablePartition(Generic[R]):
         waiting, self._when_drained = self._when_drained, []
         for callback in waiting:
             callback(error)
+
+
+def _ignore(_: ErrorCode) -> None:
+    """Nobody waits for it here."""

@@ -1,0 +1,39 @@
+"""AddOffsetsToTxn (key 25): offsets of a group will be committed in the open transaction (KIP-98).
+
+The partition of `__consumer_offsets` that keeps the group becomes part of the transaction. From version 4 of the client
+protocol on (KIP-890) that happens with the commit itself.
+"""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation, ResourceType
+from odradek_broker.auto_create import CONSUMER_OFFSETS
+from odradek_broker.context import Context
+from odradek_broker.core.transaction import Producer
+from odradek_broker.deferred import Deferred
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+
+def handle(
+    ctx: Context, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse | Deferred[AddOffsetsToTxnResponse]:
+    if not ctx.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not ctx.may_group(Operation.READ, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    error = ctx.broker.transactions.add_offsets(
+        request.transactional_id,
+        Producer(request.producer_id, request.producer_epoch),
+        (CONSUMER_OFFSETS, ctx.broker.groups.partition_of(request.group_id)),
+        ctx.api_version,
+    )
+    if not isinstance(error, Deferred):
+        return AddOffsetsToTxnResponse(error_code=error)
+    response: Deferred[AddOffsetsToTxnResponse] = Deferred()
+    error.when_done(lambda done: response.complete(AddOffsetsToTxnResponse(error_code=done.result())))
+    return response
+
+
+API = Api(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, handle)

@@ -1,0 +1,129 @@
+"""AddPartitionsToTxn (key 24): partitions become part of the open transaction, before anything is written to them.
+
+Up to version 3 a client asks, for its one transaction. From version 4 on brokers ask, for many at once (KIP-890): to
+have partitions added for clients of transaction version 2, or only whether they have been (`verify_only`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation
+from odradek_broker.authorizer import ResourceType as Resource
+from odradek_broker.context import Context
+from odradek_broker.core.transaction import Producer, TopicPartition
+from odradek_broker.deferred import Deferred
+from odradek_broker.metadata_view import INTERNAL_TOPICS
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+
+BATCHED_FROM = 4
+Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
+Outcome = Mapping[TopicPartition, ErrorCode]
+
+
+def handle(
+    ctx: Context, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
+    if ctx.api_version >= BATCHED_FROM:
+        return _handle_batch(ctx, request)
+    transaction = _transaction(request)
+    outcome = _handle_one(ctx, transaction)
+    if not isinstance(outcome, Deferred):
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(outcome))
+    response: Deferred[AddPartitionsToTxnResponse] = Deferred()
+    outcome.when_done(
+        lambda done: response.complete(
+            AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(done.result()))
+        )
+    )
+    return response
+
+
+def _handle_batch(
+    ctx: Context, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
+    if not ctx.may_cluster(Operation.CLUSTER_ACTION):
+        return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    # All are begun at once: none waits for another one to be replicated.
+    outcomes = [(each.transactional_id, _handle_one(ctx, each)) for each in request.transactions]
+    if any(isinstance(outcome, Deferred) for _, outcome in outcomes):
+        return _when_all_are_done(outcomes)
+    return _batch_response((name, outcome) for name, outcome in outcomes if not isinstance(outcome, Deferred))
+
+
+async def _when_all_are_done(outcomes: list[tuple[str, Outcome | Deferred[Outcome]]]) -> AddPartitionsToTxnResponse:
+    return _batch_response(
+        [(name, await outcome if isinstance(outcome, Deferred) else outcome) for name, outcome in outcomes]
+    )
+
+
+def _handle_one(ctx: Context, transaction: Transaction) -> Outcome | Deferred[Outcome]:
+    """The error of each partition of one transaction."""
+    transactional_id = transaction.transactional_id
+    places = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    by_client = ctx.api_version < BATCHED_FROM
+    if by_client and not ctx.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+        return dict.fromkeys(places, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    refused = {place: error for place in places if (error := _refusal(ctx, place, by_client))}
+    if refused:
+        # All or nothing: the others are told that they have not been tried.
+        return {place: refused.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places}
+    producer = Producer(transaction.producer_id, transaction.producer_epoch)
+    transactions = ctx.broker.transactions
+    if transaction.verify_only:
+        return transactions.verify(transactional_id, producer, places)
+    added = transactions.add(transactional_id, producer, places, ctx.api_version)
+    if not isinstance(added, Deferred):
+        return dict.fromkeys(places, added)
+    outcome: Deferred[Outcome] = Deferred()
+    added.when_done(lambda done: outcome.complete(dict.fromkeys(places, done.result())))
+    return outcome
+
+
+def _refusal(ctx: Context, place: TopicPartition, by_client: bool) -> ErrorCode:
+    topic, index = place
+    # Who may write offsets of a group is asked elsewhere; other internal topics are no business of a client.
+    if by_client and (topic in INTERNAL_TOPICS or not ctx.may_topic(Operation.WRITE, topic)):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if ctx.broker.image.partition(topic, index) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
+
+
+def _transaction(request: AddPartitionsToTxnRequest) -> Transaction:
+    """The one of a client."""
+    return Transaction(
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        False,
+        request.v3_and_below_topics,
+    )
+
+
+def _results(outcome: Outcome) -> list[TopicResult]:
+    topics: dict[str, TopicResult] = {}
+    for (topic, index), error in outcome.items():
+        topics.setdefault(topic, TopicResult(topic)).results_by_partition.append(PartitionResult(index, error))
+    return list(topics.values())
+
+
+def _batch_response(outcomes: Iterable[tuple[str, Outcome]]) -> AddPartitionsToTxnResponse:
+    row = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[row(name, _results(outcome)) for name, outcome in outcomes]
+    )
+
+
+def failed(ctx: Context, request: AddPartitionsToTxnRequest, error: ErrorCode) -> AddPartitionsToTxnResponse:
+    if ctx.api_version >= BATCHED_FROM:
+        return AddPartitionsToTxnResponse(error_code=error)
+    places = [(topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions]
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(dict.fromkeys(places, error)))
+
+
+API = Api(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, handle, failed=failed)

@@ -1,0 +1,32 @@
+"""DescribeTransactions (key 65): how far the transactions of these ids have come (KIP-664)."""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation, ResourceType
+from odradek_broker.context import Context
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+
+State = DescribeTransactionsResponse.TransactionState
+
+
+def handle(ctx: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(transaction_states=[_describe(ctx, each) for each in request.transactional_ids])
+
+
+def _describe(ctx: Context, transactional_id: str) -> State:
+    if not ctx.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return State(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    state = ctx.broker.transactions.describe(transactional_id)
+    state.topics = [each for each in state.topics if ctx.may_topic(Operation.DESCRIBE, each.topic)]
+    return state
+
+
+def failed(ctx: Context, request: DescribeTransactionsRequest, error: ErrorCode) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[State(transactional_id=each, error_code=error) for each in request.transactional_ids]
+    )
+
+
+API = Api(DescribeTransactionsRequest, DescribeTransactionsResponse, handle, failed=failed)

@@ -1,0 +1,31 @@
+"""ListTransactions (key 66): the transactional ids that this broker coordinates (KIP-664).
+
+v1 filters by how long a transaction has been open (KIP-994), v2 by a pattern of ids (KIP-1152).
+"""
+
+from __future__ import annotations
+
+from odradek_broker.api import Api
+from odradek_broker.authorizer import Operation, ResourceType
+from odradek_broker.context import Context
+from odradek_broker.core.transaction_listing import TransactionFilter
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+
+def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    wanted = TransactionFilter.of(request)
+    if isinstance(wanted, ErrorCode):
+        return ListTransactionsResponse(error_code=wanted)
+    found = ctx.broker.transactions.list(wanted)
+    if isinstance(found, ErrorCode):
+        return ListTransactionsResponse(error_code=found)
+    return ListTransactionsResponse(
+        unknown_state_filters=list(wanted.unknown_states),
+        transaction_states=[
+            each for each in found if ctx.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
+        ],
+    )
+
+
+API = Api(ListTransactionsRequest, ListTransactionsResponse, handle)

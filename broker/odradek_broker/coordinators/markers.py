@@ -1,0 +1,178 @@
+"""Markers on their way: every partition of a decided transaction learns of it from its leader.
+
+Owns which broker each marker goes to, and that it is sent again, wherever the leader is then, until it is written or
+nobody needs it. Leaves the connection to `marker_sender`, and what follows from markers that are written to whoever
+asked for them. Kafka's TransactionMarkerChannelManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from odradek_broker.coordinators.marker_sender import MarkerSender
+from odradek_broker.coordinators.marker_writing import write_marker
+from odradek_broker.core.transaction import TopicPartition
+from odradek_broker.core.transaction_step import MarkerWork
+from odradek_broker.deferred import Deferred
+from odradek_broker.timers import TimerHandle
+from odradek_log.producer_state import TransactionMarker
+from odradek_wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from odradek_broker.broker import Broker
+
+RETRY_MS = 50
+"""After so long a marker that could not be written is sent again, unless the metadata changes before."""
+
+NEEDS_NO_MARKER = frozenset(
+    {
+        # The producer went on there in a newer epoch: no later attempt will be accepted either.
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        # The log is of a format without transactions: nothing was written to it in this one.
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+
+
+class Coordinating(Protocol):
+    """Whose markers these are."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether these transactions are still coordinated here: else others send what is to be sent."""
+
+    def markers_written(self, work: MarkerWork, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions have their marker, or need none."""
+
+
+class Sending:
+    """One decided transaction, until all of its partitions know."""
+
+    __slots__ = ("abandoned", "owner", "work")
+
+    def __init__(self, owner: Coordinating, work: MarkerWork) -> None:
+        self.owner = owner
+        self.work = work
+        self.abandoned = False
+
+    @property
+    def wanted(self) -> bool:
+        return not self.abandoned and self.owner.leads
+
+
+class Markers:
+    """All markers that this broker's coordinators have to get written."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._log = broker.log
+        self._senders: dict[int, MarkerSender] = {}
+        self._later: dict[Sending, list[TopicPartition]] = {}
+        """What could not be written: sent again at the next change of metadata, or soon if there was a leader."""
+        self._timer: TimerHandle | None = None
+
+    def send(self, owner: Coordinating, work: MarkerWork) -> None:
+        """What can be written here is, before this returns."""
+        self._route(Sending(owner, work), sorted(work.partitions))
+
+    def metadata_changed(self) -> None:
+        if self._later:
+            self._try_again()
+
+    async def close(self) -> None:
+        """Send nothing more; no task is left when this returns."""
+        self._later.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        senders, self._senders = self._senders, {}
+        for sender in senders.values():
+            await sender.close()
+
+    # -- where they go ------------------------------------------------------------------------------------------------
+
+    def _route(self, sending: Sending, partitions: Iterable[TopicPartition]) -> None:
+        broker, image = self._broker, self._broker.image
+        settled: list[TopicPartition] = []
+        here: list[TopicPartition] = []
+        elsewhere: dict[int, list[TopicPartition]] = {}
+        for place in partitions:
+            registration = image.partition(*place)
+            leader = None if registration is None else image.brokers.get(registration.leader)
+            if registration is None and broker.knows_topics:
+                # The topic is deleted, and the transaction with it.
+                settled.append(place)
+            elif leader is None or leader.fenced:
+                # Nobody leads it: the metadata will say who does.
+                self._later.setdefault(sending, []).append(place)
+            elif leader.id == broker.node_id:
+                here.append(place)
+            else:
+                elsewhere.setdefault(leader.id, []).append(place)
+        for broker_id, places in elsewhere.items():
+            self._sender(broker_id).add(sending, places)
+        if here:
+            settled += self._write_here(sending, here)
+        if settled and sending.wanted:
+            sending.owner.markers_written(sending.work, settled)
+
+    def _sender(self, broker_id: int) -> MarkerSender:
+        sender = self._senders.get(broker_id)
+        if sender is None:
+            sender = self._senders[broker_id] = MarkerSender(self._broker, broker_id, self.settle)
+        return sender
+
+    def _write_here(self, sending: Sending, places: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Without a socket. Those that are settled at once."""
+        work, settled = sending.work, []
+        marker = TransactionMarker(
+            work.producer.id, work.producer.epoch, work.coordinator_epoch, work.commit, work.transaction_version
+        )
+        for place in places:
+            outcome = write_marker(self._broker, *place, marker)
+            if isinstance(outcome, Deferred):
+                self._settle_later(sending, place, outcome)
+            elif self._is_settled(sending, place, outcome):
+                settled.append(place)
+        return settled
+
+    def _settle_later(self, sending: Sending, place: TopicPartition, outcome: Deferred[ErrorCode]) -> None:
+        outcome.when_done(lambda done: self.settle(sending, {place: done.result()}))
+
+    # -- what becomes of them -----------------------------------------------------------------------------------------
+
+    def settle(self, sending: Sending, outcomes: dict[TopicPartition, ErrorCode]) -> None:
+        """These are the answers of the partitions' leaders."""
+        settled = [place for place, error in outcomes.items() if self._is_settled(sending, place, error)]
+        if settled and sending.wanted:
+            sending.owner.markers_written(sending.work, settled)
+
+    def _is_settled(self, sending: Sending, place: TopicPartition, error: ErrorCode) -> bool:
+        if not error:
+            return True
+        if not sending.wanted:
+            return False
+        facts = {"topic": place[0], "partition": place[1], "error": error.name}
+        log = self._log.bind(transactional_id=sending.work.transactional_id, **facts)
+        if error in NEEDS_NO_MARKER:
+            log.warning("a partition accepts no marker of the transaction, and needs none")
+            return True
+        if error == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            # Another broker coordinates it already, and this one is about to be told.
+            sending.abandoned = True
+            log.warning("a later coordinator has written markers of the producer: ours are given up")
+            return False
+        log.debug("a marker was not written; it is sent again")
+        self._later.setdefault(sending, []).append(place)
+        if self._timer is None or not self._timer.pending:
+            self._timer = self._broker.timers.call_later(RETRY_MS, self._try_again)
+        return False
+
+    def _try_again(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        later, self._later = self._later, {}
+        for sending, places in later.items():
+            if sending.wanted:
+                self._route(sending, places)

@@ -1,0 +1,150 @@
+"""One partition of `__transaction_state` that this broker leads: the core of its transactions joined to its log.
+
+Owns carrying out what the core decides, answering, and one timer for what time brings about. Leaves every rule to
+`core.transaction_shard`, loading and writing to `durable_partition`, getting markers written to `markers`, and which
+transactional ids come here to `transactions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from odradek_broker.clock import Clock
+from odradek_broker.coordinators.durable_partition import Core, DurablePartition, LoadState
+from odradek_broker.coordinators.markers import Markers
+from odradek_broker.core.group_deadlines import Instant
+from odradek_broker.core.transaction import TopicPartition
+from odradek_broker.core.transaction_loading import TransactionLoading
+from odradek_broker.core.transaction_progress import NextId
+from odradek_broker.core.transaction_records import encode_record
+from odradek_broker.core.transaction_shard import TransactionShard
+from odradek_broker.core.transaction_step import Happening, MarkerWork, Step, TransactionSettings
+from odradek_broker.deferred import Deferred
+from odradek_broker.partition import Partition
+from odradek_broker.report import Logger
+from odradek_broker.timers import TimerHandle, Timers
+from odradek_wire.errors import ErrorCode
+from odradek_wire.records.attributes import Compression
+
+
+class TransactionPartition:
+    """With one replica, and partitions that are led here, everything that a request leads to is done when `carry_out`
+    returns: the decision is in the log, the markers are written, the transaction is complete."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        markers: Markers,
+        clock: Clock,
+        timers: Timers,
+        settings: TransactionSettings,
+        log: Logger,
+        write_timeout_ms: int,
+        next_producer_id: NextId,
+    ) -> None:
+        """`write_timeout_ms` is how long a request is kept waiting for its record to be replicated."""
+        self.shard = TransactionShard(settings)
+        self._log = log.bind(topic=partition.topic, partition=partition.index)
+        core = Core(encode_record, self.shard.replay, lambda: TransactionLoading(self.shard), self._loaded)
+        self._durable = DurablePartition(partition, core, clock, timers, self._log, Compression.NONE, write_timeout_ms)
+        self._markers = markers
+        self._clock = clock
+        self._timers = timers
+        self._timer: TimerHandle | None = None
+        self._next_producer_id = next_producer_id
+
+    @property
+    def state(self) -> LoadState:
+        return self._durable.state
+
+    @property
+    def leads(self) -> bool:
+        """Whether these transactions are coordinated here."""
+        return self._durable.state is LoadState.READY
+
+    def now(self) -> Instant:
+        return self._durable.now()
+
+    def load(self) -> None:
+        """Replay the log up to its present end: a short one at once, a long one in turns."""
+        self._durable.load()
+
+    def _loaded(self) -> None:
+        self.carry_out(self.shard.loaded(self._durable.partition.leader_epoch, self.now()))
+
+    def resign(self) -> None:
+        """Another broker coordinates these transactions now."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._durable.resign()
+        for token, answer in self.shard.unload(self.now()).answers:
+            _deferred(token).complete(answer)
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def carry_out(self, step: Step) -> None:
+        """Give the answers of a step, have its markers written, write its records, and tell the core the outcome."""
+        for happening in step.happened:
+            self._note(happening)
+        for token, answer in step.answers:
+            _deferred(token).complete(answer)
+        for work in step.markers:
+            self._markers.send(self, work)
+        if step.records:
+
+            def written(error: ErrorCode) -> None:
+                self._written(step, error)
+
+            self._durable.write(step.records, written, late=written)
+        self._arm()
+
+    def _written(self, step: Step, error: ErrorCode) -> None:
+        if error:
+            ids = [record.transactional_id for record in step.records]
+            self._log.warning("transactions were not written", transactional_ids=ids, error=error.name)
+        if self.leads:
+            assert step.write is not None, "records are written for a reason"
+            self.carry_out(self.shard.written(step.write, error, self.now()))
+
+    def markers_written(self, work: MarkerWork, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions have their marker, or need none."""
+        self.carry_out(self.shard.markers_written(work, frozenset(partitions), self.now()))
+
+    def _note(self, happening: Happening) -> None:
+        producer_id, producer_epoch = happening.producer
+        (self._log.info if happening.notable else self._log.debug)(
+            happening.event,
+            transactional_id=happening.transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def expire_ids(self) -> None:
+        """Forget transactional ids that nobody has used for long."""
+        for step in self.shard.expire_ids(self.now()):
+            self.carry_out(step)
+
+    def _arm(self) -> None:
+        """One timer for the next deadline, which only a transaction that is left alone ever meets."""
+        next_ms = self.shard.next_ms()
+        if next_ms is None or not self.leads:
+            return
+        if self._timer is not None and self._timer.pending:
+            if self._timer.deadline_ms <= next_ms:
+                return
+            self._timer.cancel()
+        self._timer = self._timers.call_later(next_ms - self._clock.monotonic_ms(), self._deadline)
+
+    def _deadline(self) -> None:
+        self._timer = None
+        for step in self.shard.expired(self.now(), self._next_producer_id):
+            self.carry_out(step)
+        self._arm()
+
+
+def _deferred(token: object) -> Deferred[Any]:
+    assert isinstance(token, Deferred)
+    return token

@@ -1,0 +1,274 @@
+"""The coordinator of transactions: which partition of `__transaction_state` keeps a transactional id, and requests on
+their way there.
+
+Owns the partitions that this broker coordinates, the checks that come before a transactional id is looked at (in the
+order of Kafka's TransactionCoordinator), fresh producer ids, and the regular expiry of transactional ids. Leaves one
+partition's work to `transaction_partition`, the rules to `core.transaction_shard`, authorization and topics to the API
+modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from odradek_broker.auto_create import TRANSACTION_STATE
+from odradek_broker.config import BrokerConfig
+from odradek_broker.coordinators.durable_partition import LoadState
+from odradek_broker.coordinators.markers import Markers
+from odradek_broker.coordinators.transaction_partition import TransactionPartition
+from odradek_broker.core.java_hash import partition_for
+from odradek_broker.core.transaction import Producer, TopicPartition
+from odradek_broker.core.transaction_listing import TransactionFilter
+from odradek_broker.core.transaction_step import TransactionSettings
+from odradek_broker.deferred import Deferred
+from odradek_broker.partition import Partition
+from odradek_broker.timers import TimerHandle
+from odradek_controller.levels import TRANSACTION_VERSION
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_transactions import DescribeTransactionsResponse
+from odradek_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek_wire.messages.list_transactions import ListTransactionsResponse
+
+if TYPE_CHECKING:
+    from odradek_broker.broker import Broker
+    from odradek_controller.image import MetadataDelta
+
+BETWEEN_BROKERS = 5
+"""The version of AddPartitionsToTxn that stands for what this broker asks itself."""
+
+
+class TransactionCoordinators:
+    """Every method answers at once when it can, else with something awaitable."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._markers = Markers(broker)
+        self._partitions: dict[int, TransactionPartition] = {}
+        self._expiry: TimerHandle | None = None
+
+    # -- leadership -----------------------------------------------------------------------------------------------
+
+    def elected(self, partition: Partition) -> None:
+        """This broker leads the partition, perhaps again in a newer epoch: what is in its log is what counts."""
+        self.resigned(partition.index)
+        broker = self._broker
+        config = broker.config
+        coordinated = TransactionPartition(
+            partition,
+            self._markers,
+            broker.clock,
+            broker.timers,
+            settings_from(config),
+            broker.log,
+            config.integer("request.timeout.ms"),
+            broker.producer_ids.next_now_or_soon,
+        )
+        coordinated.shard.transaction_version = broker.image.levels.level(TRANSACTION_VERSION)
+        self._partitions[partition.index] = coordinated
+        coordinated.load()
+        if self._expiry is None:
+            self._schedule_expiry()
+
+    def resigned(self, index: int) -> None:
+        coordinated = self._partitions.pop(index, None)
+        if coordinated is not None:
+            coordinated.resign()
+
+    def metadata_changed(self, delta: MetadataDelta) -> None:
+        """Leaders of partitions may be others now, and the version of transactions."""
+        version = delta.image.levels.level(TRANSACTION_VERSION)
+        for coordinated in self._partitions.values():
+            coordinated.shard.transaction_version = version
+        self._markers.metadata_changed()
+
+    async def stop(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        for index in list(self._partitions):
+            self.resigned(index)
+        await self._markers.close()
+
+    @property
+    def ready(self) -> bool:
+        """Is everything that this broker coordinates loaded?"""
+        return all(coordinated.state is LoadState.READY for coordinated in self._partitions.values())
+
+    def partition_of(self, transactional_id: str) -> int:
+        """Which partition keeps the id; before the topic exists, which one will."""
+        topic = self._broker.image.topics.get(TRANSACTION_STATE)
+        setting = "transaction.state.log.num.partitions"
+        return partition_for(transactional_id, len(topic.partitions) if topic else self._broker.config.integer(setting))
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def init_producer_id(
+        self, request: InitProducerIdRequest, api_version: int
+    ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+        """With a transactional id (not None)."""
+        transactional_id = request.transactional_id
+        assert transactional_id is not None
+        if not transactional_id:
+            return init_error(ErrorCode.INVALID_REQUEST)
+        coordinated = self._coordinated(transactional_id)
+        if isinstance(coordinated, ErrorCode):
+            return init_error(coordinated)
+        fresh_id = None
+        if coordinated.shard.needs_producer_id(transactional_id):
+            fresh_id = self._broker.producer_ids.next_now()
+            if fresh_id is None:
+                return self._init_after_allocation(request, transactional_id, api_version)
+        return self._init(coordinated, request, api_version, fresh_id)
+
+    async def _init_after_allocation(
+        self, request: InitProducerIdRequest, transactional_id: str, api_version: int
+    ) -> InitProducerIdResponse:
+        fresh_id = await self._broker.producer_ids.next()
+        coordinated = self._coordinated(transactional_id)
+        if isinstance(coordinated, ErrorCode):
+            return init_error(coordinated)
+        answer = self._init(coordinated, request, api_version, fresh_id)
+        return await answer if isinstance(answer, Deferred) else answer
+
+    def _init(
+        self,
+        coordinated: TransactionPartition,
+        request: InitProducerIdRequest,
+        api_version: int,
+        fresh_id: int | None,
+    ) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
+        answer: Deferred[InitProducerIdResponse] = Deferred()
+        now = coordinated.now()
+        coordinated.carry_out(coordinated.shard.init_producer_id(request, api_version, fresh_id, answer, now))
+        return answer.result() if answer.done else answer
+
+    def add(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        api_version: int = BETWEEN_BROKERS,
+    ) -> ErrorCode | Deferred[ErrorCode]:
+        """One transaction of AddPartitionsToTxn: what becomes of all these partitions."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        coordinated = self._coordinated(transactional_id)
+        if isinstance(coordinated, ErrorCode):
+            return coordinated
+        answer: Deferred[ErrorCode] = Deferred()
+        now = coordinated.now()
+        coordinated.carry_out(
+            coordinated.shard.add_partitions(transactional_id, producer, partitions, api_version, answer, now)
+        )
+        return answer.result() if answer.done else answer
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """The same with verify-only: NONE for each partition that is in the open transaction of this producer."""
+        coordinated = self._coordinated(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+        if isinstance(coordinated, ErrorCode):
+            return dict.fromkeys(partitions, coordinated)
+        return coordinated.shard.verify_partitions(transactional_id, producer, partitions)
+
+    def add_offsets(
+        self, transactional_id: str, producer: Producer, partition: TopicPartition, api_version: int
+    ) -> ErrorCode | Deferred[ErrorCode]:
+        """AddOffsetsToTxn, of the group that is kept in this partition of `__consumer_offsets`."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        coordinated = self._coordinated(transactional_id)
+        if isinstance(coordinated, ErrorCode):
+            return coordinated
+        answer: Deferred[ErrorCode] = Deferred()
+        now = coordinated.now()
+        coordinated.carry_out(
+            coordinated.shard.add_offsets(transactional_id, producer, partition, api_version, answer, now)
+        )
+        return answer.result() if answer.done else answer
+
+    def end(self, request: EndTxnRequest, api_version: int) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+        """Answered when the decision is in the log; the markers are under way then, if not written."""
+        if not request.transactional_id:
+            return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+        coordinated = self._coordinated(request.transactional_id)
+        if isinstance(coordinated, ErrorCode):
+            return EndTxnResponse(error_code=coordinated)
+        fresh_id = None
+        if coordinated.shard.needs_producer_id(request.transactional_id):
+            fresh_id = self._broker.producer_ids.next_now()
+            if fresh_id is None:
+                return self._end_after_allocation(request, api_version)
+        return self._end(coordinated, request, api_version, fresh_id)
+
+    async def _end_after_allocation(self, request: EndTxnRequest, api_version: int) -> EndTxnResponse:
+        fresh_id = await self._broker.producer_ids.next()
+        coordinated = self._coordinated(request.transactional_id)
+        if isinstance(coordinated, ErrorCode):
+            return EndTxnResponse(error_code=coordinated)
+        answer = self._end(coordinated, request, api_version, fresh_id)
+        return await answer if isinstance(answer, Deferred) else answer
+
+    def _end(
+        self, coordinated: TransactionPartition, request: EndTxnRequest, api_version: int, fresh_id: int | None
+    ) -> EndTxnResponse | Deferred[EndTxnResponse]:
+        answer: Deferred[EndTxnResponse] = Deferred()
+        now = coordinated.now()
+        coordinated.carry_out(coordinated.shard.end_txn(request, api_version, fresh_id, answer, now))
+        return answer.result() if answer.done else answer
+
+    # -- administration -------------------------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> DescribeTransactionsResponse.TransactionState:
+        coordinated = self._coordinated(transactional_id)
+        if isinstance(coordinated, ErrorCode):
+            state = DescribeTransactionsResponse.TransactionState
+            return state(transactional_id=transactional_id, error_code=coordinated)
+        return coordinated.shard.describe(transactional_id)
+
+    def list(self, wanted: TransactionFilter) -> Iterable[ListTransactionsResponse.TransactionState] | ErrorCode:
+        """All of this broker that pass the filters, in no particular order."""
+        listed: list[ListTransactionsResponse.TransactionState] = []
+        for coordinated in self._partitions.values():
+            if coordinated.state is LoadState.LOADING:
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            listed.extend(coordinated.shard.list(wanted, coordinated.now()))
+        return listed
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _coordinated(self, transactional_id: str) -> TransactionPartition | ErrorCode:
+        """The partition of the id if it is here and loaded."""
+        coordinated = self._partitions.get(self.partition_of(transactional_id))
+        if coordinated is None or coordinated.state in (LoadState.FAILED, LoadState.RESIGNED):
+            return ErrorCode.NOT_COORDINATOR
+        if coordinated.state is LoadState.LOADING:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return coordinated
+
+    def _schedule_expiry(self) -> None:
+        interval_ms = self._broker.config.integer("transaction.remove.expired.transaction.cleanup.interval.ms")
+        self._expiry = self._broker.timers.call_later(interval_ms, self._expire)
+
+    def _expire(self) -> None:
+        for coordinated in list(self._partitions.values()):
+            if coordinated.leads:
+                coordinated.expire_ids()
+        self._schedule_expiry()
+
+
+def init_error(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_epoch=-1)
+
+
+def settings_from(config: BrokerConfig) -> TransactionSettings:
+    return TransactionSettings(
+        max_timeout_ms=config.integer("transaction.max.timeout.ms"),
+        id_expiration_ms=config.integer("transactional.id.expiration.ms"),
+        abort_interval_ms=config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+    )
