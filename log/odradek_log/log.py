@@ -188,11 +188,11 @@ class Log:
         if producer_id >= 0:
             header.base_offset = first_offset
             self.tell_producers(header, batch)
+        # Last, for a flush on another thread: what stands below is indexed.
+        self.log_end_offset = last_offset + 1
         if last_offset + 1 - self.flushing.recovery_point >= config.flush_messages:
             self.flush()
         return AppendInfo(first_offset, last_offset, append_time, self.log_start_offset)
-        # Last, for a flush on another thread: what stands below is indexed.
-        self.log_end_offset = last_offset + 1
 
     def append_as_follower(self, records: bytes | bytearray | memoryview) -> AppendInfo | None:
         """Append what the partition's leader answered: whole batches with their offsets; a last one that was cut off is
@@ -287,9 +287,6 @@ class Log:
         with self.working("look up the largest timestamp"):
             return self.segments.find_largest_timestamp(self.log_start_offset)
 
-    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Those that have records or their marker in [start, end): what a reader of committed records must skip."""
-        with self.working("read aborted transactions"):
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Where the oldest transaction begins that is open, or whose marker stands at or above the high watermark; the
         log's start if that is deleted; None without such a transaction. It may lie above the high watermark, which
@@ -297,11 +294,11 @@ class Log:
         unstable = self.producers.transactions.first_unstable(high_watermark)
         return unstable if unstable is None or unstable > self.log_start_offset else self.log_start_offset
 
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
+        """Those that have records or their marker in [start, end): what a reader of committed records must skip."""
+        with self.working("read aborted transactions"):
             return self.segments.aborted(start, end)
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers it; (-1, -1) when it cannot be told."""
-        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
     def aborted_in(self, offset: int, found: FileSlice) -> list[AbortedTransaction]:
         """The same for what `read` has just found at `offset`. As in Kafka it may name some that begin behind that, up
         to the next batch in the index: it says without a look at the batches where such a piece ends."""
@@ -315,6 +312,9 @@ class Log:
             self.fail("read aborted transactions", error)
             raise
 
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers it; (-1, -1) when it cannot be told."""
+        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     # --- segments come and go
 
@@ -378,11 +378,11 @@ class Log:
             self.log_start_offset,
             self.log_end_offset,
             self.env.wall_ms(),
+            unsure_from=unsure_from,
             clean_shutdown=clean_shutdown,
         )
 
     # --- the end
-            unsure_from=unsure_from,
 
     def flush(self) -> None:
         """Everything that stands in the log now is on the disk when this returns (unless the log was closed or given up

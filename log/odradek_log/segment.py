@@ -268,14 +268,14 @@ class Segment:
         """Give their memory back, if the files have it all; they are read again when they are needed."""
         if self.sealed:
             self._offset_index = self._time_index = None
+            if self._transaction_index is not None:
+                self._transaction_index.forget()
 
     def seal(self) -> None:
         """Write the index files, the last timestamp included, as Kafka does on rolling and closing."""
         if self.sealed:
             return
         disk = self._env.disk
-            if self._transaction_index is not None:
-                self._transaction_index.forget()
         if self.size:
             times = self.time_index
             if self._largest is not None:
@@ -414,6 +414,8 @@ class Segment:
         if self.sealed:
             disk.sync_file(self.path(INDEX))
             disk.sync_file(self.path(TIME_INDEX))
+        if self._transaction_index is not None:
+            self._transaction_index.sync()
 
     def release(self) -> None:
         """Give the descriptor back."""
@@ -424,8 +426,6 @@ class Segment:
         disk = self._env.disk
         self.release()
         self._offset_index = self._time_index = None
-        if self._transaction_index is not None:
-            self._transaction_index.sync()
         renamed = []
         for suffix in SEGMENT_SUFFIXES:
             path = self.path(suffix)
