@@ -15,13 +15,12 @@ from odradek_wire.apis import APIS, ApiKey
 from odradek_wire.codec import layout
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
-from odradek_wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from odradek_wire.messages.end_txn import EndTxnRequest
+from odradek_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from odradek_wire.messages.metadata import MetadataRequest
 from odradek_wire.notation import Field, StructType
 
 RELEASES = [Emulation.KAFKA_3_9, Emulation.KAFKA_4_0, Emulation.KAFKA_4_3]
-State = DescribeTransactionsResponse.TransactionState
+Described = ConsumerGroupDescribeResponse.DescribedGroup
 
 
 def unserved(emulation: Emulation) -> Iterator[tuple[ApiKey, int]]:
@@ -74,20 +73,20 @@ async def test_the_log_names_api_and_client_once(
     node = await start_node(odradek_emulate="4.3")
     client, other = await connect(node), await connect(node)
     for asking, client_id in ((client, "one"), (other, "one"), (client, "two")):
-        await asking.ask(EndTxnRequest("t", 1, 0, True), 3, client_id)
+        await asking.ask(ConsumerGroupDescribeRequest(["g"]), 0, client_id)
     warnings = [line for line in capsys.readouterr().out.splitlines() if "not served" in line]
     assert len(warnings) == 2
     client_address = "client={}:{}".format(*client.writer.get_extra_info("sockname"))
     for line, client_id in zip(warnings, ("one", "two"), strict=True):
-        assert all(fact in line for fact in ("END_TXN v3", f"client_id={client_id}", client_address))
+        assert all(fact in line for fact in ("CONSUMER_GROUP_DESCRIBE v0", f"client_id={client_id}", client_address))
 
 
 async def test_an_ordered_fault_is_answered_with_its_own_error(start_node: Any, connect: Any) -> None:
     node = await start_node(odradek_emulate="4.3")
     client = await connect(node)
     node.broker.interceptors.before_handle.append(lambda ctx, request: Fail(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    response = await client.ask(DescribeTransactionsRequest(["t"]), 0)
-    assert response.transaction_states == [State(ErrorCode.COORDINATOR_NOT_AVAILABLE, "t")]
+    response = await client.ask(ConsumerGroupDescribeRequest(["g"]), 0)
+    assert response.groups == [Described(ErrorCode.COORDINATOR_NOT_AVAILABLE, group_id="g")]
 
 
 @pytest.mark.parametrize("emulation", [None, "3.9"])
@@ -96,7 +95,7 @@ async def test_what_is_not_advertised_still_ends_the_connection(
 ) -> None:
     node = await start_node(**({} if emulation is None else {"odradek_emulate": emulation}))
     client = await connect(node)
-    # EndTxn 5 came with 4.0.
-    client.send(EndTxnRequest("t", 1, 0, True), 5)
+    # ConsumerGroupDescribe 1 came with 4.0.
+    client.send(ConsumerGroupDescribeRequest(["g"]), 1)
     assert await client.is_closed_by_broker()
     assert (await (await connect(node)).ask(MetadataRequest([]), 9)).brokers != []

@@ -1,0 +1,148 @@
+"""Markers of decided transactions find the leaders of their partitions, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.tests.test_replication import Connect
+from broker.tests.test_write_txn_markers import marker, outcome
+from broker.tests.transactions.producers import TransactionalProducer, Transactions
+
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+
+
+@pytest.fixture
+async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[Transactions]:
+    found = Transactions(tmp_path, connect)
+    await found.start()
+    yield found
+    await found.cluster.stop(grace_ms=100)
+
+
+async def undecided(trio: Transactions, replicas: int = 1, **configs: str) -> tuple[TransactionalProducer, int]:
+    """A producer with a record in its open transaction, and the leader of the record's partition, which is not the
+    coordinator's broker."""
+    producer = trio.producer()
+    coordinator = await producer.coordinator()
+    leader = trio.other_than(coordinator)
+    others = [broker for broker in (0, 1, 2) if broker not in (leader, coordinator)]
+    await trio.create([leader, *others][:replicas], **configs)
+    assert await trio.until_answered(producer.init) == ErrorCode.NONE
+    assert await trio.until_answered(lambda: producer.add(("t", 0))) == ErrorCode.NONE
+    assert await trio.until_answered(lambda: producer.produce(leader)) == ErrorCode.NONE
+    return producer, leader
+
+
+def is_open(trio: Transactions, broker: int) -> bool:
+    return trio.hosted(broker).log.first_unstable_offset(trio.hosted(broker).log_end_offset) is not None
+
+
+async def test_a_transaction_is_complete_when_a_leader_on_another_broker_has_its_marker(trio: Transactions) -> None:
+    producer, leader = await undecided(trio)
+    assert is_open(trio, leader)
+    assert await producer.end() == ErrorCode.NONE
+    await trio.until_state(producer, "CompleteCommit")
+    assert not is_open(trio, leader)
+    assert trio.hosted(leader).log_end_offset == 2
+
+
+async def test_the_decision_is_answered_before_the_markers_are_written(trio: Transactions) -> None:
+    producer, leader = await undecided(trio)
+    trio.hold_markers_back(leader)
+    assert await producer.end(commit=False) == ErrorCode.NONE
+    assert await producer.state() == (ErrorCode.NONE, "PrepareAbort")
+    assert await producer.add(("t", 0)) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert await trio.producer().init() == ErrorCode.CONCURRENT_TRANSACTIONS
+    trio.let_go(leader)
+    await trio.until_state(producer, "CompleteAbort")
+    assert [each.producer_id for each in trio.hosted(leader).log.aborted_transactions(0, 2)] == [producer.producer.id]
+
+
+async def test_a_marker_is_sent_again_after_a_lost_connection(trio: Transactions) -> None:
+    producer, leader = await undecided(trio)
+    trio.hold_markers_back(leader)
+    assert await producer.end() == ErrorCode.NONE
+    await trio.until(lambda: trio.markers_held >= 3)
+    trio.let_go(leader)
+    await trio.until_state(producer, "CompleteCommit")
+    assert trio.hosted(leader).log_end_offset == 2
+
+
+async def test_a_marker_follows_the_partition_to_its_next_leader(trio: Transactions) -> None:
+    producer, leader = await undecided(trio, replicas=2)
+    trio.hold_markers_back(leader)
+    assert await producer.end() == ErrorCode.NONE
+    await trio.until(lambda: trio.markers_held)
+    await trio.cluster.kill_broker(leader)
+    await trio.until_state(producer, "CompleteCommit")
+    assert trio.partition.leader != leader
+    assert not is_open(trio, trio.partition.leader)
+
+
+async def test_a_marker_waits_until_somebody_leads_the_partition(trio: Transactions) -> None:
+    producer, leader = await undecided(trio)
+    trio.hold_markers_back(leader)
+    assert await producer.end() == ErrorCode.NONE
+    await trio.cluster.kill_broker(leader)
+    assert await producer.state() == (ErrorCode.NONE, "PrepareCommit")
+    await trio.cluster.start_broker(trio.static(leader))
+    await trio.until_state(producer, "CompleteCommit")
+    assert not is_open(trio, leader)
+
+
+async def test_a_marker_waits_until_enough_replicas_are_in_sync(trio: Transactions) -> None:
+    producer, leader = await undecided(trio, replicas=2, min_insync_replicas="2")
+    other = next(replica for replica in trio.partition.replicas if replica != leader)
+    await trio.cluster.kill_broker(other)
+    assert await outcome(await trio.client(leader), marker(producer=99)) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert await producer.end() == ErrorCode.NONE
+    assert await producer.state() == (ErrorCode.NONE, "PrepareCommit")
+    await trio.cluster.start_broker(trio.static(other))
+    await trio.until_state(producer, "CompleteCommit")
+
+
+async def test_a_partition_that_is_deleted_needs_no_marker(trio: Transactions) -> None:
+    producer, leader = await undecided(trio)
+    trio.hold_markers_back(leader)
+    assert await producer.end() == ErrorCode.NONE
+    client: Any = await trio.client(leader)
+    assert (await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 4)).responses[0].error_code == 0
+    await trio.until_state(producer, "CompleteCommit")
+
+
+async def test_a_partition_whose_producer_went_on_in_a_newer_epoch_needs_no_marker(trio: Transactions) -> None:
+    producer, leader = await undecided(trio)
+    newer = marker(producer=producer.producer.id, epoch=producer.producer.epoch + 1)
+    assert await outcome(await trio.client(leader), newer) == ErrorCode.NONE
+    assert await producer.end() == ErrorCode.NONE
+    await trio.until_state(producer, "CompleteCommit")
+
+
+async def test_markers_of_a_coordinator_that_has_a_successor_are_given_up(trio: Transactions) -> None:
+    producer, leader = await undecided(trio)
+    later = marker(producer=producer.producer.id, epoch=producer.producer.epoch, commit=True, coordinator_epoch=9)
+    assert await outcome(await trio.client(leader), later) == ErrorCode.NONE
+    assert await producer.end() == ErrorCode.NONE
+    trio.clock.advance_timeouts(60_000)
+    assert await producer.state() == (ErrorCode.NONE, "PrepareCommit")
+    assert trio.hosted(leader).log_end_offset == 2
+
+
+async def test_the_next_coordinator_sends_the_markers_that_its_predecessor_could_not(trio: Transactions) -> None:
+    producer, leader = await undecided(trio)
+    coordinator = await producer.coordinator()
+    await trio.until(lambda: trio.state_at(coordinator).leader.isr == frozenset({0, 1, 2}))  # type: ignore[union-attr]
+    trio.hold_markers_back(leader)
+    assert await producer.end() == ErrorCode.NONE
+    await trio.until(lambda: trio.markers_held)
+    await trio.cluster.kill_broker(coordinator)
+    trio.let_go(leader)
+    await trio.until_state(producer, "CompleteCommit")
+    assert await producer.coordinator() != coordinator
+    assert not is_open(trio, leader)
+    (entry,) = trio.hosted(leader).log.producers
+    assert entry.coordinator_epoch == trio.state_at(await producer.coordinator()).leader_epoch > 0
