@@ -16,7 +16,11 @@ from odradek_wire.messages.describe_transactions import DescribeTransactionsResp
 from odradek_wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 _STATES = {state.label: state for state in TransactionState}
-_BEYOND_RE2 = re.compile(r"(?:\\.|[^\\])*?(?:\\[1-9]|\(\?(?:[=!>(]|<[=!]|P=)|[*+?}]\+)", re.DOTALL)
+_BEYOND_RE2 = re.compile(
+    r"(?>\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|[^\\])*?"  # character classes as a whole, escapes as a whole, anything else
+    r"(?:\\[1-9]|\(\?(?:[=!>(]|<[=!]|P=)|[*+?}]\+)",
+    re.DOTALL,
+)
 """Back references, looking around, conditions, atomic groups and possessive repetition: known to Python only."""
 
 

@@ -182,24 +182,21 @@ class Progress:
                     if transaction.is_decided and id_ not in self._writes and id_ not in self._markings:
                         self._complete(step, [id_])
                 case DeadlineKind.ABANDONED:
-                    if transaction.state is TransactionState.ONGOING and not self._abort(
-                        step, id_, transaction, next_id
-                    ):
+                    if transaction.state is TransactionState.ONGOING or self.is_busy(id_):
+                        # Again if that fails, or if the transaction is only about to begin; not once it has ended.
                         self._deadlines.set(deadline, now.timeout_ms + self._abort_interval_ms)
+                    if transaction.state is TransactionState.ONGOING and not self.is_busy(id_):
+                        self._abort(step, id_, transaction, next_id)
             if step.write is not None:
                 yield step
 
-    def _abort(self, step: Step, transactional_id: str, transaction: Transaction, next_id: NextId) -> bool:
-        """Its producer has not ended it in time. False if that cannot be done now."""
-        if self.is_busy(transactional_id):
-            return False
+    def _abort(self, step: Step, transactional_id: str, transaction: Transaction, next_id: NextId) -> None:
+        """Its producer has not ended it in time."""
         fresh_id = next_id() if rules.takes_fresh_id(transaction) else None
         outcome = rules.abort(transaction, self.transaction_version, fresh_id, step.now.wall_ms)
-        if isinstance(outcome, ErrorCode):
-            return False
-        self.begin(step, transactional_id, outcome)
-        step.tell("abandoned transaction is aborted", transactional_id, transaction.producer, notable=True)
-        return True
+        if isinstance(outcome, Transaction):
+            self.begin(step, transactional_id, outcome)
+            step.tell("abandoned transaction is aborted", transactional_id, transaction.producer, notable=True)
 
     def _expect_end(self, transactional_id: str, timeout_ms: int, delay_ms: int, now: Instant) -> None:
         if timeout_ms != NEVER_ABANDONED_MS:

@@ -90,6 +90,7 @@ class TransactionShard:
             if outcome.is_decided:
                 # The transaction of whoever had this id before comes to its end first.
                 write.error = ErrorCode.CONCURRENT_TRANSACTIONS
+                step.tell("open transaction is aborted for another producer", id_, outcome.producer, notable=True)
             else:
                 write.producer = outcome.producer
         return step

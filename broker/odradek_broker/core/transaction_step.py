@@ -107,7 +107,7 @@ class Happening(NamedTuple):
     transactional_id: str
     producer: Producer
     notable: bool
-    """Somebody did not end its transaction in time; the rest is the ordinary course of transactions."""
+    """Somebody lost its transaction, or did not end it in time; the rest is the ordinary course of transactions."""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,444 @@
+"""What is under way, what time brings about, and what the next coordinator finds."""
+
+from __future__ import annotations
+
+import pytest
+from broker.tests.transactions.core_alone import A0, A1, B0, MAX_EPOCH, CoreAlone
+
+from odradek_broker.core.group_deadlines import Instant
+from odradek_broker.core.transaction import Producer, Transaction, TransactionState
+from odradek_broker.core.transaction_loading import TransactionLoading
+from odradek_broker.core.transaction_progress import NEVER_ABANDONED_MS, RETRY_MS
+from odradek_broker.core.transaction_records import TransactionRecord
+from odradek_broker.core.transaction_shard import TransactionShard
+from odradek_broker.core.transaction_step import TransactionSettings
+from odradek_wire.errors import DecodeError, ErrorCode
+from odradek_wire.records.builder import BatchBuilder
+
+NOBODY = Producer(-1, -1)
+CONCURRENT = (ErrorCode.CONCURRENT_TRANSACTIONS, NOBODY)
+UNAVAILABLE = (ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+# -- records under way
+
+
+def test_while_a_record_is_under_way_everybody_else_has_to_wait() -> None:
+    core = CoreAlone()
+    core.holds = True
+    assert core.init(token="first") is None
+    assert core.init() == CONCURRENT
+    core.let_through()
+    assert core.told("first") == (ErrorCode.NONE, Producer(1000, 0))
+    assert core.add(Producer(1000, 0), A0, token="second") is None
+    assert core.add(Producer(1000, 0), A0) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert core.add(Producer(5, 0), A0) == ErrorCode.CONCURRENT_TRANSACTIONS, "whoever asks"
+    assert core.end(Producer(1000, 0)) == CONCURRENT
+    assert core.init("u", token="third") is None, "other ids do not mind"
+
+
+def test_nothing_changes_before_the_log_has_it() -> None:
+    core = CoreAlone()
+    producer = core.begun(A0)
+    core.holds = True
+    core.end(producer, token="end")
+    assert core.state() is TransactionState.ONGOING
+    assert core.told("end") is None
+    assert core.markers == []
+    core.let_through()
+    assert core.state() is TransactionState.PREPARE_COMMIT
+    assert core.told("end") == (ErrorCode.NONE, Producer(1000, 1))
+    assert len(core.markers) == 1
+
+
+@pytest.mark.parametrize(
+    ("of_the_log", "told"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_RECORD),
+    ],
+)
+def test_what_the_log_does_not_take_has_not_happened(of_the_log: ErrorCode, told: ErrorCode) -> None:
+    core = CoreAlone()
+    producer = core.begun(A0)
+    core.refuses = of_the_log
+    assert core.end(producer) == (told, NOBODY)
+    assert core.add(producer, A1) == told
+    assert core.init() == (told, NOBODY)
+    assert core.init("u") == (told, NOBODY)
+    core.refuses = ErrorCode.NONE
+    assert core.shard.transactions.keys() == {"t"}
+    assert core.state() is TransactionState.ONGOING
+    assert core.end(producer) == (ErrorCode.NONE, Producer(1000, 1))
+
+
+def test_who_waits_for_too_long_is_told_and_the_id_stays_busy_until_it_is_known_what_became_of_it() -> None:
+    core = CoreAlone()
+    producer = core.begun(A0)
+    core.holds = True
+    core.end(producer, commit=True, token="end")
+    core.time_out()
+    assert core.told("end") == UNAVAILABLE
+    assert core.end(producer, commit=False) == CONCURRENT, "it may be committed yet"
+    core.time_out()
+    core.holds = False
+    core.let_through()
+    assert core.state() is TransactionState.PREPARE_COMMIT
+    core.write_markers()
+    assert core.end(producer, commit=True) == (ErrorCode.NONE, Producer(1000, 1)), "the retry hears of it"
+
+
+def test_an_outcome_that_nobody_waits_for_any_more_does_nothing() -> None:
+    core = CoreAlone()
+    core.holds = True
+    core.init(token="x")
+    (step,) = core.held
+    assert step.write is not None
+    core.let_through()
+    late = core.shard.written(step.write, ErrorCode.NOT_LEADER_OR_FOLLOWER, core.now)
+    assert (late.answers, late.records, late.markers) == ([], (), [])
+
+
+# -- markers
+
+
+def test_a_transaction_is_complete_when_every_partition_has_its_marker() -> None:
+    core = CoreAlone()
+    producer = core.begun(A0, A1, B0)
+    core.end(producer)
+    core.write_markers(A1)
+    core.write_markers(A1)
+    assert core.shard.describe("t").topics[0].partitions == [0]
+    core.write_markers(A0)
+    assert core.state() is TransactionState.PREPARE_COMMIT
+    core.write_markers(B0)
+    transaction = core.shard.transactions["t"]
+    assert transaction.state is TransactionState.COMPLETE_COMMIT
+    assert transaction.partitions == frozenset()
+
+
+def test_reports_of_outdated_work_do_nothing() -> None:
+    core = CoreAlone()
+    core.end(core.begun(A0))
+    outdated = core.markers[0]
+    core.write_markers()
+    core.add(Producer(1000, 1), A0)
+    core.end(Producer(1000, 1))
+    assert core.shard.markers_written(outdated, [A0], core.now).records == ()
+    assert core.state() is TransactionState.PREPARE_COMMIT
+
+
+def test_a_completion_that_cannot_be_written_is_tried_again() -> None:
+    core = CoreAlone()
+    core.end(core.begun(A0))
+    core.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    core.write_markers()
+    core.pass_time(3 * RETRY_MS)
+    assert core.state() is TransactionState.PREPARE_COMMIT
+    assert core.init() == CONCURRENT
+    core.refuses = ErrorCode.NONE
+    core.pass_time(RETRY_MS)
+    assert core.state() is TransactionState.COMPLETE_COMMIT
+    assert core.shard.next_ms() is None
+
+
+def test_a_completion_that_takes_long_is_not_written_twice() -> None:
+    core = CoreAlone()
+    core.end(core.begun(A0))
+    core.holds = True
+    core.write_markers()
+    core.time_out()
+    core.pass_time(10 * RETRY_MS)
+    assert len(core.held) == 1
+    core.let_through()
+    assert core.state() is TransactionState.COMPLETE_COMMIT
+
+
+# -- abandoned transactions
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_outdated(level: int) -> None:
+    core = CoreAlone(level)
+    producer = core.begun(A0, timeout_ms=1000)
+    core.pass_time(500)
+    core.add(producer, A1)
+    core.pass_time(499)
+    assert core.state() is TransactionState.ONGOING
+    core.pass_time(1)
+    assert core.state() is TransactionState.PREPARE_ABORT
+    assert core.events == ["abandoned transaction is aborted"]
+    assert (core.markers[0].producer, core.markers[0].commit) == (Producer(1000, 1), False)
+    core.write_markers()
+    assert core.add(producer, A0) == ErrorCode.PRODUCER_FENCED
+    assert core.end(producer, version=4) == (ErrorCode.PRODUCER_FENCED, NOBODY)
+    assert core.init() == (ErrorCode.NONE, Producer(1000, 2))
+
+
+def test_where_epochs_grow_whoever_wants_to_abort_what_was_abandoned_may_go_on() -> None:
+    core = CoreAlone()
+    producer = core.begun(A0, timeout_ms=1000)
+    core.pass_time(1000)
+    assert core.end(producer, commit=False) == CONCURRENT
+    core.write_markers()
+    assert core.end(producer, commit=True) == (ErrorCode.INVALID_TXN_STATE, NOBODY)
+    assert core.end(producer, commit=False) == (ErrorCode.NONE, Producer(1000, 1))
+
+
+def test_each_transaction_has_its_own_time() -> None:
+    core = CoreAlone()
+    producer = core.begun(A0, timeout_ms=1000)
+    core.pass_time(900)
+    core.end(producer)
+    core.write_markers()
+    assert core.shard.next_ms() is None
+    core.add(Producer(1000, 1), A0)
+    core.pass_time(900)
+    assert core.state() is TransactionState.ONGOING
+    core.pass_time(100)
+    assert core.state() is TransactionState.PREPARE_ABORT
+
+
+def test_without_an_open_transaction_there_is_nothing_to_wait_for() -> None:
+    core = CoreAlone()
+    core.init()
+    assert core.shard.next_ms() is None
+
+
+def test_who_is_being_answered_when_its_time_is_over_is_looked_at_again() -> None:
+    core = CoreAlone(settings=TransactionSettings(abort_interval_ms=300))
+    producer = core.begun(A0, timeout_ms=1000)
+    core.holds = True
+    core.add(producer, A1)
+    core.pass_time(1000)
+    core.let_through()
+    core.holds = False
+    assert core.state() is TransactionState.ONGOING
+    core.pass_time(300)
+    assert core.state() is TransactionState.PREPARE_ABORT
+
+
+def test_a_transaction_whose_begin_took_longer_than_its_time_is_aborted_all_the_same() -> None:
+    core = CoreAlone(settings=TransactionSettings(abort_interval_ms=300))
+    core.init(timeout_ms=1000)
+    core.holds = True
+    core.add(Producer(1000, 0), A0)
+    core.pass_time(1500)
+    core.holds = False
+    core.let_through()
+    assert core.state() is TransactionState.ONGOING
+    core.pass_time(300)
+    assert core.state() is TransactionState.PREPARE_ABORT
+
+
+def test_an_abortion_that_cannot_be_written_is_tried_again() -> None:
+    core = CoreAlone(level=1, settings=TransactionSettings(abort_interval_ms=300))
+    core.begun(A0, timeout_ms=1000)
+    core.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    core.pass_time(2000)
+    core.refuses = ErrorCode.NONE
+    core.pass_time(300)
+    assert core.state() is TransactionState.PREPARE_ABORT
+    assert core.shard.transactions["t"].producer == Producer(1000, 1), "one epoch, however often it was tried"
+
+
+def test_an_abortion_that_needs_a_fresh_id_waits_for_one() -> None:
+    core = CoreAlone(settings=TransactionSettings(abort_interval_ms=300))
+    core.put(Transaction(Producer(7, MAX_EPOCH - 1), 1000))
+    core.add(Producer(7, MAX_EPOCH - 1), A0)
+    core.now = Instant(core.now.wall_ms + 1000, core.now.timeout_ms + 1000)
+    assert list(core.shard.expired(core.now, lambda: None)) == []
+    core.pass_time(300)
+    core.write_markers()
+    assert core.shard.transactions["t"].producer == Producer(1000, 0)
+    assert core.end(Producer(7, MAX_EPOCH - 1), commit=False) == (ErrorCode.NONE, Producer(1000, 0)), "a retry"
+
+
+def test_a_transaction_of_a_two_phase_commit_may_stay_open() -> None:
+    core = CoreAlone(settings=TransactionSettings(max_timeout_ms=NEVER_ABANDONED_MS))
+    core.begun(A0, timeout_ms=NEVER_ABANDONED_MS)
+    assert core.shard.next_ms() is None
+
+
+# -- ids that nobody uses
+
+
+def test_ids_that_nobody_uses_are_forgotten_after_their_time() -> None:
+    core = CoreAlone()
+    core.init("empty")
+    core.end(core.begun(A0))
+    core.write_markers()
+    core.pass_time(1)
+    core.init("younger")
+    core.pass_time(7 * DAY_MS - 1)
+    core.expire_ids()
+    assert core.shard.transactions.keys() == {"younger"}
+    assert [value for _, value in core.log[-2:]] == [None, None]
+    assert core.restarted().shard.transactions.keys() == {"younger"}
+    assert core.init() == (ErrorCode.NONE, Producer(1003, 0))
+
+
+def test_open_and_ending_transactions_are_not_forgotten() -> None:
+    core = CoreAlone(settings=TransactionSettings(id_expiration_ms=10, max_timeout_ms=2**31 - 1))
+    core.init("open", timeout_ms=NEVER_ABANDONED_MS)
+    core.add(Producer(1000, 0), A0, transactional_id="open")
+    core.init("ending")
+    core.add(Producer(1001, 0), A0, transactional_id="ending")
+    core.end(Producer(1001, 0), transactional_id="ending")
+    core.pass_time(100)
+    core.expire_ids()
+    assert core.shard.transactions.keys() == {"open", "ending"}
+
+
+def test_while_an_id_is_being_forgotten_it_is_busy_and_if_that_fails_it_is_as_before() -> None:
+    core = CoreAlone()
+    core.init()
+    core.pass_time(7 * DAY_MS)
+    core.holds = True
+    core.expire_ids()
+    core.expire_ids()
+    assert len(core.held) == 1
+    assert core.init() == CONCURRENT
+    (step,) = core.held
+    assert step.write is not None
+    core.carry_out(core.shard.written(step.write, ErrorCode.NOT_ENOUGH_REPLICAS, core.now))
+    core.holds = False
+    core.held.clear()
+    assert core.init() == (ErrorCode.NONE, Producer(1000, 1))
+
+
+def test_many_ids_are_forgotten_in_batches_that_a_log_takes() -> None:
+    core = CoreAlone()
+    for number in range(50):
+        core.put(Transaction(Producer(number, 0), 1000), f"{number:010000}")
+    core.pass_time(7 * DAY_MS)
+    steps = list(core.shard.expire_ids(core.now))
+    assert [len(step.records) for step in steps] == [7, 7, 7, 7, 7, 7, 7, 1]
+
+
+# -- the next coordinator
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_was_decided_is_told_to_all_partitions_by_the_next_coordinator(commit: bool) -> None:
+    core = CoreAlone()
+    core.end(core.begun(A0, A1), commit)
+    core.write_markers(A0)
+    again = core.restarted()
+    (work,) = again.markers
+    assert (work.producer, work.commit, work.partitions) == (Producer(1000, 1), commit, {A0, A1})
+    assert work.coordinator_epoch == core.coordinator_epoch + 1
+    assert again.init() == CONCURRENT
+    again.write_markers()
+    assert again.state() is (TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT)
+
+
+def test_what_was_decided_and_concerns_nobody_is_completed_by_the_next_coordinator() -> None:
+    core = CoreAlone()
+    for id_ in ("t", "u"):
+        core.init(id_)
+        core.shard.replay(TransactionRecord(id_, core.shard.transactions[id_].decide(False, 2, -1, 1)))
+    core.carry_out(core.shard.loaded(4, core.now))
+    assert [core.state("t"), core.state("u")] == [TransactionState.COMPLETE_ABORT] * 2
+
+
+def test_an_open_transaction_has_the_rest_of_its_time_with_the_next_coordinator() -> None:
+    core = CoreAlone()
+    core.begun(A0, timeout_ms=1000)
+    core.pass_time(600)
+    again = core.restarted()
+    again.pass_time(399)
+    assert again.state() is TransactionState.ONGOING
+    again.pass_time(1)
+    assert again.state() is TransactionState.PREPARE_ABORT
+
+
+@pytest.mark.parametrize(("moved_ms", "left_ms"), [(-DAY_MS, 1000), (DAY_MS, 0)])
+def test_a_wall_clock_that_was_moved_gives_no_more_than_the_whole_time(moved_ms: int, left_ms: int) -> None:
+    core = CoreAlone()
+    core.begun(A0, timeout_ms=1000)
+    core.now = Instant(core.now.wall_ms + moved_ms, core.now.timeout_ms)
+    assert core.restarted().shard.next_ms() == core.now.timeout_ms + left_ms
+
+
+def test_moving_the_wall_clock_alone_ends_no_transaction() -> None:
+    core = CoreAlone()
+    core.begun(A0, timeout_ms=1000)
+    core.now = Instant(core.now.wall_ms + DAY_MS, core.now.timeout_ms)
+    core.pass_time(999)
+    assert core.state() is TransactionState.ONGOING
+
+
+def test_who_waits_when_another_broker_takes_over_is_sent_there() -> None:
+    core = CoreAlone()
+    producer = core.begun(A0)
+    core.holds = True
+    core.init("u", token="init")
+    core.end(producer, token="end")
+    core.init("v", token="told already")
+    core.time_out()
+    core.init("w", token="add")
+    core.held.clear()
+    core.carry_out(core.shard.unload(core.now))
+    assert core.told("add") == (ErrorCode.NOT_COORDINATOR, NOBODY)
+    assert core.told("init") == core.told("end") == core.told("told already") == UNAVAILABLE
+    assert core.shard.transactions == {}
+    assert core.shard.next_ms() is None
+
+
+def test_after_another_broker_has_taken_over_nothing_goes_on_here() -> None:
+    core = CoreAlone()
+    core.end(core.begun(A0))
+    work = core.markers[0]
+    core.carry_out(core.shard.unload(core.now))
+    assert core.shard.markers_written(work, [A0], core.now).records == ()
+
+
+def test_before_transaction_version_1_records_are_those_of_kafka_before_4() -> None:
+    core = CoreAlone(level=0)
+    core.init()
+    core.shard.transaction_version = 1
+    core.init()
+    assert [value[:2] for _, value in core.log if value] == [b"\0\0", b"\0\1"]
+
+
+# -- loading
+
+
+def test_of_every_id_the_last_record_counts() -> None:
+    core = CoreAlone()
+    core.end(core.begun(A0))
+    core.write_markers()
+    core.init("gone")
+    core.log.append((core.log[-1][0], None))
+    core.init("u")
+    core.log.append((b"\0\x09from the future", b"x"))
+    data = b""
+    for offset, (key, value) in enumerate(core.log):
+        builder = BatchBuilder(base_offset=offset)
+        builder.append(1, key, value)
+        data += builder.build()
+    shard = TransactionShard(TransactionSettings())
+    loading = TransactionLoading(shard)
+    half = len(data) // 2
+    read = loading.feed(memoryview(data)[:half])
+    assert 0 < read < len(core.log), "half a batch is left"
+    assert loading.feed(memoryview(data)) == len(core.log)
+    while loading.apply(1):
+        pass
+    assert set(shard.transactions) == {"t", "u"}
+    assert shard.transactions["t"].state is TransactionState.COMPLETE_COMMIT
+
+
+def test_a_record_that_is_none_keeps_from_loading() -> None:
+    builder = BatchBuilder()
+    builder.append(1, b"\0\0\0\1t", b"\0\1")
+    loading = TransactionLoading(TransactionShard(TransactionSettings()))
+    loading.feed(memoryview(builder.build()))
+    with pytest.raises(DecodeError):
+        loading.apply(1)
