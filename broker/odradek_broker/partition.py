@@ -39,6 +39,17 @@ class Copying(Protocol):
         """Something about the log changed that the leader is told."""
 
 
+class Coordinator(Protocol):
+    """What keeps its state in a partition, and has to know when a transaction ends there."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has loaded what was there before."""
+
+    def transaction_ended(self, marker: TransactionMarker) -> None:
+        """The marker stands at the log's end; it counts when the high watermark has passed it."""
+
+
 class Partition:
     """A replica hosted here. `error` says at a glance whether a client may use it: NONE on the leader with a healthy
     log."""
@@ -49,6 +60,7 @@ class Partition:
         "_propose",
         "bytes_in",
         "bytes_out",
+        "coordinator",
         "directory",
         "error",
         "fetcher",
@@ -107,6 +119,8 @@ class Partition:
         self.strict = False
         self.follows = False
         """Whether a leader is followed."""
+        self.coordinator: Coordinator | None = None
+        """Where group coordinators keep what is committed in transactions."""
         self.fetcher: Copying | None = None
         self.future: Log | None = None
         """A copy in another log directory that will take the log's place."""
@@ -246,6 +260,10 @@ class Partition:
             return AppendRejected(self.error, "this broker does not lead the partition")
         if leader.under_min_isr:
             return AppendRejected(ErrorCode.NOT_ENOUGH_REPLICAS, "too few replicas are in sync")
+        coordinator = self.coordinator
+        if coordinator is not None and not coordinator.is_ready:
+            # Transaction coordinators know no better word for it, and try again.
+            return AppendRejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "what the partition keeps is not loaded")
         refusal = self.log.producers.check_marker(marker)
         if refusal is not None:
             return AppendRejected(refusal.error, refusal.message)
@@ -256,7 +274,10 @@ class Partition:
             producer_epoch=marker.producer_epoch,
             timestamp=self.log.env.wall_ms(),
         )
-        return self.append(batch, AppendOrigin.COORDINATOR)
+        result = self.append(batch, AppendOrigin.COORDINATOR)
+        if coordinator is not None and not isinstance(result, AppendRejected):
+            coordinator.transaction_ended(marker)
+        return result
 
     # -- as a follower ------------------------------------------------------------------------------------------------
 

@@ -113,6 +113,7 @@ TABLE = Table(
         ApiKey.ADD_OFFSETS_TO_TXN: Row("add_offsets_to_txn"),
         ApiKey.END_TXN: Row("end_txn"),
         ApiKey.WRITE_TXN_MARKERS: Row("write_txn_markers"),
+        ApiKey.TXN_OFFSET_COMMIT: Row("txn_offset_commit"),
         ApiKey.DESCRIBE_ACLS: Row("describe_acls"),
         ApiKey.DESCRIBE_CONFIGS: Row("describe_configs"),
         ApiKey.ALTER_CONFIGS: Row("alter_configs"),

@@ -45,7 +45,6 @@ from odradek_wire.messages.read_share_group_state_summary import (
 )
 from odradek_wire.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from odradek_wire.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
-from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from odradek_wire.messages.write_share_group_state import WriteShareGroupStateRequest, WriteShareGroupStateResponse
 from odradek_wire.notation import StructType
 
@@ -94,16 +93,6 @@ def _fill(struct: StructType, row: Any, version: int, error: ErrorCode, message:
 
 
 # -- shapes: what an answer holds beside the error of the whole request ------------------------------------------------
-
-
-def _txn_offset_commit(request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    row, cell = (
-        TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
-        TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition,
-    )
-    return TxnOffsetCommitResponse(
-        topics=[row(topic.name, [cell(each.partition_index) for each in topic.partitions]) for topic in request.topics]
-    )
 
 
 def _create_acls(request: CreateAclsRequest) -> CreateAclsResponse:
@@ -194,7 +183,6 @@ def _describe_share_group_offsets(request: DescribeShareGroupOffsetsRequest) -> 
 
 
 _SHAPES: dict[ApiKey, Callable[[Any], Message]] = {
-    ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
     ApiKey.CREATE_ACLS: _create_acls,
     ApiKey.DELETE_ACLS: _delete_acls,
     ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,

@@ -16,10 +16,13 @@ from odradek_broker.core.group_loading import Loading
 from odradek_broker.core.group_records import CoordinatorRecord, encode_record
 from odradek_broker.core.group_shard import GroupShard
 from odradek_broker.core.group_step import GroupSettings, Happening, Step
+from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.partition import Partition
 from odradek_broker.report import Logger
 from odradek_broker.timers import TimerHandle, Timers
+from odradek_log.producer_state import TransactionMarker
+from odradek_log.verification import Verification
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import Compression
 
@@ -47,6 +50,7 @@ class GroupPartition:
         self._clock = clock
         self._timers = timers
         self._timer: TimerHandle | None = None
+        partition.coordinator = self
 
     @property
     def partition(self) -> Partition:
@@ -55,6 +59,10 @@ class GroupPartition:
     @property
     def state(self) -> LoadState:
         return self._durable.state
+
+    @property
+    def is_ready(self) -> bool:
+        return self._durable.state is LoadState.READY
 
     def now(self) -> Instant:
         return self._durable.now()
@@ -70,6 +78,8 @@ class GroupPartition:
         """Another broker coordinates these groups now."""
         if self._timer is not None:
             self._timer.cancel()
+        if self.partition.coordinator is self:
+            self.partition.coordinator = None
         self._durable.resign()
         for token, answer in self.shard.unload(self.now()).answers:
             _deferred(token).complete(answer)
@@ -102,6 +112,17 @@ class GroupPartition:
     def write(self, records: Sequence[CoordinatorRecord], done: Done) -> None:
         """Append records as one batch; `done` hears of it when they have taken effect, or why they do not."""
         self._durable.write(records, done)
+
+    def write_in_transaction(
+        self, records: Sequence[CoordinatorRecord], producer: Producer, verified: Verification | None, done: Done
+    ) -> None:
+        """Append records that are part of a producer's transaction, whose effect is that they are pending. `verified`
+        as for `Partition.append`."""
+        self._durable.write_in_transaction(records, producer, verified, done)
+
+    def transaction_ended(self, marker: TransactionMarker) -> None:
+        """A marker was appended: in its turn, what it commits or drops is pending no more."""
+        self._durable.appended(lambda: self.shard.transaction_ended(marker.producer_id, commit=marker.commit))
 
     def write_independent(self, records: Sequence[CoordinatorRecord], done: Done) -> None:
         """Append records that need not stand or fall together, in as many batches as it takes."""
@@ -147,6 +168,8 @@ def group_write_error(error: ErrorCode) -> ErrorCode:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
             return ErrorCode.NOT_COORDINATOR
+        case ErrorCode.NETWORK_EXCEPTION:  # a transaction's coordinator was not reached; this one is the right one
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE | ErrorCode.INVALID_FETCH_SIZE:
             return ErrorCode.UNKNOWN_SERVER_ERROR
         case _:

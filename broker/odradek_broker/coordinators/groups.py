@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.config import BrokerConfig
 from odradek_broker.coordinators.durable_partition import LoadState
-from odradek_broker.coordinators.group_partition import GroupPartition, offset_write_error
+from odradek_broker.coordinators.group_partition import GroupPartition, group_write_error, offset_write_error
 from odradek_broker.core import offsets
 from odradek_broker.core.group_step import Caller, GroupSettings, join_error
 from odradek_broker.core.java_hash import partition_for
 from odradek_broker.core.offsets_store import OffsetStore
+from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.partition import Partition
 from odradek_broker.timers import TimerHandle
@@ -31,10 +32,12 @@ from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommi
 from odradek_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from odradek_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from odradek_wire.records.attributes import COMPRESSIONS
+from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from odradek_wire.records.attributes import COMPRESSIONS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
+    from odradek_broker.coordinators.offsets_verification import Verdict
     from odradek_controller.image import MetadataDelta
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -167,6 +170,68 @@ class GroupCoordinators:
         coordinated.write(records, lambda error: answer.complete(offset_write_error(error) if error else response))
         return answer.result() if answer.done else answer
 
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, api_version: int
+    ) -> TxnOffsetCommitResponse | ErrorCode | Deferred[TxnOffsetCommitResponse | ErrorCode]:
+        """As `commit`, for offsets that count once the producer's transaction is committed. The transaction's
+        coordinator may be asked first."""
+        # Most brokers never see one.
+        from odradek_broker.coordinators.offsets_verification import verify
+
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        coordinated = self._coordinated(request.group_id)
+        if isinstance(coordinated, ErrorCode):
+            return coordinated
+        verdict = verify(self._broker, coordinated.partition, request, api_version)
+        answer: Deferred[TxnOffsetCommitResponse | ErrorCode] = Deferred()
+        if isinstance(verdict, Deferred):
+            verdict.when_done(lambda asked: self._verified(request, asked, answer))
+        else:
+            self._commit_in_transaction(request, verdict, answer)
+        return answer.result() if answer.done else answer
+
+    def _verified(
+        self,
+        request: TxnOffsetCommitRequest,
+        asked: Deferred[Verdict],
+        answer: Deferred[TxnOffsetCommitResponse | ErrorCode],
+    ) -> None:
+        try:
+            self._commit_in_transaction(request, asked.result(), answer)
+        except Exception as failure:
+            answer.fail(failure)
+
+    def _commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, verdict: Verdict, answer: Deferred[TxnOffsetCommitResponse | ErrorCode]
+    ) -> None:
+        if isinstance(verdict, ErrorCode):
+            answer.complete(group_write_error(verdict))
+            return
+        coordinated = self._coordinated(request.group_id)
+        if isinstance(coordinated, ErrorCode):
+            answer.complete(coordinated)
+            return
+        result = coordinated.shard.commit_in_transaction(request, coordinated.now())
+        if isinstance(result, ErrorCode):
+            answer.complete(result)
+            return
+        records, response = result
+        if not records:
+            answer.complete(response)
+            return
+
+        def done(error: ErrorCode) -> None:
+            answer.complete(group_write_error(error) if error else response)
+
+        producer = Producer(request.producer_id, request.producer_epoch)
+        if producer.id == NO_PRODUCER_ID:
+            coordinated.write(records, done)  # of no transaction, as in Kafka
+        elif producer.epoch == NO_PRODUCER_EPOCH:
+            done(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka has no better code for it
+        else:
+            coordinated.write_in_transaction(records, producer, verdict, done)
+
     def fetch(
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
     ) -> OffsetFetchGroup | Deferred[OffsetFetchGroup]:
@@ -179,12 +244,12 @@ class GroupCoordinators:
             return OffsetFetchGroup(group_id=request.group_id, error_code=coordinated)
         if not require_stable:
             return coordinated.shard.fetch(request)
-        # What is being committed right now counts: wait for it (KIP-447).
+        # What is being committed right now counts, in transactions and outside: wait for it (KIP-447).
         answer: Deferred[OffsetFetchGroup] = Deferred()
 
         def fetch(error: ErrorCode) -> None:
             failed = OffsetFetchGroup(group_id=request.group_id, error_code=error)
-            answer.complete(failed if error else coordinated.shard.fetch(request))
+            answer.complete(failed if error else coordinated.shard.fetch(request, require_stable=True))
 
         coordinated.when_drained(fetch)
         return answer.result() if answer.done else answer

@@ -1,0 +1,126 @@
+"""Transactions in one coordinator partition on a real log: when their offsets are pending, and what a marker does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from broker.tests.groups.test_group_partition import Broker, committed, offset
+
+from odradek_broker.coordinators.group_partition import LoadState
+from odradek_broker.core.group_records import OffsetRecord
+from odradek_broker.core.transaction import Producer
+from odradek_log.append import AppendInfo, AppendRejected
+from odradek_log.producer_state import TransactionMarker
+from odradek_log.verification import NOT_REQUIRED
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.offset_commit_value import OffsetCommitValue
+
+PRODUCER = Producer(7, 3)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    broker = Broker(tmp_path)
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Iterator[Broker]:
+    """A broker whose partition has a follower, which lags until it is said to fetch."""
+    broker = Broker(tmp_path, (1, 2))
+    yield broker
+    broker.stop()
+
+
+def write(broker: Broker, value: int, producer: Producer = PRODUCER) -> list[ErrorCode]:
+    """Commit in a transaction; the outcome appears in the list when there is one."""
+    outcomes: list[ErrorCode] = []
+    record = OffsetRecord("g", "t", 0, OffsetCommitValue(value, -1, "", 100), producer.id)
+    broker.groups.write_in_transaction([record], producer, NOT_REQUIRED, outcomes.append)
+    return outcomes
+
+
+def end(broker: Broker, *, commit: bool, producer: Producer = PRODUCER) -> ErrorCode:
+    result = broker.partition.end_transaction(TransactionMarker(*producer, 0, commit))
+    assert isinstance(result, AppendInfo | AppendRejected)
+    return result.error if isinstance(result, AppendRejected) else ErrorCode.NONE
+
+
+def unstable(broker: Broker) -> bool:
+    return broker.groups.shard.offsets.pending.is_pending("g", "t", 0)
+
+
+def test_a_commit_in_a_transaction_counts_with_its_marker(broker: Broker) -> None:
+    assert write(broker, 5) == [ErrorCode.NONE]
+    assert (committed(broker), unstable(broker)) == (None, True)
+    assert end(broker, commit=True) == ErrorCode.NONE
+    assert (committed(broker), unstable(broker)) == (5, False)
+
+
+def test_an_aborted_transaction_leaves_nothing(broker: Broker) -> None:
+    write(broker, 5)
+    end(broker, commit=False)
+    assert (committed(broker), unstable(broker)) == (None, False)
+
+
+def test_a_producer_of_an_old_epoch_is_fenced(broker: Broker) -> None:
+    write(broker, 5)
+    assert write(broker, 6, Producer(7, 2)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert end(broker, commit=True, producer=Producer(7, 2)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert (committed(broker), unstable(broker)) == (None, True)
+
+
+def test_commits_and_markers_take_effect_in_order_when_all_replicas_in_sync_have_them(followed: Broker) -> None:
+    outcomes = write(followed, 5)
+    end(followed, commit=True)
+    drained: list[int | None] = []
+    followed.groups.when_drained(lambda error: drained.append(committed(followed)))
+    assert (outcomes, committed(followed), unstable(followed), drained) == ([], None, False, [])
+    followed.follower_fetched_everything()
+    assert (outcomes, committed(followed), unstable(followed), drained) == ([ErrorCode.NONE], 5, False, [5])
+
+
+def test_while_the_marker_is_not_committed_the_offset_stays_unstable(followed: Broker) -> None:
+    write(followed, 5)
+    followed.follower_fetched_everything()
+    end(followed, commit=True)
+    assert (committed(followed), unstable(followed)) == (None, True)
+
+
+def test_a_restart_finds_open_transactions_and_ended_ones(broker: Broker, tmp_path: Path) -> None:
+    write(broker, 5)
+    end(broker, commit=True)
+    write(broker, 6)
+    write(broker, 9, Producer(8, 0))
+    end(broker, commit=False, producer=Producer(8, 0))
+    broker.stop()
+    again = Broker(tmp_path)
+    assert (committed(again), unstable(again)) == (5, True)
+    assert write(again, 7, Producer(7, 2)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert end(again, commit=True) == ErrorCode.NONE
+    assert (committed(again), unstable(again)) == (6, False)
+    again.stop()
+
+
+def test_a_marker_has_to_wait_until_the_log_is_loaded(broker: Broker, tmp_path: Path) -> None:
+    write(broker, 5)
+    for value in range(400):
+        broker.groups.write([OffsetRecord("other", "t", value, offset(value).value)], lambda error: None)
+    broker.stop()
+    again = Broker(tmp_path)
+    assert again.groups.state is LoadState.LOADING
+    assert end(again, commit=True) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    again.soon.run()
+    assert end(again, commit=True) == ErrorCode.NONE
+    assert committed(again) == 5
+    again.stop()
+
+
+def test_who_coordinates_no_longer_hears_of_no_marker(broker: Broker) -> None:
+    write(broker, 5)
+    broker.groups.resign()
+    assert end(broker, commit=True) == ErrorCode.NONE
+    assert committed(broker) is None

@@ -1,0 +1,155 @@
+"""Offsets committed in transactions, as clients see them. Here no transaction coordinator is asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.tests.alone import Node
+from broker.tests.conftest import Connect
+from broker.tests.test_write_txn_markers import Marker, Only, Topic, write
+
+from odradek_broker.authorizer import Operation, Principal
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek_wire.messages.offset_commit import OffsetCommitRequest
+from odradek_wire.messages.offset_fetch import OffsetFetchRequest
+from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+Row = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+Cell = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+Fetched = OffsetFetchRequest.OffsetFetchRequestTopics
+PRODUCER, EPOCH = 7, 3
+VERSIONS = range(6)
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def started(path: Path) -> Node:
+    return await Node.start(
+        {
+            "log.dirs": str(path / "data"),
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "node.id": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.partition.verification.enable": "false",
+        }
+    )
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    node = await started(tmp_path)
+    yield node
+    await node.stop()
+
+
+@pytest.fixture
+async def client(node: Node, connect: Connect) -> Any:
+    client = await connect(node)
+    await client.create_topic("t", 2)
+    await client.ask(FindCoordinatorRequest("g", 0), 3)
+    return client
+
+
+def request(*rows: tuple[str, int, int], group: str = "g", epoch: int = EPOCH) -> TxnOffsetCommitRequest:
+    """Rows of topic, partition and offset."""
+    topics: dict[str, Row] = {}
+    for name, index, offset in rows:
+        topics.setdefault(name, Row(name)).partitions.append(Cell(index, offset))
+    return TxnOffsetCommitRequest("x", group, PRODUCER, epoch, topics=list(topics.values()))
+
+
+async def commit(client: Any, wanted: TxnOffsetCommitRequest, version: int = 4) -> dict[tuple[str, int], int]:
+    answer = await client.ask(wanted, version)
+    return {(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
+
+
+async def fetch(client: Any, *, stable: bool) -> list[tuple[int, int]]:
+    """Offset and error of the two partitions of t."""
+    group = OffsetFetchRequest.OffsetFetchRequestGroup("g", topics=[Fetched("t", partition_indexes=[0, 1])])
+    answer = await client.ask(OffsetFetchRequest(groups=[group], require_stable=stable), 9)
+    return [(p.committed_offset, p.error_code) for p in answer.groups[0].topics[0].partitions]
+
+
+async def end(client: Any, *, commit: bool, epoch: int = EPOCH) -> int:
+    offsets = Marker(PRODUCER, epoch, commit, [Topic("__consumer_offsets", [0])], 0, 0)
+    return (await write(client, offsets))[PRODUCER]["__consumer_offsets", 0]
+
+
+# Version 5 asks the transaction's coordinator in any case.
+@pytest.mark.parametrize("version", range(5))
+async def test_a_commit_counts_once_its_transaction_is_committed(client: Any, version: int) -> None:
+    assert await commit(client, request(("t", 0, 5)), version) == {("t", 0): 0}
+    assert await fetch(client, stable=False) == [(-1, 0), (-1, 0)]
+    assert await fetch(client, stable=True) == [(-1, ErrorCode.UNSTABLE_OFFSET_COMMIT), (-1, 0)]
+    assert await end(client, commit=True) == 0
+    assert await fetch(client, stable=True) == [(5, 0), (-1, 0)]
+
+
+async def test_an_aborted_one_never_counts(client: Any) -> None:
+    before = OffsetCommitRequest.OffsetCommitRequestTopic("t")
+    before.partitions.append(OffsetCommitRequest.OffsetCommitRequestPartition(0, 3))
+    await client.ask(OffsetCommitRequest("g", topics=[before]), 8)
+    await commit(client, request(("t", 0, 5)))
+    assert await end(client, commit=False) == 0
+    assert await fetch(client, stable=True) == [(3, 0), (-1, 0)]
+
+
+async def test_a_restart_changes_nothing(client: Any, node: Node, tmp_path: Path, connect: Connect) -> None:
+    await commit(client, request(("t", 0, 5)))
+    await node.stop()
+    again = await started(tmp_path)
+    client = await connect(again)
+    assert await fetch(client, stable=True) == [(-1, ErrorCode.UNSTABLE_OFFSET_COMMIT), (-1, 0)]
+    assert await commit(client, request(("t", 1, 6), epoch=EPOCH - 1)) == {("t", 1): ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert await end(client, commit=True) == 0
+    assert await fetch(client, stable=True) == [(5, 0), (-1, 0)]
+    await again.stop()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_what_is_not_there_is_refused_before_what_is(client: Any, version: int) -> None:
+    answered = await commit(client, request(("none", 0, 1), ("t", 2, 1), ("t", 0, 1)), min(version, 4))
+    assert list(answered.items()) == [(("none", 0), UNKNOWN), (("t", 2), UNKNOWN), (("t", 0), 0)]
+    assert await commit(client, request(("none", 0, 1)), version) == {("none", 0): UNKNOWN}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_group_needs_a_name(client: Any, version: int) -> None:
+    refused = {("t", 0): ErrorCode.INVALID_GROUP_ID}
+    assert await commit(client, request(("t", 0, 1), group=""), version) == refused
+
+
+class Names:
+    """An authorizer that forbids one operation."""
+
+    allows_everything = False
+
+    def __init__(self, forbidden: Operation, name: str) -> None:
+        self._forbidden = (forbidden, name)
+
+    def allows(self, principal: Principal, address: str, operation: Operation, resource: int, name: str) -> bool:
+        return (operation, name) != self._forbidden
+
+
+async def test_transactional_id_group_and_topics_are_authorized_in_this_order(client: Any, node: Node) -> None:
+    wanted = request(("t", 0, 1), ("none", 0, 1))
+
+    async def errors() -> list[int]:
+        return list((await commit(client, wanted)).values())
+
+    node.broker.authorizer = Only(Operation.DESCRIBE)
+    assert await errors() == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+    node.broker.authorizer = Names(Operation.WRITE, "x")
+    assert await errors() == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+    node.broker.authorizer = Names(Operation.READ, "g")
+    assert await errors() == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2
+    node.broker.authorizer = Names(Operation.READ, "none")
+    assert await commit(client, wanted) == {("none", 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED, ("t", 0): 0}
+
+
+async def test_another_broker_coordinates_the_group(client: Any, node: Node) -> None:
+    node.broker.groups.resigned(0)
+    assert await commit(client, request(("t", 0, 1))) == {("t", 0): ErrorCode.NOT_COORDINATOR}

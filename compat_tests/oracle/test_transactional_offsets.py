@@ -1,0 +1,184 @@
+"""Offsets committed in transactions: when they count, who is told that they are unstable, and what deletes them.
+
+No coordinator of transactions is asked (the brokers are told not to); markers are written by hand, as it would.
+"""
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from compat_tests.oracle.cases import versions_of
+from compat_tests.oracle.pair import Pair, until_coordinated
+from compat_tests.oracle.peer import Var
+from compat_tests.oracle.schema import Body
+from compat_tests.oracle.test_groups import _become_member
+
+pytestmark = pytest.mark.peers
+PairFor = Callable[[str, int], Pair]
+OFFSETS, PARTITIONS = "__consumer_offsets", 4
+LAST_WITHOUT_COORDINATOR = 4
+EPOCH = 3
+_numbers = count()
+
+
+class Transactions:
+    """A group, a topic, and producers who commit for the one what they have read of the other."""
+
+    def __init__(self, pair_for: PairFor, version: int) -> None:
+        self.pair = pair_for("TxnOffsetCommit", version)
+        self.version = version
+        number = next(_numbers)
+        self.group = f"transactional-{version}-{number}"
+        self.topic = f"read-in-transactions-{version}-{number}"
+        self.producer = 70_000 + 10 * number
+        topics = [{"name": self.topic, "partition_indexes": [0, 1, 2]}]
+        self.looked_at: list[list[Body] | None] = [topics, None]
+        until_coordinated(self.pair, self.group)
+        self.pair.create_topic(self.topic, 3)
+
+    def commit(self, *offsets: tuple[int, int], producer: int = 0, epoch: int = EPOCH, **more: object) -> None:
+        """In a transaction; rows of partition and offset."""
+        body = {
+            "transactional_id": self.group,
+            "group_id": self.group,
+            "producer_id": self.producer + producer,
+            "producer_epoch": epoch,
+            "topics": [{"name": self.topic, "partitions": [self._cell(*each) for each in offsets]}],
+        }
+        self.pair.ask("TxnOffsetCommit", self.version, {**body, **more})
+
+    def _cell(self, index: int, offset: int) -> Body:
+        cell: Body = {"partition_index": index, "committed_offset": offset, "committed_metadata": f"at {offset}"}
+        return {**cell, "committed_leader_epoch": 0} if self.version >= 2 else cell
+
+    def commit_plainly(self, index: int, offset: int) -> None:
+        cell = {"partition_index": index, "committed_offset": offset, "committed_metadata": ""}
+        body = {"group_id": self.group, "generation_id_or_member_epoch": -1, "member_id": ""}
+        self.pair.ask("OffsetCommit", 8, {**body, "topics": [{"name": self.topic, "partitions": [cell]}]})
+
+    def end(self, *, commit: bool, producer: int = 0, epoch: int = EPOCH, coordinator_epoch: int = 0) -> None:
+        marker = {
+            "producer_id": self.producer + producer,
+            "producer_epoch": epoch,
+            "transaction_result": commit,
+            "topics": [{"name": OFFSETS, "partition_indexes": [java_hash(self.group) % PARTITIONS]}],
+            "coordinator_epoch": coordinator_epoch,
+        }
+        self.pair.ask("WriteTxnMarkers", 1, {"markers": [marker]})
+        self.look()
+
+    def look(self) -> None:
+        """What consumers are told, of some partitions and of all."""
+        for require_stable in (False, True):
+            for asked in self.looked_at:
+                group = {"group_id": self.group, "topics": asked}
+                self.pair.ask("OffsetFetch", 7, {**group, "require_stable": require_stable})
+                self.pair.ask("OffsetFetch", 8, {"groups": [group], "require_stable": require_stable})
+
+
+def java_hash(text: str) -> int:
+    """Of a Java string, without its sign, as groups are dealt out to partitions."""
+    number = 0
+    for char in text:
+        number = (31 * number + ord(char)) & 0xFFFF_FFFF
+    return number & 0x7FFF_FFFF
+
+
+@versions_of("TxnOffsetCommit", 0, LAST_WITHOUT_COORDINATOR)
+def test_txn_offset_commit(version: int, pair_for: PairFor) -> None:
+    mine = Transactions(pair_for, version)
+    mine.look()
+    mine.commit((0, 5), (1, 6))
+    mine.look()
+    mine.end(commit=False)
+    mine.commit_plainly(0, 1)
+    mine.commit((0, 7), (1, 8))
+    mine.look()
+    mine.end(commit=True)
+    mine.end(commit=True)
+
+
+@versions_of("TxnOffsetCommit", 0, LAST_WITHOUT_COORDINATOR)
+def test_txn_offset_commit_refused(version: int, pair_for: PairFor) -> None:
+    mine = Transactions(pair_for, version)
+    mine.commit((0, 1), (9, 1), (-1, 1))
+    mine.commit((0, 1), topics=[])
+    mine.commit((0, 1), topics=[{"name": "no-such-topic", "partitions": [mine._cell(0, 1), mine._cell(1, 1)]}])
+    mine.commit((0, 1), group_id="")
+    mine.commit((2, 1), producer_id=-1)
+    mine.look()
+    mine.commit((0, 1), producer_id=-2)
+    for metadata in (None, "é" * 4096, "é" * 4097):
+        cell = {**mine._cell(1, 2), "committed_metadata": metadata}
+        mine.commit((0, 1), topics=[{"name": mine.topic, "partitions": [cell, mine._cell(2, 3)]}])
+    # Kafka takes back what it had done before the log refused it, and from then on tells twice of all that there is.
+    mine.looked_at.remove(None)
+    mine.commit((0, 2), epoch=EPOCH - 1)
+    mine.look()
+    mine.end(commit=True, epoch=EPOCH - 1)
+    mine.end(commit=True, coordinator_epoch=5)
+    mine.commit((0, 9), epoch=EPOCH + 1)
+    mine.end(commit=True, epoch=EPOCH + 1, coordinator_epoch=4)
+    mine.end(commit=True, epoch=EPOCH + 1, coordinator_epoch=5)
+    mine.commit((0, 1), epoch=-1)
+
+
+@versions_of("TxnOffsetCommit", LAST_WITHOUT_COORDINATOR, LAST_WITHOUT_COORDINATOR)
+def test_the_youngest_commit_counts_whatever_is_committed_last(version: int, pair_for: PairFor) -> None:
+    mine = Transactions(pair_for, version)
+    mine.commit((0, 1), (1, 1), (2, 1))
+    mine.commit_plainly(0, 2)
+    mine.commit((1, 3), producer=1)
+    mine.look()
+    mine.end(commit=True, producer=1)
+    mine.end(commit=True)
+    mine.commit((0, 4))
+    mine.commit_plainly(0, 5)
+    mine.commit((0, 6))
+    mine.end(commit=True)
+
+
+@versions_of("TxnOffsetCommit", LAST_WITHOUT_COORDINATOR, LAST_WITHOUT_COORDINATOR)
+def test_what_is_deleted_is_not_committed_afterwards(version: int, pair_for: PairFor) -> None:
+    mine = Transactions(pair_for, version)
+    mine.commit_plainly(0, 1)
+    mine.commit((0, 2), (1, 3), (2, 4))
+    partitions = [{"partition_index": index} for index in (0, 1)]
+    body = {"group_id": mine.group, "topics": [{"name": mine.topic, "partitions": partitions}]}
+    mine.pair.ask("OffsetDelete", 0, body)
+    mine.look()
+    mine.commit((1, 5))
+    mine.end(commit=True)
+
+
+@versions_of("TxnOffsetCommit", LAST_WITHOUT_COORDINATOR, LAST_WITHOUT_COORDINATOR)
+def test_a_group_is_deleted_with_what_is_pending_in_it(version: int, pair_for: PairFor) -> None:
+    mine = Transactions(pair_for, version)
+    mine.commit_plainly(0, 1)
+    mine.commit((0, 2), (1, 3))
+    mine.pair.ask("DescribeGroups", 5, {"groups": [mine.group]})
+    mine.pair.ask("DeleteGroups", 2, {"groups_names": [mine.group]})
+    mine.look()
+    mine.end(commit=True)
+    mine.pair.ask("DescribeGroups", 5, {"groups": [mine.group]})
+
+
+@versions_of("TxnOffsetCommit", 3, LAST_WITHOUT_COORDINATOR)
+def test_who_names_a_member_must_be_it(version: int, pair_for: PairFor) -> None:
+    mine = Transactions(pair_for, version)
+    for generation in (0, 1):
+        mine.commit((0, 1), generation_id=generation)
+    mine.commit((0, 1), member_id="anybody")
+    _become_member(mine.pair, mine.group, sync=False)
+    member = {"member_id": Var("member")}
+    # A rebalance under way does not matter.
+    mine.commit((0, 2), generation_id=1, **member)
+    for generation in (-1, 0, 2):
+        mine.commit((0, 3), generation_id=generation, **member)
+    mine.commit((0, 3), generation_id=1)
+    mine.commit((0, 3), generation_id=1, member_id="no such member")
+    mine.commit((0, 3), generation_id=1, group_instance_id="nobody", **member)
+    mine.commit((0, 4))
+    mine.look()
+    mine.end(commit=True)
