@@ -155,8 +155,12 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where read_committed stops: the high watermark as long as there are no transactions."""
-        return self.high_watermark
+        """Where read_committed stops: where the oldest transaction begins whose outcome is not known to be in all
+        in-sync replicas, else at the high watermark. It moves when that does, or the log's start."""
+        if not self.log.producers.transactions.any:
+            return self.high_watermark  # without a further call, for it is asked in every fetch
+        unstable = self.log.first_unstable_offset(self.high_watermark)
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     @property
     def lags_behind_its_epoch(self) -> bool:
@@ -250,6 +254,12 @@ class Partition:
             self.carry_out(leader.appended(partition_log.log_end_offset))
         return result
 
+    def synced(self) -> None:
+        """More of the log is on the disk; there is a leader core only if that counts."""
+        if self.leader is not None and not self.error:
+            self.carry_out(self.leader.appended(max(self.log.recovery_point, self.leader.log_end_offset)))
+            self.wake()  # acks=1 waits for nothing else
+
     def end_transaction(self, marker: TransactionMarker) -> AppendResult:
         """Append the marker that ends a producer's transaction here, for all replicas in sync to have."""
         # Most brokers never see one.
@@ -267,6 +277,8 @@ class Partition:
         refusal = self.log.producers.check_marker(marker)
         if refusal is not None:
             return AppendRejected(refusal.error, refusal.message)
+        # Nobody may ever read here: what was decided long ago is not remembered for that.
+        self.log.producers.transactions.replicated_to(self.high_watermark)
         batch = end_txn_marker_batch(
             commit=marker.commit,
             coordinator_epoch=marker.coordinator_epoch,
@@ -295,11 +307,15 @@ class Partition:
             log.append_as_follower(records)
             self.bytes_in += len(records)
         reached = min(leader_high_watermark, log.log_end_offset)
+        starts_later = leader_start > log.log_start_offset
+        if starts_later:
+            log.advance_log_start_offset(min(leader_start, log.log_end_offset))
         if reached > self.high_watermark:
             self.high_watermark = reached
+            log.producers.transactions.replicated_to(reached)
             self.wake()
-        if leader_start > log.log_start_offset:
-            log.advance_log_start_offset(min(leader_start, log.log_end_offset))
+        elif starts_later:
+            self.wake()
 
     def truncate_to(self, offset: int) -> bool:
         """Give up what the leader does not have. Whether the directory's checkpoint vouches for some of it: it must be

@@ -32,6 +32,7 @@ from odradek_wire.records.conversion import down_convert
 from odradek_wire.records.errors import CorruptRecordError, UnsupportedRecordsError
 
 PartitionData: TypeAlias = FetchResponse.PartitionData
+AbortedTransaction: TypeAlias = FetchResponse.AbortedTransaction
 
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_ZSTD = 10
@@ -98,7 +99,7 @@ class Fetch:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         # Up to version 2 the limit was hard: a first batch that did not fit was not sent.
         self._hard_limit = version <= 2
-        self._read_committed = request.isolation_level == READ_COMMITTED
+        self._read_committed = request.isolation_level == READ_COMMITTED and self._follower is None
         self._urgent = False
         self._converted_bytes = 0
         self._session: FetchSession | None = None
@@ -150,7 +151,7 @@ class Fetch:
             return False
         end = partition.high_watermark
         if (
-            wanted.fetch_offset != end
+            wanted.fetch_offset != (partition.last_stable_offset if self._read_committed else end)
             or wanted.told_high_watermark != end
             or wanted.told_log_start_offset != partition.log.log_start_offset
             or wanted.leader_epoch not in (-1, partition.leader_epoch)
@@ -280,6 +281,7 @@ class Fetch:
             diverging = self._diverging(partition, wanted)
             if diverging is not None:
                 return diverging
+        stable = partition.last_stable_offset
         if follower is not None:
             limit = partition.log_end_offset
             if self._first and wanted.fetch_offset <= limit:
@@ -289,7 +291,7 @@ class Fetch:
             if -1 < wanted.told_log_start_offset < partition.log_start_offset:
                 self._urgent = True  # Whoever deleted the records waits for it.
         else:
-            limit = partition.last_stable_offset if self._read_committed else partition.high_watermark
+            limit = stable if self._read_committed else partition.high_watermark
             if self._request.rack_id and self._may_read_followers:
                 preferred = preferred_replica(broker, partition, self._request.rack_id, wanted.fetch_offset)
                 if preferred is not None:
@@ -297,6 +299,7 @@ class Fetch:
         high_watermark = partition.high_watermark
         max_bytes = wanted.max_bytes if wanted.max_bytes < room else room
         records: object = b""
+        aborted: list[AbortedTransaction] | None = [] if self._read_committed else None
         if follower is not None and follower.is_held_up(partition):
             max_bytes, min_one = 0, False
         try:
@@ -304,6 +307,8 @@ class Fetch:
             if found is not None:
                 is_understood = self._version >= FIRST_VERSION_WITH_BATCHES
                 records = found if is_understood else self._converted(found, wanted.fetch_offset)
+                if aborted is not None:
+                    aborted = _aborted(partition, wanted.fetch_offset, found)
         except OffsetOutOfRangeError:
             return self._error(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
         except UnsupportedRecordsError:
@@ -317,9 +322,9 @@ class Fetch:
         return PartitionData(
             partition_index=wanted.index,
             high_watermark=high_watermark,
-            last_stable_offset=partition.last_stable_offset,
+            last_stable_offset=stable,
             log_start_offset=partition.log.log_start_offset,
-            aborted_transactions=[] if self._read_committed else None,
+            aborted_transactions=aborted,
             records=records,  # type: ignore[arg-type]  # bytes, a slice of a file, or a converted message set
         )
 
@@ -443,6 +448,14 @@ class Fetch:
                 response.node_endpoints.append(
                     FetchResponse.NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack)
                 )
+
+
+def _aborted(partition: Partition, fetch_offset: int, found: FileSlice) -> list[AbortedTransaction]:
+    """What a reader of committed records must skip of what was found. Raises what a failing disk raises."""
+    return [
+        AbortedTransaction(transaction.producer_id, transaction.first_offset)
+        for transaction in partition.log.aborted_in(fetch_offset, found)
+    ]
 
 
 def failed(ctx: Context, request: FetchRequest, error: ErrorCode) -> FetchResponse:
