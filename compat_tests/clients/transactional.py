@@ -1,0 +1,187 @@
+"""Clients that produce in transactions, behind one face."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as AioPartition
+from aiokafka.errors import KafkaError as AioError
+from aiokafka.errors import ProducerFenced
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+_SECONDS = 30.0
+Place = tuple[str, int]
+
+
+class Fenced(Exception):
+    """Another producer has taken this one's transactional id, or its coordinator gave it up."""
+
+
+class Transactions(Protocol):
+    """One producer with a transactional id; what it sends stands in the transaction that is open."""
+
+    def begin(self) -> None: ...
+
+    def send(self, topic: str, *values: bytes, partition: int = 0) -> None:
+        """Returns when they are acknowledged. Raises Fenced."""
+
+    def send_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
+        """The group has consumed up to these, if this transaction is committed. Raises Fenced."""
+
+    def commit(self) -> None:
+        """Raises Fenced."""
+
+    def abort(self) -> None:
+        """Raises Fenced."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class TransactionalClient(Protocol):
+    name: str
+
+    def open(self, servers: str, transactional_id: str, timeout_ms: int = 60_000) -> Transactions:
+        """A producer whose predecessors are fenced when this returns."""
+
+
+class ConfluentTransactions:
+    """librdkafka."""
+
+    def __init__(self, servers: str, transactional_id: str, timeout_ms: int) -> None:
+        self._servers = servers
+        settings: dict[str, Any] = {
+            "bootstrap.servers": servers,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            "linger.ms": 0,
+            "log_level": 0,
+        }
+        self._producer = Producer(settings)
+        with _fenced_by_confluent():
+            self._producer.init_transactions(_SECONDS)
+
+    def begin(self) -> None:
+        with _fenced_by_confluent():
+            self._producer.begin_transaction()
+
+    def send(self, topic: str, *values: bytes, partition: int = 0) -> None:
+        with _fenced_by_confluent():
+            for value in values:
+                self._producer.produce(topic, value, partition=partition, on_delivery=_delivered)
+            assert self._producer.flush(_SECONDS) == 0
+
+    def send_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
+        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": group, "log_level": 0})
+        positions = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        with _fenced_by_confluent():
+            metadata = consumer.consumer_group_metadata()
+            self._producer.send_offsets_to_transaction(positions, metadata, _SECONDS)
+        consumer.close()
+
+    def commit(self) -> None:
+        with _fenced_by_confluent():
+            self._producer.commit_transaction(_SECONDS)
+
+    def abort(self) -> None:
+        with _fenced_by_confluent():
+            self._producer.abort_transaction(_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """librdkafka ends with its object."""
+        del self._producer
+
+
+@contextmanager
+def _fenced_by_confluent() -> Iterator[None]:
+    fences = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+    try:
+        yield
+    except KafkaException as failure:
+        if failure.args[0].code() in fences:
+            raise Fenced(str(failure)) from failure
+        raise
+
+
+def _delivered(error: KafkaError | None, _: object) -> None:
+    if error is not None:
+        raise KafkaException(error)
+
+
+class AioKafkaTransactions:
+    """aiokafka, in an event loop of its own that turns while something is asked of it."""
+
+    def __init__(self, servers: str, transactional_id: str, timeout_ms: int) -> None:
+        self._runner = asyncio.Runner()
+        self._producer = self._run(self._start(servers, transactional_id, timeout_ms))
+
+    async def _start(self, servers: str, transactional_id: str, timeout_ms: int) -> AIOKafkaProducer:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=servers, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+        )
+        await producer.start()
+        return producer
+
+    def _run(self, work: Any) -> Any:
+        try:
+            return self._runner.run(asyncio.wait_for(work, _SECONDS))
+        except ProducerFenced as failure:
+            raise Fenced(str(failure)) from failure
+
+    def begin(self) -> None:
+        self._run(self._producer.begin_transaction())
+
+    def send(self, topic: str, *values: bytes, partition: int = 0) -> None:
+        async def send() -> None:
+            waiting = [await self._producer.send(topic, value, partition=partition) for value in values]
+            await asyncio.gather(*waiting)
+
+        self._run(send())
+
+    def send_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
+        positions = {AioPartition(*place): offset for place, offset in offsets.items()}
+        self._run(self._producer.send_offsets_to_transaction(positions, group))
+
+    def commit(self) -> None:
+        self._run(self._producer.commit_transaction())
+
+    def abort(self) -> None:
+        self._run(self._producer.abort_transaction())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # What it had left open is the broker's business now.
+        with suppress(Fenced, AioError, TimeoutError):
+            self._run(self._producer.stop())
+        self._runner.close()
+
+
+class _Named:
+    def __init__(self, name: str, make: Any) -> None:
+        self.name = name
+        self._make = make
+
+    def open(self, servers: str, transactional_id: str, timeout_ms: int = 60_000) -> Transactions:
+        made: Transactions = self._make(servers, transactional_id, timeout_ms)
+        return made
+
+
+TRANSACTIONAL: tuple[TransactionalClient, ...] = (
+    _Named("confluent-kafka", ConfluentTransactions),
+    _Named("aiokafka", AioKafkaTransactions),
+)

@@ -1,0 +1,203 @@
+"""Clients with transactions: what is read of them, whoever produced, and who may go on producing."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from compat_tests.brokers import Broker
+from compat_tests.clients.transactional import TRANSACTIONAL, Fenced, TransactionalClient
+from compat_tests.conftest import create_topic
+from odradek import Cluster
+
+_ids = count()
+COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
+
+
+@pytest.fixture
+def transactional_id() -> str:
+    return f"tx-{next(_ids)}"
+
+
+@pytest.fixture(params=TRANSACTIONAL)
+def producing(request: pytest.FixtureRequest) -> TransactionalClient:
+    client: TransactionalClient = request.param
+    return client
+
+
+@pytest.fixture
+def three_brokers(broker_name: str) -> Iterator[Cluster]:
+    if broker_name != "odradek":
+        pytest.skip("three brokers of Kafka are a matter of compat_tests/cluster")
+    settings = {"transaction.state.log.min.isr": 2, "offsets.topic.num.partitions": 3}
+    with Cluster(brokers=3, config=settings) as cluster:
+        yield cluster
+
+
+def values(servers: str, topic: str, isolation: str, partition: int = 0) -> list[bytes]:
+    """Everything that there is to read now."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "none",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: list[bytes] = []
+    try:
+        while True:
+            message = consumer.poll(30)
+            assert message is not None, "nothing comes, nor the end"
+            error = message.error()
+            if error is None:
+                found.append(message.value() or b"")
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return found
+    finally:
+        consumer.close()
+
+
+def committed_offset(servers: str, group: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "log_level": 0})
+    try:
+        (found,) = consumer.committed([TopicPartition(topic, 0)], 30)
+        return found.offset
+    finally:
+        consumer.close()
+
+
+def test_what_is_committed_is_read_and_what_is_aborted_is_not(
+    servers: str, topic: str, transactional_id: str, producing: TransactionalClient
+) -> None:
+    with producing.open(servers, transactional_id) as producer:
+        for number in range(4):
+            producer.begin()
+            producer.send(topic, *(b"%d-%d" % (number, each) for each in range(3)))
+            (producer.abort if number % 2 else producer.commit)()
+    all_of_them = [b"%d-%d" % (number, each) for number in range(4) for each in range(3)]
+    assert values(servers, topic, UNCOMMITTED) == all_of_them
+    assert values(servers, topic, COMMITTED) == [each for each in all_of_them if each[:1] in b"02"]
+
+
+def test_what_is_open_is_not_read_and_holds_back_what_follows(
+    servers: str, topic: str, transactional_id: str, producing: TransactionalClient
+) -> None:
+    with producing.open(servers, transactional_id) as first, producing.open(servers, transactional_id + "b") as second:
+        first.begin()
+        first.send(topic, b"first")
+        second.begin()
+        second.send(topic, b"second")
+        second.commit()
+        assert values(servers, topic, COMMITTED) == []
+        first.abort()
+        assert values(servers, topic, COMMITTED) == [b"second"]
+
+
+def test_a_transaction_over_many_partitions_is_committed_in_all(
+    servers: str, make_topic: Callable[..., str], transactional_id: str, producing: TransactionalClient
+) -> None:
+    topics = [make_topic(partitions=3) for _ in range(2)]
+    with producing.open(servers, transactional_id) as producer:
+        producer.begin()
+        for topic in topics:
+            for partition in range(3):
+                producer.send(topic, b"v", partition=partition)
+        producer.commit()
+    for topic in topics:
+        assert [values(servers, topic, COMMITTED, partition) for partition in range(3)] == [[b"v"]] * 3
+
+
+def test_who_takes_a_transactional_id_aborts_what_is_open_and_fences_who_had_it(
+    servers: str, topic: str, transactional_id: str, producing: TransactionalClient
+) -> None:
+    with producing.open(servers, transactional_id) as zombie:
+        zombie.begin()
+        zombie.send(topic, b"left open")
+        with producing.open(servers, transactional_id) as successor:
+            successor.begin()
+            successor.send(topic, b"of the successor")
+            with pytest.raises(Fenced):
+                zombie.commit()
+            successor.commit()
+    assert values(servers, topic, COMMITTED) == [b"of the successor"]
+
+
+def test_an_abandoned_transaction_is_aborted(
+    make_broker: Callable[[Mapping[str, str]], Broker], transactional_id: str, producing: TransactionalClient
+) -> None:
+    own = make_broker({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"})
+    servers = own.bootstrap_servers
+    topic = create_topic(servers, "abandoned")
+    with (
+        producing.open(servers, transactional_id, timeout_ms=1_000) as idle,
+        producing.open(servers, transactional_id + "b") as other,
+    ):
+        idle.begin()
+        idle.send(topic, b"abandoned")
+        other.begin()
+        other.send(topic, b"kept")
+        other.commit()
+        while not values(servers, topic, COMMITTED):
+            pass
+        assert values(servers, topic, COMMITTED) == [b"kept"]
+        with pytest.raises(Fenced):
+            idle.commit()
+
+
+def test_offsets_that_are_sent_with_a_transaction_count_when_it_is_committed(
+    servers: str, topic: str, transactional_id: str, producing: TransactionalClient
+) -> None:
+    group = transactional_id + "-group"
+    with producing.open(servers, transactional_id) as producer:
+        for offset, commit in ((5, True), (7, False), (6, True)):
+            producer.begin()
+            producer.send(topic, b"v")
+            producer.send_offsets(group, {(topic, 0): offset})
+            (producer.commit if commit else producer.abort)()
+            assert committed_offset(servers, group, topic) == (offset if commit else 5)
+
+
+@pytest.mark.parametrize("way", ["stop", "kill"])
+def test_a_producer_goes_on_over_a_restart(
+    way: str, own_broker: Broker, transactional_id: str, producing: TransactionalClient
+) -> None:
+    servers = own_broker.bootstrap_servers
+    topic = create_topic(servers, "over-a-restart")
+    with producing.open(servers, transactional_id) as producer:
+        producer.begin()
+        producer.send(topic, b"before")
+        producer.commit()
+        producer.begin()
+        producer.send(topic, b"open")
+        getattr(own_broker, way)()
+        own_broker.start()
+        producer.send(topic, b"too")
+        producer.commit()
+    assert values(servers, topic, COMMITTED) == [b"before", b"open", b"too"]
+
+
+def test_a_producer_goes_on_while_three_brokers_are_killed_in_turn(
+    three_brokers: Cluster, transactional_id: str, producing: TransactionalClient
+) -> None:
+    servers = three_brokers.bootstrap_servers
+    three_brokers.create_topic("t", partitions=1, replicas=3, config={"min.insync.replicas": "2"})
+    expected: list[bytes] = []
+    with producing.open(servers, transactional_id) as producer:
+        for number in range(12):
+            producer.begin()
+            producer.send("t", b"%d" % number)
+            if number % 4 == 1:
+                three_brokers.kill(number // 4)
+            if number % 4 == 3:
+                three_brokers.start(number // 4)
+            if number % 3:
+                producer.commit()
+                expected.append(b"%d" % number)
+            else:
+                producer.abort()
+    assert values(servers, "t", COMMITTED) == expected
