@@ -1,0 +1,260 @@
+"""Requests of a transaction that arrive late, on another connection, when the next one is open: the flaw that version 1
+of transactions has, and version 2 has not (KIP-890).
+
+A request that nobody has answered in time may still be under way: a client that gave it up goes on, and on another
+connection. Here such a request is kept back as the bytes that the client sent, and delivered later.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from broker.tests.alone import Node
+from broker.tests.conftest import Connect, StartNode, produce_request
+
+from odradek_broker.core.transaction import Producer
+from odradek_wire.errors import ErrorCode
+from odradek_wire.frames import decode_response, encode_request
+from odradek_wire.message import Message
+from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from odradek_wire.messages.describe_transactions import DescribeTransactionsRequest
+from odradek_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from odradek_wire.messages.fetch import FetchRequest
+from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek_wire.messages.init_producer_id import InitProducerIdRequest
+from odradek_wire.messages.produce import ProduceResponse
+from odradek_wire.messages.update_features import UpdateFeaturesRequest
+from odradek_wire.records.batch import iterate
+from odradek_wire.records.builder import BatchBuilder
+from odradek_wire.records.records import read_records
+
+ID = "tx"
+TOPIC = "t"
+DOWNGRADE = 2
+READ_COMMITTED = 1
+
+
+class Party:
+    """A producer and what consumers see of it, in one version of transactions. Requests go out on `connection`, which
+    the producer gives up for another one when it has waited too long."""
+
+    def __init__(self, node: Node, connect: Connect, version: int) -> None:
+        self._node = node
+        self._connect = connect
+        self.version = version
+        self._versions = {"produce": 12, "end": 5} if version == 2 else {"produce": 11, "end": 4}
+        self.producer = Producer(-1, -1)
+        self.connection: Any = None
+
+    async def start(self) -> None:
+        await self.connect_anew()
+        await self.connection.create_topic(TOPIC)
+        await self.connection.ask(FindCoordinatorRequest(ID, 1), 3)
+        while (answer := await self.connection.ask(InitProducerIdRequest(ID, 60_000), 4)).error_code:
+            assert answer.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+        self.producer = Producer(answer.producer_id, answer.producer_epoch)
+
+    async def connect_anew(self) -> None:
+        self.connection = await self._connect(self._node)
+
+    # -- a transaction ------------------------------------------------------------------------------------------------
+
+    async def add_partition(self) -> None:
+        """What clients of version 1 do before they produce."""
+        if self.version == 1:
+            request = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=ID,
+                v3_and_below_producer_id=self.producer.id,
+                v3_and_below_producer_epoch=self.producer.epoch,
+                v3_and_below_topics=[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(TOPIC, [0])],
+            )
+            error = ErrorCode.CONCURRENT_TRANSACTIONS
+            while error == ErrorCode.CONCURRENT_TRANSACTIONS:
+                answer = await self.connection.ask(request, 3)
+                error = answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+            assert error == ErrorCode.NONE
+
+    def produce_request(self, value: bytes, sequence: int = 0) -> tuple[Message, int]:
+        builder = BatchBuilder(
+            producer_id=self.producer.id,
+            producer_epoch=self.producer.epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        builder.append(int(time.time() * 1000), None, value)
+        return produce_request(TOPIC, bytes(builder.build()), transactional_id=ID), self._versions["produce"]
+
+    def end_request(self, *, commit: bool) -> tuple[Message, int]:
+        return EndTxnRequest(ID, *self.producer, commit), self._versions["end"]
+
+    async def produce(self, value: bytes, sequence: int = 0) -> int:
+        request, version = self.produce_request(value, sequence)
+        return _produced(await self.connection.ask(request, version))
+
+    async def end(self, *, commit: bool) -> int:
+        request, version = self.end_request(commit=commit)
+        error = ErrorCode.CONCURRENT_TRANSACTIONS
+        while error == ErrorCode.CONCURRENT_TRANSACTIONS:
+            answer = await self.connection.ask(request, version)
+            error = answer.error_code
+        if self.version == 2 and not error:
+            self.producer = Producer(answer.producer_id, answer.producer_epoch)
+        return error
+
+    # -- late ---------------------------------------------------------------------------------------------------------
+
+    def keep_back(self, request: Message, version: int) -> Late:
+        """What the client sends now and the network delivers some other time."""
+        return Late(self.connection, encode_request(request, version, 77, "producer"), version)
+
+    # -- what others see ----------------------------------------------------------------------------------------------
+
+    async def state(self) -> str:
+        (found,) = (await self.connection.ask(DescribeTransactionsRequest([ID]), 0)).transaction_states
+        return str(found.transaction_state)
+
+    async def committed(self) -> list[bytes]:
+        """What a read_committed consumer makes of the answer to its Fetch, once no transaction is about to end."""
+        while (await self.state()).startswith("Prepare"):
+            pass
+        partition = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1 << 20)
+        wanted = [FetchRequest.FetchTopic(topic=TOPIC, partitions=[partition])]
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, isolation_level=READ_COMMITTED, topics=wanted)
+        (data,) = (await self.connection.ask(request, 11)).responses[0].partitions
+        records = bytes(data.records or b"")
+        aborted = {each.producer_id: each.first_offset for each in data.aborted_transactions or ()}
+        values = []
+        for header in iterate(records, allow_partial=True):
+            batch = records[header.position : header.end]
+            is_aborted = header.base_offset >= aborted.get(header.producer_id, header.next_offset)
+            if header.is_control and is_aborted:
+                del aborted[header.producer_id]
+            elif not header.is_control and not is_aborted:
+                values += [record.value or b"" for record in read_records(batch, _at_start(header))]
+        return values
+
+
+class Late:
+    """A request on its way, and the connection on which it will arrive."""
+
+    def __init__(self, connection: Any, frame: bytes, version: int) -> None:
+        self._connection = connection
+        self._frame = frame
+        self._version = version
+
+    async def arrives(self, answer: type[Message]) -> Any:
+        self._connection.send_frame(self._frame)
+        return decode_response(answer, self._version, await self._connection.receive_frame())[1]
+
+
+def _at_start(header: Any) -> Any:
+    header.position = 0
+    return header
+
+
+def _produced(answer: Any) -> int:
+    return int(answer.responses[0].partition_responses[0].error_code)
+
+
+@pytest.fixture(params=["union", "3.9"])
+async def old(request: pytest.FixtureRequest, start_node: StartNode, connect: Connect) -> Party:
+    """Version 1: of a cluster that was told to, and of Kafka 3.9."""
+    node = await start_node(odradek_emulate=request.param)
+    if request.param == "union":
+        update = UpdateFeaturesRequest.FeatureUpdateKey("transaction.version", 1, False, DOWNGRADE)
+        client = await connect(node)
+        assert (await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)).error_code == 0
+    party = Party(node, connect, 1)
+    await party.start()
+    return party
+
+
+@pytest.fixture
+async def new(start_node: StartNode, connect: Connect) -> Party:
+    party = Party(await start_node(), connect, 2)
+    await party.start()
+    return party
+
+
+async def produce_comes_late(party: Party) -> int:
+    """A producer gives up a batch and aborts; the batch arrives in its next transaction, which it commits. What the
+    late batch is answered."""
+    await party.add_partition()
+    late = party.keep_back(*party.produce_request(b"aborted"))
+    await party.connect_anew()
+    assert await party.end(commit=False) == 0
+
+    await party.add_partition()
+    if party.version == 2:
+        assert await party.produce(b"committed") == 0
+    answer = _produced(await late.arrives(ProduceResponse))
+    if party.version == 1:
+        assert await party.produce(b"committed", sequence=0 if answer else 1) == 0
+    assert await party.end(commit=True) == 0
+    return answer
+
+
+async def test_under_version_1_a_late_batch_of_an_aborted_transaction_is_committed_with_the_next(old: Party) -> None:
+    assert await produce_comes_late(old) == ErrorCode.NONE
+    assert await old.committed() == [b"aborted", b"committed"]
+
+
+async def test_under_version_2_a_late_batch_joins_no_other_transaction(new: Party) -> None:
+    assert await produce_comes_late(new) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await new.committed() == [b"committed"]
+
+
+async def test_under_version_2_a_late_batch_does_not_begin_its_own_anew(new: Party) -> None:
+    """Also where the partition knows nothing of the producer's present epoch: the coordinator does."""
+    assert await new.produce(b"first") == 0
+    assert await new.end(commit=True) == 0
+    late = new.keep_back(*new.produce_request(b"late"))
+    await new.connect_anew()
+    assert await new.end(commit=False) == 0
+    assert _produced(await late.arrives(ProduceResponse)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await new.committed() == [b"first"]
+
+
+async def test_under_version_1_a_late_batch_begins_no_transaction_that_nobody_would_end(old: Party) -> None:
+    """What verification is for: without it consumers would wait for ever behind that batch."""
+    await old.add_partition()
+    late = old.keep_back(*old.produce_request(b"aborted"))
+    await old.connect_anew()
+    assert await old.end(commit=False) == 0
+    assert _produced(await late.arrives(ProduceResponse)) in (
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    )
+    await old.add_partition()
+    assert await old.produce(b"committed") == 0
+    assert await old.end(commit=True) == 0
+    assert await old.committed() == [b"committed"]
+
+
+async def end_comes_late(party: Party) -> int:
+    """The end of a transaction is asked for twice, since the first request seems lost; that arrives when half of the
+    next transaction is written, and the other half is what the producer then aborts. What the late end is answered."""
+    await party.add_partition()
+    assert await party.produce(b"one") == 0
+    late = party.keep_back(*party.end_request(commit=True))
+    await party.connect_anew()
+    assert await party.end(commit=True) == 0
+
+    await party.add_partition()
+    assert await party.produce(b"half", sequence=0 if party.version == 2 else 1) == 0
+    return int((await late.arrives(EndTxnResponse)).error_code)
+
+
+async def test_under_version_1_a_late_commit_commits_half_of_the_next_transaction(old: Party) -> None:
+    assert await end_comes_late(old) == ErrorCode.NONE
+    assert await old.end(commit=False) == ErrorCode.INVALID_TXN_STATE
+    assert await old.committed() == [b"one", b"half"]
+
+
+async def test_under_version_2_a_late_commit_leaves_the_next_transaction_open(new: Party) -> None:
+    assert await end_comes_late(new) in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert await new.state() == "Ongoing"
+    assert await new.end(commit=False) == 0
+    assert await new.committed() == [b"one"]

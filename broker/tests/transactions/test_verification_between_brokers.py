@@ -1,0 +1,164 @@
+"""A partition and the coordinator that it asks on two brokers: one request at a time, and what becomes of questions
+that meet or get lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.tests.test_replication import Connect
+from broker.tests.transactions.producers import TransactionalProducer, Transactions
+
+from odradek_broker.core.transaction import Producer
+from odradek_broker.deferred import Deferred
+from odradek_broker.interceptors import Delay, Disconnect, Fail, Verdict
+from odradek_broker.verification import Claim, Manner, Refusals
+from odradek_wire.apis import ApiKey
+from odradek_wire.errors import ErrorCode
+
+HELD_MS = 500
+
+
+class Pair:
+    """Topic t on one broker, the transaction coordinator of everybody on another."""
+
+    def __init__(self, brokers: Transactions) -> None:
+        self.brokers = brokers
+        self.asked: list[list[str]] = []
+        """The transactional ids of each request that reached the coordinator."""
+        self.verdict: Verdict | None = None
+        """What becomes of the next ones."""
+
+    async def start(self) -> None:
+        await self.brokers.start()
+        first = self.brokers.producer("first")
+        await self.brokers.until_answered(first.init)
+        self.coordinator = await first.coordinator()
+        self.leader = self.brokers.other_than(self.coordinator)
+        await self.brokers.create([self.leader], partitions=3)
+
+        def judge(ctx: Any, request: Any) -> Verdict | None:
+            if ctx.api_key != ApiKey.ADD_PARTITIONS_TO_TXN or ctx.api_version < 4:
+                return None
+            self.asked.append([each.transactional_id for each in request.transactions])
+            return self.verdict
+
+        self.brokers.cluster.nodes[self.coordinator].broker.interceptors.before_handle.append(judge)
+
+    async def producer(self, name: str, *partitions: int) -> TransactionalProducer:
+        """With an open transaction that has these partitions."""
+        found = self.brokers.producer(name)
+        assert await self.brokers.until_answered(found.init) == 0
+        if partitions:
+            places = [("t", index) for index in partitions]
+            assert await self.brokers.until_answered(lambda: found.add(*places)) == 0
+        return found
+
+    def ask(self, name: str, producer: Producer) -> Deferred[Refusals]:
+        verifier = self.brokers.cluster.nodes[self.leader].broker.verifier
+        found = verifier.ask(Claim(name, producer, (("t", 0),), Manner.VERIFY_OR_ABORT))
+        assert isinstance(found, Deferred)
+        return found
+
+    async def until_asked(self, count: int) -> None:
+        await self.brokers.until(lambda: len(self.asked) == count)
+
+
+@pytest.fixture
+async def pair(tmp_path: Path, connect: Connect) -> AsyncIterator[Pair]:
+    found = Pair(Transactions(tmp_path, connect))
+    await found.start()
+    yield found
+    await found.brokers.cluster.stop(grace_ms=100)
+
+
+async def test_the_coordinator_on_another_broker_decides_what_is_appended(pair: Pair) -> None:
+    producer = await pair.producer("a", 0, 2)
+    assert await producer.produce(pair.leader) == 0
+    assert await producer.produce(pair.leader, partition=2) == 0
+    assert await producer.produce(pair.leader, partition=1) == ErrorCode.INVALID_TXN_STATE
+    assert await pair.brokers.until_answered(producer.end) == 0
+    await pair.brokers.until_state(producer, "CompleteCommit")
+    assert await producer.produce(pair.leader) == ErrorCode.INVALID_TXN_STATE
+
+
+async def test_what_gathers_while_a_request_is_under_way_goes_out_in_one(pair: Pair) -> None:
+    producers = {name: await pair.producer(name, 0) for name in "abc"}
+    pair.verdict = Delay(HELD_MS)
+    answers = [pair.ask("a", producers["a"].producer)]
+    await pair.until_asked(1)
+    answers += [pair.ask(name, producers[name].producer) for name in "bc"]
+    pair.brokers.clock.advance_timeouts(HELD_MS)
+    assert [await answer for answer in answers[:1]] == [{}]
+    await pair.until_asked(2)
+    pair.brokers.clock.advance_timeouts(HELD_MS)
+    assert [await answer for answer in answers[1:]] == [{}, {}]
+    assert pair.asked == [["a"], ["b", "c"]]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "errors"),
+    [
+        ((0, 0), (ErrorCode.NETWORK_EXCEPTION, ErrorCode.NONE)),
+        ((0, 1), (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH)),
+        ((1, 0), (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH)),
+    ],
+)
+async def test_of_two_questions_of_one_id_that_wait_the_newer_holds(
+    pair: Pair, epochs: tuple[int, int], errors: tuple[ErrorCode, ErrorCode]
+) -> None:
+    producer = (await pair.producer("a", 0)).producer
+    other = (await pair.producer("b", 0)).producer
+    pair.verdict = Delay(HELD_MS)
+    first = pair.ask("b", other)
+    await pair.until_asked(1)
+    answers = [pair.ask("a", producer._replace(epoch=epoch)) for epoch in epochs]
+    decided = [answer.done for answer in answers]
+    assert decided == ([True, False] if epochs[0] <= epochs[1] else [False, True])
+    pair.verdict = None
+    pair.brokers.clock.advance_timeouts(HELD_MS)
+    await first
+    found = [(await answer).get(("t", 0), ErrorCode.NONE) for answer in answers]
+    assert tuple(found) == errors
+    assert pair.asked == [["b"], ["a"]]
+
+
+async def test_a_question_that_got_lost_is_asked_again_by_the_client_on_another_connection(pair: Pair) -> None:
+    producer = await pair.producer("a", 0)
+    pair.verdict = Disconnect()
+    assert await producer.produce(pair.leader) == ErrorCode.NOT_ENOUGH_REPLICAS
+    pair.verdict = None
+    assert await producer.produce(pair.leader) == 0
+    assert pair.asked == [["a"], ["a"]]
+
+
+async def test_that_a_broker_may_not_ask_is_hidden_from_its_clients(pair: Pair) -> None:
+    producer = await pair.producer("a", 0)
+    pair.verdict = Fail(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    assert await producer.produce(pair.leader) == ErrorCode.INVALID_TXN_STATE
+    pair.verdict = Fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert await producer.produce(pair.leader) == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_whoever_leads_the_transaction_topic_next_is_asked_next(pair: Pair) -> None:
+    producer = await pair.producer("a", 0, 1)
+    assert await producer.produce(pair.leader) == 0
+    await pair.brokers.cluster.stop_broker(pair.coordinator)
+    assert await pair.brokers.until_answered(producer.state) == (ErrorCode.NONE, "Ongoing")
+    async with asyncio.timeout(10):
+        while (error := await producer.produce(pair.leader, partition=1)) == ErrorCode.NOT_ENOUGH_REPLICAS:
+            pair.brokers.clock.advance_timeouts(1)
+    assert error == 0
+
+
+async def test_a_broker_that_ends_leaves_no_question_open(pair: Pair) -> None:
+    producer = (await pair.producer("a", 0)).producer
+    pair.verdict = Delay(HELD_MS)
+    answers = [pair.ask("a", producer)]
+    await pair.until_asked(1)
+    answers.append(pair.ask("a", producer))
+    await pair.brokers.cluster.nodes[pair.leader].broker.verifier.close()
+    assert [await answer for answer in answers] == [{("t", 0): ErrorCode.NETWORK_EXCEPTION}] * 2
