@@ -42,17 +42,23 @@ class Background:
 
     def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
         """Run disk work after a while, on a worker thread."""
-        self._timers.call_later(delay_ms, lambda: self.run("delayed disk work", callback))
 
-    def run(self, what: str, work: Callable[[], None]) -> None:
-        """Run disk work now, on a worker thread; trouble is logged by the log it happens in, or here."""
+        def due() -> None:
+            self.run("delayed disk work", callback)
+
+        self._timers.call_later(delay_ms, due)
+
+    def run(self, what: str, work: Callable[[], None]) -> asyncio.Future[None] | None:
+        """Run disk work now, on a worker thread; trouble is logged by the log it happens in, or here. None when it is
+        too late for it."""
         if self._stopped:
-            return
+            return None
         if self._executor is None:
             self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="odradek-disk")
         future = self._loop.run_in_executor(self._executor, work)
         self._running.add(future)
         future.add_done_callback(lambda done: self._finished(what, done))
+        return future
 
     async def finish(self, work: Callable[[], None]) -> None:
         """Run disk work on a worker thread, and wait for it. Raises what it raises."""
@@ -149,9 +155,10 @@ class Background:
         self._repeating[setting] = self._timers.call_later(max(interval_ms // per_interval, 1), due)
 
     def _flush_due(self, partitions: Iterable[Partition]) -> None:
-        """`flush.ms`: force to the disk what was appended, if the topic asks for it."""
+        """`flush.ms`: force to the disk what was appended, if the last time was so long ago."""
+        now_ms = self._clock.wall_ms()
         for log in logs_of(partitions):
-            if log.config.flush_ms < 1 << 40 and log.log_end_offset > log.recovery_point:
+            if now_ms - log.flushing.flushed_ms >= log.config.flush_ms and log.log_end_offset > log.recovery_point:
                 self.run("flush", log.flush)
 
     def _checkpoint(self, hosting: Hosting, partitions: Iterable[Partition]) -> None:

@@ -13,7 +13,7 @@ from odradek_broker.authorizer import AllowAll, Authorizer
 from odradek_broker.auto_create import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_broker.background import Background
 from odradek_broker.clock import Clock
-from odradek_broker.config import BrokerConfig
+from odradek_broker.config import SYNC, BrokerConfig
 from odradek_broker.controllers import ClusterController, InterBroker
 from odradek_broker.core.fetch_session import FetchSessions
 from odradek_broker.follower_reads import FollowerFetches
@@ -29,6 +29,7 @@ from odradek_broker.replication.isr_changes import IsrChanges
 from odradek_broker.replication.moves import Moves
 from odradek_broker.replication.throttles import Throttles
 from odradek_broker.report import Logger
+from odradek_broker.syncing import Syncing
 from odradek_broker.timers import Timers
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta
@@ -90,6 +91,8 @@ class Broker:
         self.assignments = Assignments(self)
         self.moves = Moves(self)
         self.following = Following(self)
+        self.syncing = Syncing(background) if config.setting(SYNC) == "always" else None
+        """There if every acknowledgement waits for the disk."""
         self.hosting = Hosting(
             self.node_id,
             directories,
@@ -100,6 +103,7 @@ class Broker:
             clock.monotonic_ms,
             background.to_loop,
             self._lost,
+            self.syncing,
         )
         self.fetch_sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"), SESSION_EVICTION_MS, self._session_id

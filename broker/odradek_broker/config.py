@@ -31,10 +31,11 @@ HTTP_PORT = "metrics.http.port"
 OUR_SETTINGS: Mapping[str, tuple[str, ...]] = {
     VALIDATION: ("header", "strict"),
     EMULATE: ("union", "3.9", "4.0", "4.3"),
-    SYNC: ("true", "false"),
+    SYNC: ("true", "false", "always"),
 }
 """Settings that Kafka does not have, with their valid values, the default first. `strict` looks at every record on
-append, as Kafka does; `odradek.sync=false` forces nothing to the disk, for data that dies with a test."""
+append, as Kafka does; `odradek.sync=false` forces nothing to the disk, for data that dies with a test, and `always` makes
+every acknowledgement wait for it."""
 
 
 RACK_AWARE_SELECTOR = "RackAwareReplicaSelector"

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from odradek_broker.background import Background
 from odradek_broker.clock import Clock
-from odradek_broker.config import EMULATE, BrokerConfig
+from odradek_broker.config import EMULATE, SYNC, BrokerConfig
 from odradek_broker.identity import claim, cluster_of
 from odradek_broker.node import Node
 from odradek_broker.report import Logger
@@ -109,7 +109,8 @@ class EmbeddedCluster:
             node_id=node_id,
             cluster_id=cluster_id,
             emulation=self._emulation,
-            on_disk=lambda work: self._background.run("metadata on disk", work),
+            on_disk=self._on_disk,
+            settle=self._background.finish if config.setting(SYNC) == "always" else None,
         )
         self.controller = Controller(
             self._store,
@@ -120,6 +121,9 @@ class EmbeddedCluster:
             reporter=around.log,
         )
         await self.controller.open()
+
+    def _on_disk(self, work: Callable[[], None]) -> None:
+        self._background.run("metadata on disk", work)
 
     def _balance_later(self) -> None:
         """Every `leader.imbalance.check.interval.seconds`, if `auto.leader.rebalance.enable`."""

@@ -16,6 +16,7 @@ from odradek_broker.identity import id_of
 from odradek_broker.partition import Partition, Propose
 from odradek_broker.partitions import Partitions
 from odradek_broker.purgatory import Purgatory
+from odradek_broker.syncing import Syncing
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import NO_LEADER, Fate, MetadataDelta, PartitionRegistration, TopicImage
 from odradek_log.config import LogConfig
@@ -59,9 +60,10 @@ class Hosting:
         now_ms: Callable[[], int],
         to_loop: Callable[[Callable[[], None]], object],
         lost: Callable[[Sequence[Partition]], None],
+        syncing: Syncing | None = None,
     ) -> None:
         """`lost` is told of partitions that cannot be served any more, all of a directory at once; `to_loop` brings a
-        callback from any thread to the loop's."""
+        callback from any thread to the loop's; `syncing` is there if acknowledgements wait for the disk."""
         assert directories, "a broker has at least one log directory"
         self.directories = directories
         self._node_id = node_id
@@ -72,6 +74,7 @@ class Hosting:
         self._now_ms = now_ms
         self._to_loop = to_loop
         self._lost = lost
+        self._syncing = syncing
         self._configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self._config: BrokerConfig | None = None
         self._started = False
@@ -171,8 +174,11 @@ class Hosting:
                 partition.high_watermark,
                 self._now_ms(),
                 partition.min_insync_replicas,
+                None if self._syncing is None else log.recovery_point,
             )
         )
+        if self._syncing is not None:
+            self._syncing.begin(partition)
         log.leader_epochs.assign(registration.leader_epoch, log.log_end_offset)
 
     # -- logs ---------------------------------------------------------------------------------------------------------
@@ -190,7 +196,7 @@ class Hosting:
         """The partition on the log that was found at start, or on a new one; offline when the disk refuses.
 
         `assigned`: the directory in which the controller believes it."""
-        partition = Partition(topic.name, topic.id, index, self._purgatory, self._propose, self._met_trouble)
+        partition = Partition(topic.name, topic.id, index, self._purgatory, self._propose, self._met_trouble, self._syncing)
         partition.strict = self._config is not None and self._config.strict_validation
         partition.set_min_insync_replicas(config.min_insync_replicas)
         self._partitions.add(partition)

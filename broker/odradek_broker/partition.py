@@ -24,6 +24,7 @@ from odradek_log.verification import Verification
 from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from odradek_broker.syncing import Syncing
     from odradek_wire.uuid import Uuid
 
 AppendResult: TypeAlias = AppendInfo | AppendRejected
@@ -77,6 +78,7 @@ class Partition:
         "replica_watchers",
         "served_log",
         "strict",
+        "syncing",
         "topic",
         "topic_id",
         "watchers",
@@ -93,8 +95,10 @@ class Partition:
         purgatory: Purgatory,
         propose: Propose,
         lost: Callable[[Partition], None] | None = None,
+        syncing: Syncing | None = None,
     ) -> None:
-        """`lost` is told when the disk under the log fails."""
+        """`lost` is told when the disk under the log fails; `syncing` is there if acknowledgements wait for the
+        disk."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -103,6 +107,7 @@ class Partition:
         self.directory: LogDirectory | None = None
         self._propose = propose
         self._lost = lost
+        self.syncing = syncing
         self.watchers = Watchers()
         """Who waits for the high watermark: consumers, produces, coordinators."""
         self.replica_watchers = Watchers()
@@ -114,8 +119,9 @@ class Partition:
         self._first_new_offset = 0
         self.high_watermark = 0
         self.min_insync_replicas = 1
-        self.guarded = topic in INTERNAL_TOPICS
-        """Whether a produce must be looked at closely: an internal topic, or too few replicas in sync."""
+        self.guarded = topic in INTERNAL_TOPICS or syncing is not None
+        """Whether a produce must be looked at closely: an internal topic, too few replicas in sync, or an answer that
+        waits for the disk."""
         self.strict = False
         self.follows = False
         """Whether a leader is followed."""
@@ -139,6 +145,8 @@ class Partition:
         self.log = self.served_log = log
         self.directory = directory
         self.future = None
+        if self.syncing is not None:
+            self.syncing.begin(self)
 
     @property
     def messages_in(self) -> int:
@@ -182,7 +190,7 @@ class Partition:
 
     def _guard(self) -> None:
         under_min_isr = self.leader is not None and self.leader.under_min_isr
-        self.guarded = self.topic in INTERNAL_TOPICS or under_min_isr
+        self.guarded = self.topic in INTERNAL_TOPICS or under_min_isr or self.syncing is not None
 
     def become_leader(self, leader: PartitionLeader) -> None:
         """A new leader epoch in which this broker leads."""
@@ -242,7 +250,7 @@ class Partition:
             self.take_offline()
             return AppendRejected(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         self.bytes_in += len(records)
-        if leader.alone:
+        if leader.alone and self.syncing is None:
             # Our log is the whole ISR: its end is the high watermark, without asking the core (profile of 1 KiB
             # produces).
             self.high_watermark = leader.high_watermark = leader.log_end_offset = partition_log.log_end_offset
@@ -251,7 +259,10 @@ class Partition:
         else:
             if self.replica_watchers.operations:
                 self.purgatory.changed(self.replica_watchers)
-            self.carry_out(leader.appended(partition_log.log_end_offset))
+            if self.syncing is None:
+                self.carry_out(leader.appended(partition_log.log_end_offset))
+            else:
+                self.syncing.begin(self)
         return result
 
     def synced(self) -> None:

@@ -36,7 +36,7 @@ class Surroundings:
         randbytes: Callable[[int], bytes] = os.urandom,
     ) -> Surroundings:
         """The real ones, but for what is given."""
-        synchronous = BrokerConfig(static).setting(SYNC) == "true"
+        synchronous = BrokerConfig(static).setting(SYNC) != "false"
         return cls(log or _standard_log(), clock or Clock(), disk or RealDisk(sync=synchronous), randbytes)
 
     def open_directory(self, path: os.PathLike[str], config: BrokerConfig, background: Background) -> LogDirectory:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Literal, assert_never
 
 from odradek_broker.clock import Clock
-from odradek_broker.config import EMULATE
+from odradek_broker.config import EMULATE, SYNC
 from odradek_broker.surroundings import Surroundings
 from odradek_log.disk import Disk
 from odradek_log.log import Log
@@ -109,6 +109,8 @@ class Simulation:
         self._segment_ms = (300, 1_000) if kind == "alone" else (3_000, 1 << 40)
         self._pauses_s = (0.02, 0.2) if kind == "alone" else (0.1, 0.8)
         """Of producers: a process that is to end while it writes must write often."""
+        self._durable = self.chance.random() < 0.5
+        """Whether acknowledgements wait for the disk of a broker that is alone, which then may forget the rest."""
         self.points: CrashingDisk | None = None
         """Where the process ends, if it is alone."""
         self.members: Cluster
@@ -189,7 +191,8 @@ class Simulation:
     def _alone(self) -> LoneMember:
         points = self.points = CrashingDisk(self.disk, self._chance(), lambda: self._lone.fall_silent())
         around = self._surroundings(points.as_disk())
-        self._lone = LoneMember(self._emulated(), around, points, self.disk, self.network, self.trace)
+        settings = self._emulated() | ({SYNC: "always"} if self._durable else {})
+        self._lone = LoneMember(settings, around, points, self.disk, self.network, self.trace)
         return self._lone
 
     def _over_zookeeper(self) -> ZooKeeperMembers:
@@ -251,7 +254,7 @@ class Simulation:
     def _faults(self, administrator: Administrator) -> Callable[[], Awaitable[None]]:
         if isinstance(self.members, LoneMember):
             around = (self._chance(), self.members, self.disk, self.trace, administrator)
-            return Crashes(*around, forgets=False).run
+            return Crashes(*around, forgets=self._durable).run
         faults = Faults(self._chance(), self.members, self.network, self.disk, self.trace, administrator)
         if isinstance(self.members, ZooKeeperMembers):
             faults.add(ZooKeeperFaults(self._chance(), self.members, self.trace).kinds)

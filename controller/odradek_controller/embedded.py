@@ -8,7 +8,7 @@ odradek_log's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from odradek_log.append import AppendRejected
@@ -46,13 +46,15 @@ LOG_CONFIG = LogConfig(
     segment_ms=7 * 24 * 3600 * 1000,
 )
 _READ_BYTES = 4 << 20
+Settle = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 class EmbeddedStore:
     """The one writer of a metadata log.
 
     Records outlive this process once `append` returned, and the machine once they were flushed: `on_disk` runs what
-    waits for the disk, on another thread; without it the log is flushed by `close` and with each snapshot.
+    waits for the disk, on another thread; without it the log is flushed by `close` and with each snapshot. With
+    `settle`, which waits as well, `append` returns once they were flushed.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class EmbeddedStore:
         cluster_id: str,
         emulation: Emulation = Emulation.UNION,
         on_disk: OnDisk | None = None,
+        settle: Settle | None = None,
         snapshot_records: int = SNAPSHOT_RECORDS,
         max_log_bytes: int = MAX_LOG_BYTES,
         max_batch_bytes: int = MAX_BATCH_BYTES,
@@ -74,6 +77,7 @@ class EmbeddedStore:
         self._cluster_id = cluster_id
         self._emulation = emulation
         self._on_disk = on_disk
+        self._settle = settle
         self._flush_due = False
         self._max_batch_bytes = max_batch_bytes
         self._log: Log | None = None
@@ -102,6 +106,7 @@ class EmbeddedStore:
                 await self.append([AbortTransactionRecord("The controller was restarted")], image.levels)
             if not image.levels.finalized:
                 image = await self._bootstrap(image)
+            await self._appended()
         except BaseException:
             log.abandon()
             raise
@@ -216,13 +221,14 @@ class EmbeddedStore:
             value = frame(record, levels)
             size += len(value) + 16
             if size > self._max_batch_bytes:
-                return self._append_large(records, levels, now_ms)
+                self._append_large(records, levels, now_ms)
+                return await self._appended()
             builder.append(now_ms, None, value)
         self._write(builder.build())
         self._snapshots.records_since += len(records)
-        return Appended(self.next_offset - 1, self._epoch)
+        return await self._appended()
 
-    def _append_large(self, records: Sequence[Message], levels: Levels, now_ms: int) -> Appended:
+    def _append_large(self, records: Sequence[Message], levels: Levels, now_ms: int) -> None:
         assert levels.metadata_transactions, "without transactions a change must fit into one batch"
         framed: list[Message] = [BeginTransactionRecord("Large change"), *records, EndTransactionRecord()]
         builder, size = BatchBuilder(), 0
@@ -235,7 +241,13 @@ class EmbeddedStore:
             size += len(value) + 16
         self._write(builder.build())
         self._snapshots.records_since += len(framed)
-        return Appended(self.next_offset - 1, self._epoch)
+
+    async def _appended(self) -> Appended:
+        offset = self.next_offset - 1
+        if self._settle is not None:
+            assert self._log is not None, "the store is open"
+            await self._settle(self._log.flush)
+        return Appended(offset, self._epoch)
 
     def _write(self, batch: bytearray) -> None:
         log = self._log
@@ -243,7 +255,7 @@ class EmbeddedStore:
         done = log.append(batch, self._epoch, origin=AppendOrigin.RAFT_LEADER)
         assert not isinstance(done, AppendRejected), f"our own batch was refused: {done}"
         self._last_append_ms = self._wall_ms()
-        if self._on_disk is not None and not self._flush_due:
+        if self._on_disk is not None and self._settle is None and not self._flush_due:
             self._flush_due = True
             self._on_disk(self._flush)
 

@@ -18,6 +18,8 @@ APPEND = os.O_RDWR | os.O_APPEND | _BINARY
 CREATE = APPEND | os.O_CREAT
 """The same, creating it."""
 READ = os.O_RDONLY | _BINARY
+_sync_data = getattr(os, "fdatasync", os.fsync)
+"""All that reading the data again takes, the file's size with it."""
 _REPLACE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY
 
 
@@ -112,13 +114,13 @@ class RealDisk:
 
     def sync(self, fd: int, /) -> None:
         if self._sync:
-            os.fsync(fd)
+            _sync_data(fd)
 
     def sync_file(self, path: str, /) -> None:
         if self._sync:
             fd = self.open(path, APPEND)
             try:
-                os.fsync(fd)
+                _sync_data(fd)
             finally:
                 os.close(fd)
 

@@ -24,11 +24,18 @@ class Flushing:
         "_segments",
         "_snapshots",
         "_truncations",
+        "_wall_ms",
+        "flushed_ms",
         "recovery_point",
     )
 
     def __init__(
-        self, segments: Segments, epoch_file: EpochFile, snapshots: ProducerSnapshots, recovery_point: int
+        self,
+        segments: Segments,
+        epoch_file: EpochFile,
+        snapshots: ProducerSnapshots,
+        recovery_point: int,
+        wall_ms: Callable[[], int],
     ) -> None:
         self._segments = segments
         self._epoch_file = epoch_file
@@ -39,6 +46,9 @@ class Flushing:
         self._truncations = 0
         self.recovery_point = recovery_point
         """Everything below it is known to be on the disk."""
+        self._wall_ms = wall_ms
+        self.flushed_ms = wall_ms()
+        """When the last flush began; before the first, when the log was opened."""
 
     def flush_to(self, end_of: Callable[[], int]) -> None:
         """Force everything below an offset that the log has reached to the disk. Any thread; `OSError`.
@@ -47,6 +57,7 @@ class Flushing:
         """
         with self._one_flush:
             truncations = self._truncations
+            self.flushed_ms = self._wall_ms()
             end = end_of()
             point = self.recovery_point
             try:

@@ -35,6 +35,8 @@ def append(log: Log, view: memoryview) -> AppendInfo | None:
                 log.begin_segment()
         run.append(header)
     _write(log, view, run)
+    if headers and log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+        log.flush()
     if fault is not None:
         raise fault
     return AppendInfo(headers[0].base_offset, headers[-1].last_offset, -1, log.log_start_offset) if headers else None

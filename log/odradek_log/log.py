@@ -90,7 +90,7 @@ class Log:
         self.segments = Segments(env, directory, loaded.segments)
         self.segments.active.begin_appends(config)
         self.snapshots = loaded.snapshots
-        self.flushing = Flushing(self.segments, self.epoch_file, self.snapshots, recovery_point)
+        self.flushing = Flushing(self.segments, self.epoch_file, self.snapshots, recovery_point, env.wall_ms)
         self.forget_tail()
 
     # --- what it is

@@ -17,6 +17,7 @@ from odradek_broker.deferred import Deferred
 from odradek_broker.metadata_view import INTERNAL_TOPICS
 from odradek_broker.network.memory import CONVERSION
 from odradek_broker.partition import Partition
+from odradek_broker.syncing import is_behind
 from odradek_log.append import AppendInfo, AppendRejected
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
@@ -117,6 +118,9 @@ def append(
             if answer.error_code:
                 failures = True
             elif acks == ALL and partition is not None and partition.high_watermark < partition.log.log_end_offset:
+                waiting = waiting or []
+                waiting.append((partition, partition.log.log_end_offset, answer))
+            elif acks == 1 and partition is not None and partition.syncing is not None and is_behind(partition.log):
                 waiting = waiting or []
                 waiting.append((partition, partition.log.log_end_offset, answer))
             answers.append(answer)
@@ -240,28 +244,38 @@ def _unacceptable(ctx: Context, partition: Partition, records: Any, version: int
 def _wait(
     ctx: Context, request: ProduceRequest, response: ProduceResponse, waiting: Waiting
 ) -> Deferred[ProduceResponse]:
-    """acks=all: answer when every in-sync replica has the records, or at the client's timeout."""
+    """acks=all: answer when every in-sync replica has the records, or at the client's timeout. acks=1, if it waits for
+    the disk: when they are there."""
+    reached = _committed if request.acks == ALL else _synced
     epochs = [partition.leader_epoch for partition, _, _ in waiting]
 
     def attempt() -> ProduceResponse | None:
         for (partition, end_offset, answer), epoch in zip(waiting, epochs, strict=True):
             if partition.error or partition.leader_epoch != epoch:
                 answer.error_code = partition.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif partition.high_watermark < end_offset:
+            elif reached(partition) < end_offset:
                 return None
-            elif partition.leader is not None and partition.leader.under_min_isr:
+            elif request.acks == ALL and partition.leader is not None and partition.leader.under_min_isr:
                 answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return response
 
     def expire() -> ProduceResponse:
         for partition, end_offset, answer in waiting:
-            if partition.high_watermark < end_offset:
+            if reached(partition) < end_offset:
                 answer.error_code = ErrorCode.REQUEST_TIMED_OUT
                 answer.base_offset = -1
         return response
 
     watched = [partition.watchers for partition, _, _ in waiting]
     return ctx.broker.purgatory.wait(watched, attempt, expire, request.timeout_ms)
+
+
+def _committed(partition: Partition) -> int:
+    return partition.high_watermark
+
+
+def _synced(partition: Partition) -> int:
+    return partition.log.recovery_point
 
 
 def _why_not_here(ctx: Context, key: str | Uuid, index: int) -> ErrorCode:

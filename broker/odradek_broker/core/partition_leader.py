@@ -103,7 +103,9 @@ class PartitionLeader:
         high_watermark: int,
         now_ms: int,
         min_isr: int = 1,
+        held_to: int | None = None,
     ) -> None:
+        """`held_to`: so much of its own log the leader has for certain; all of it without."""
         assert broker_id in replicas, "a leader is one of the replicas"
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
@@ -112,7 +114,7 @@ class PartitionLeader:
         self.replicas = replicas
         self.isr = isr
         self.proposed_isr: frozenset[int] | None = None
-        self.log_end_offset = log_end_offset
+        self.log_end_offset = log_end_offset if held_to is None else held_to
         self.high_watermark = min(high_watermark, log_end_offset)
         self.followers = {
             replica: FollowerProgress(last_caught_up_ms=now_ms if replica in isr else NEVER_MS)
@@ -127,7 +129,7 @@ class PartitionLeader:
         self._advance_high_watermark()
 
     def appended(self, log_end_offset: int) -> list[Effect]:
-        """The leader's own log has grown."""
+        """The leader's own log has grown, or more of it is held for certain."""
         assert log_end_offset >= self.log_end_offset
         self.log_end_offset = log_end_offset
         return self._advance_high_watermark()

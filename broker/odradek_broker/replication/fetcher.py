@@ -8,12 +8,15 @@ and appending to the partition.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 from odradek_broker.core.follower_session import FollowerSession, Key, Position
 from odradek_broker.core.partition_follower import EpochEnd, after_out_of_range, truncation_point
 from odradek_broker.network.peer import Peer, PeerError
 from odradek_broker.partition import DISK_TROUBLE, Partition
+from odradek_broker.syncing import is_behind
+from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -103,6 +106,7 @@ class Fetcher:
                 await self._pause(self._broker.config.integer("replica.fetch.backoff.ms"))
 
     async def _round(self) -> None:
+        await self._settle()
         self._look_again()
         if not len(self._session):
             await self._pause(self._next_due_ms())
@@ -111,6 +115,7 @@ class Fetcher:
         if peer is None:
             peer = self._peer = await self._connect()
             self._session.begin_anew()
+            await self._settle()
             self._look_again()
         version = self._broker.image.levels.fetch_version
         request = self._request(version)
@@ -144,6 +149,18 @@ class Fetcher:
         self._vouch_no_more()
         for partition in out_of_range:
             await self._restart(peer, partition)
+
+    async def _settle(self) -> None:
+        """The next request says what we have, and that is to be on the disk if the leader's acknowledgements are."""
+        syncing = self._broker.syncing
+        while syncing is not None and (logs := [log for log in self._touched_logs() if is_behind(log)]):
+            await syncing.settle(logs)
+
+    def _touched_logs(self) -> Iterator[Log]:
+        for key in self._touched:
+            partition = self._partitions.get(key)
+            if partition is not None and partition.served_log is not None:
+                yield partition.served_log
 
     def _look_again(self) -> None:
         """Bring the session in line with what stands in the logs."""
