@@ -1,4 +1,4 @@
-"""Work besides requests: retention, flushing, checkpoints, expiry of producers, removing files.
+"""Work besides requests: retention, compaction, flushing, checkpoints, expiry of producers, removing files.
 
 Owns when it is done and on which thread: decisions are made on the loop, whatever waits for the disk runs on a bounded
 executor. Leaves what is to be done to the logs.
@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
@@ -19,6 +20,11 @@ from odradek_broker.partitions import Partitions
 from odradek_broker.report import Logger
 from odradek_broker.timers import TimerHandle, Timers
 from odradek_log.directory import LogDirectory
+
+if TYPE_CHECKING:
+    from odradek_broker.cleaning import LogCleaner
+
+T = TypeVar("T")
 
 WORKERS = 2
 LAG_CHECK_S = 0.5
@@ -36,6 +42,9 @@ class Background:
         self._repeating: dict[str, TimerHandle] = {}
         self._running: set[asyncio.Future[None]] = set()
         self._stopped = False
+        self._make_cleaner: Callable[[], LogCleaner] | None = None
+        self.cleaner: LogCleaner | None = None
+        """There is one as soon as there was something to compact."""
         self._lag_check: asyncio.TimerHandle | None = None
         self.loop_lag_s = 0.0
         """How late the event loop was at its last check: real time, whatever the user did to the clocks."""
@@ -60,11 +69,11 @@ class Background:
         future.add_done_callback(lambda done: self._finished(what, done))
         return future
 
-    async def finish(self, work: Callable[[], None]) -> None:
-        """Run disk work on a worker thread, and wait for it. Raises what it raises."""
+    async def finish(self, work: Callable[[], T]) -> T:
+        """Run disk work on a worker thread, and wait for its result. Raises what it raises."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="odradek-disk")
-        await self._loop.run_in_executor(self._executor, work)
+        return await self._loop.run_in_executor(self._executor, work)
 
     def to_loop(self, callback: Callable[[], None]) -> None:
         """Run a callback soon on the loop. Any thread."""
@@ -77,6 +86,8 @@ class Background:
             handle.cancel()
         if self._lag_check is not None:
             self._lag_check.cancel()
+        if self.cleaner is not None:
+            await self.cleaner.stop()
         if self._running:
             await asyncio.wait(self._running)
         if self._executor is not None:
@@ -98,6 +109,9 @@ class Background:
             ("log.flush.start.offset.checkpoint.interval.ms", lambda: self._checkpoint_starts(hosting)),
             ("producer.id.expiration.check.interval.ms", lambda: self._expire_producers(partitions)),
         )
+        if config().boolean("log.cleaner.enable"):
+            self._make_cleaner = lambda: self._new_cleaner(config, hosting, partitions)
+            jobs += (("log.cleaner.backoff.ms", lambda: self._clean(partitions)),)
         for setting, job in jobs:
             self._repeat(config, setting, job)
         self._repeat(config, "replica.lag.time.max.ms", check_lag, per_interval=2)
@@ -129,6 +143,12 @@ class Background:
             except DISK_TROUBLE:
                 partition.take_offline()
 
+    async def clean_logs(self, partitions: Iterable[Partition]) -> None:
+        """The log cleaner's work now: compact what is dirty enough, if `log.cleaner.enable`."""
+        cleaner = self._cleaner_for(partitions)
+        if cleaner is not None:
+            await cleaner.run()
+
     def checkpoint_high_watermarks(self, hosting: Hosting, partitions: Iterable[Partition]) -> None:
         """Write them now, in this thread: at shutdown."""
         self._offer_high_watermarks(hosting, partitions)
@@ -153,6 +173,26 @@ class Background:
             self._repeat(config, setting, job, per_interval)
 
         self._repeating[setting] = self._timers.call_later(max(interval_ms // per_interval, 1), due)
+
+    def _clean(self, partitions: Iterable[Partition]) -> None:
+        cleaner = self._cleaner_for(partitions)
+        if cleaner is not None:
+            cleaner.run_soon()
+
+    def _cleaner_for(self, partitions: Iterable[Partition]) -> LogCleaner | None:
+        """Only who has compacted topics pays for loading it."""
+        if (
+            self.cleaner is None
+            and self._make_cleaner is not None
+            and any(log.config.compact for log in logs_of(partitions))
+        ):
+            self.cleaner = self._make_cleaner()
+        return self.cleaner
+
+    def _new_cleaner(self, config: Callable[[], BrokerConfig], hosting: Hosting, partitions: Partitions) -> LogCleaner:
+        from odradek_broker.cleaning import LogCleaner
+
+        return LogCleaner(config, hosting, partitions, self, self._timers, self._clock, self._log)
 
     def _flush_due(self, partitions: Iterable[Partition]) -> None:
         """`flush.ms`: force to the disk what was appended, if the last time was so long ago."""

@@ -243,6 +243,16 @@ class EmbeddedCluster:
             if result.error_code:
                 raise ValueError(f"topic {result.name!r} cannot be created: {result.error_message}")
 
+    def delete_old_segments(self) -> None:
+        """Retention now, on every broker, by the clock as it is."""
+        for node in self.nodes.values():
+            node.background.retain(node.broker.partitions)
+
+    async def clean_logs(self) -> None:
+        """The log cleaner's work now, on every broker, by the clock as it is."""
+        for node in list(self.nodes.values()):
+            await node.background.clean_logs(node.broker.partitions)
+
     async def reset(self, topics: Mapping[str, int] | None = None) -> None:
         """All topics, groups, producers and dynamic configurations are gone; address and connections stay. What waits
         ends with an error. Clocks and faults are left to whoever moved and ordered them.

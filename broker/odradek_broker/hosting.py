@@ -385,6 +385,7 @@ class Hosting:
         if old.leader_epochs.latest > log.leader_epochs.latest:
             # An epoch in which nothing was appended yet.
             log.leader_epochs.assign(old.leader_epochs.latest, log.log_end_offset)
+        log.cleaner.checkpoint = old.cleaner.checkpoint
         partition.replace_log(log, directory)
         self._watch(partition, log)
         old_directory.delete_log(partition.topic, partition.index, self._unique())

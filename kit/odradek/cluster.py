@@ -227,12 +227,24 @@ class Cluster:
     def advance(self, *, wall_ms: int = 0, timeouts_ms: int = 0) -> None:
         """Move the broker's time: the wall clock of records and retention, or the clock of timeouts (sessions, delays).
 
-        Timers that become due have fired when this returns. Retention looks at the clock when it runs next, which is
-        a matter of timeouts (`log.retention.check.interval.ms`).
+        Timers that become due have fired when this returns. Retention and the log cleaner look at the clock when they
+        run next, which is a matter of timeouts (`log.retention.check.interval.ms`, `log.cleaner.backoff.ms`), or of
+        `delete_old_segments` and `clean_logs`.
         """
         if timeouts_ms < 0:
             raise ValueError("the clock of timeouts never runs backwards")
         self._host.advance(wall_ms, timeouts_ms)
+
+    def delete_old_segments(self) -> None:
+        """Retention runs now: `retention.ms`, `retention.bytes`, and what DeleteRecords left, by the wall clock as it
+        is. As in Kafka whole segments go, and none that holds a record above the high watermark."""
+        self._host.delete_old_segments()
+
+    def clean_logs(self) -> None:
+        """The log cleaner runs now, and compacts every topic with `cleanup.policy=compact` that is dirty enough
+        (`min.cleanable.dirty.ratio`, `max.compaction.lag.ms`), by the wall clock as it is. As in Kafka the active
+        segment is left alone: let it end early by `segment.bytes` or `segment.ms`."""
+        self._host.clean_logs()
 
     def __enter__(self) -> Self:
         return self.start()

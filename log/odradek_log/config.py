@@ -58,6 +58,8 @@ class LogConfig:
     segment_ms: int = _WEEK_MS
     unclean_leader_election_enable: bool = False
 
+    roll_ms: int = field(init=False, repr=False, compare=False)
+    """How long a segment is filled: `segment.ms`, or `max.compaction.lag.ms` where records must become cleanable."""
     compact: bool = field(init=False, repr=False, compare=False)
     delete: bool = field(init=False, repr=False, compare=False)
     rules: Rules = field(init=False, repr=False, compare=False)
@@ -70,6 +72,8 @@ class LogConfig:
         put = object.__setattr__
         put(self, "compact", "compact" in self.cleanup_policy)
         put(self, "delete", "delete" in self.cleanup_policy)
+        lag_ms = self.max_compaction_lag_ms
+        put(self, "roll_ms", min(lag_ms, self.segment_ms) if self.compact and lag_ms > 0 else self.segment_ms)
         compression = _COMPRESSIONS[self.compression_type]
         levels = {
             Compression.GZIP: self.compression_gzip_level,

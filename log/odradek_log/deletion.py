@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 def delete_old_segments(log: Log, limit: int) -> int:
     """See `Log.delete_old_segments`."""
+    if log.cleaner.under_way:
+        return 0
     segments = list(log.segments)
     facts = [
         SegmentFacts(end, segment.size, segment.retention_timestamp)

@@ -56,9 +56,11 @@ class LogDirectory:
         self._recovery_points = OffsetCheckpoint(env, self._file(file_names.RECOVERY_POINT_CHECKPOINT))
         self._start_offsets = OffsetCheckpoint(env, self._file(file_names.LOG_START_CHECKPOINT))
         self._high_watermarks = OffsetCheckpoint(env, self._file(file_names.REPLICATION_CHECKPOINT))
+        self._cleaned = OffsetCheckpoint(env, self._file(file_names.CLEANER_CHECKPOINT))
         # What the checkpoints said of the failed ones, to be kept until somebody repairs them.
         self._failed_recovery_points: dict[TopicPartition, int] = {}
         self._failed_start_offsets: dict[TopicPartition, int] = {}
+        self._failed_cleaned: dict[TopicPartition, int] = {}
 
     @classmethod
     def open(
@@ -120,6 +122,7 @@ class LogDirectory:
         self._read_marker()
         recovery_points = self._recovery_points.read()
         start_offsets = self._start_offsets.read()
+        cleaned = self._cleaned.read()
         for name in sorted(disk.names(self.path)):
             if name in (file_names.CLUSTER_METADATA_DIR, file_names.REMOTE_INDEX_CACHE_DIR):
                 continue
@@ -142,6 +145,7 @@ class LogDirectory:
             else:
                 key = topic, partition
                 self._load_one(key, config_of(topic), recovery_points.get(key, 0), start_offsets.get(key, 0))
+                self._tell_checkpoint_of_cleaner(key, cleaned.get(key))
 
     def _load_one(self, key: TopicPartition, config: LogConfig, recovery_point: int, start_offset: int) -> None:
         topic, partition = key
@@ -168,6 +172,13 @@ class LogDirectory:
                 directory=directory,
                 error=f"{type(error).__name__}: {error}",
             )
+
+    def _tell_checkpoint_of_cleaner(self, key: TopicPartition, offset: int | None) -> None:
+        log = self.logs.get(key)
+        if log is not None:
+            log.cleaner.checkpoint = offset
+        elif offset is not None:
+            self._failed_cleaned[key] = offset
 
     def _load_future(self, name: str, key: TopicPartition, config: LogConfig) -> None:
         """All of it is looked at, since nobody writes checkpoints for it. One that cannot be opened is removed: it can
@@ -257,7 +268,7 @@ class LogDirectory:
     def _forget_offsets_of(self, key: TopicPartition) -> None:
         """Should we crash, a partition must not be begun or recovered where a deleted one of its name was: the
         checkpoints know names only. (Kafka writes them with each deletion, LogManager.asyncDelete.)"""
-        if self._recovery_points.names(key) or self._start_offsets.names(key):
+        if self._recovery_points.names(key) or self._start_offsets.names(key) or self._cleaned.names(key):
             self.offer_checkpoints()
             if not self.write_checkpoints():
                 raise OSError(f"the checkpoints of {self.path} name a deleted partition and cannot be written")
@@ -310,6 +321,7 @@ class LogDirectory:
         self.failed.pop(key, None)
         self._failed_recovery_points.pop(key, None)
         self._failed_start_offsets.pop(key, None)
+        self._failed_cleaned.pop(key, None)
 
     def _remove_later(self, path: str, delay_ms: int) -> None:
         disk, reporter = self.env.disk, self.env.reporter
@@ -344,6 +356,7 @@ class LogDirectory:
         recovery_points = {key: log.recovery_point for key, log in self.logs.items()}
         self._recovery_points.offer(self._failed_recovery_points | recovery_points)
         self.offer_start_offsets()
+        self.offer_cleaner_checkpoint()
 
     def offer_start_offsets(self) -> None:
         """As `offer_checkpoints`, the start offsets alone, for `write_start_offsets`."""
@@ -352,11 +365,22 @@ class LogDirectory:
         }
         self._start_offsets.offer(self._failed_start_offsets | start_offsets)
 
+    def offer_cleaner_checkpoint(self) -> None:
+        """As `offer_checkpoints`, of what the cleaner has done alone, for `write_cleaner_checkpoint`."""
+        cleaned = {key: at for key, log in self.logs.items() if (at := log.cleaner.checkpoint) is not None}
+        if cleaned or self._cleaned.is_known:
+            self._cleaned.offer(self._failed_cleaned | cleaned)
+
     def write_checkpoints(self) -> bool:
         """Write what was offered. Any thread. False when one could not be written: reported, its old content stays."""
         recovered = self._recovery_points.write()
         started = self.write_start_offsets()
-        return recovered and started
+        cleaned = self.write_cleaner_checkpoint()
+        return recovered and started and cleaned
+
+    def write_cleaner_checkpoint(self) -> bool:
+        """As `write_checkpoints`, of what the cleaner has done alone."""
+        return self._cleaned.write()
 
     def write_start_offsets(self) -> bool:
         """As `write_checkpoints`, of the start offsets alone."""

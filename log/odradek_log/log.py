@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from odradek_log import deletion, following, truncation
 from odradek_log.append import NOTHING_APPENDED, AppendInfo, AppendRejected, too_large
+from odradek_log.cleaner_state import CleanerState
 from odradek_log.config import LogConfig
 from odradek_log.environment import LogEnvironment
 from odradek_log.epoch_file import EpochFile
@@ -42,6 +43,7 @@ class Log:
         "_config",
         "_last_base",
         "_last_position",
+        "cleaner",
         "directory",
         "env",
         "epoch_file",
@@ -90,6 +92,7 @@ class Log:
         self.segments = Segments(env, directory, loaded.segments)
         self.segments.active.begin_appends(config)
         self.snapshots = loaded.snapshots
+        self.cleaner = CleanerState()
         self.flushing = Flushing(self.segments, self.epoch_file, self.snapshots, recovery_point, env.wall_ms)
         self.forget_tail()
 
@@ -331,7 +334,8 @@ class Log:
         return self.segments.begin(self.log_end_offset, self._config)
 
     def delete_old_segments(self, limit: int) -> int:
-        """Give up what retention allows, nothing at or above `limit` (the high watermark); returns how many segments.
+        """Give up what retention allows, nothing at or above `limit` (the high watermark); returns how many segments:
+        none while the log is being cleaned, whose owner asks again after that.
 
         The files are renamed to `.deleted` now and removed after `file.delete.delay.ms`.
         """

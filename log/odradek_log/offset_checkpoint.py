@@ -52,6 +52,11 @@ class OffsetCheckpoint:
         """Whether the file has an offset of that partition, or is about to get one."""
         return any(offsets is not None and partition in offsets for offsets in (self._offered, self._written))
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the file has entries, or anything was offered for it."""
+        return self._offered is not None or self._written is not None
+
     def write(self) -> bool:
         """Replace the file, if it has other offsets than were offered last. Any thread. False when the disk fails; the
         old content stays then."""

@@ -167,7 +167,8 @@ def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], 
         size = disk.size(f"{directory}/{name}")
         segment = Segment(env, directory, base, size, env.wall_ms(), config.index_interval_bytes)
         env.open_files.open(f"{directory}/{name}", READ, segment)
-        end = base
+        # Of one that was emptied, the segment whose name it takes at least.
+        end = base + 1
         for header in scan.headers(segment.open(), 0, segment.size):
             end = header.next_offset
         segment.release()

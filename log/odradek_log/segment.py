@@ -140,7 +140,7 @@ class Segment:
             return True
         if last_offset - self.base_offset > _MAX_RELATIVE:
             return True
-        if self.size and self._waited(max_timestamp) > config.segment_ms - self.jitter_ms:
+        if self.size and self._waited(max_timestamp) > config.roll_ms - self.jitter_ms:
             return True
         entries = self._offset_index
         if entries is not None:
@@ -152,13 +152,19 @@ class Segment:
 
     def _waited(self, max_timestamp: int) -> int:
         """How long the segment is open, by the records' time as far as they have one, else by the clock."""
-        first = self._first_timestamp
-        if first is None:
-            first = next(scan.headers(self.open(), 0, self.size)).max_timestamp
-            self._first_timestamp = first
+        first = self.first_timestamp
         if first >= 0 and max_timestamp >= 0:
             return max_timestamp - first
         return self._env.wall_ms() - self._created_ms
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch; -1 when empty."""
+        first = self._first_timestamp
+        if first is None:
+            header = next(scan.headers(self.open(), 0, self.size), None)
+            first = self._first_timestamp = -1 if header is None else header.max_timestamp
+        return first
 
     def append(self, data: bytes | bytearray | memoryview, last_offset: int, max_timestamp: int) -> None:
         """One batch at the end of the file. After an error the file is as long as before."""
@@ -275,19 +281,23 @@ class Segment:
         """Write the index files, the last timestamp included, as Kafka does on rolling and closing."""
         if self.sealed:
             return
-        disk = self._env.disk
-        if self.size:
-            times = self.time_index
-            if self._largest is not None:
-                times.maybe_append(self._largest[0], self._largest[1] - self.base_offset)
-            offsets = self.offset_index
-            disk.write_file(self.path(INDEX), offsets.to_bytes())
-            disk.write_file(self.path(TIME_INDEX), times.to_bytes())
-            self._env.loaded_indexes.add(self, len(offsets) * OFFSET_ENTRY + len(times) * TIME_ENTRY)
-        else:
-            disk.write_file(self.path(INDEX), b"")
-            disk.write_file(self.path(TIME_INDEX), b"")
+        for suffix, content in self.index_files():
+            self._env.disk.write_file(self.path(suffix), content)
+        self.mark_sealed()
+
+    def index_files(self) -> list[tuple[str, bytes]]:
+        """What the index files of the finished segment hold, by suffix."""
+        offsets, times = self.offset_index, self.time_index
+        if self._largest is not None:
+            times.maybe_append(self._largest[0], self._largest[1] - self.base_offset)
+        return [(INDEX, offsets.to_bytes()), (TIME_INDEX, times.to_bytes())]
+
+    def mark_sealed(self) -> None:
+        """The index files are there, so that memory may do without."""
         self.sealed = True
+        if self.size:
+            in_memory = len(self.offset_index) * OFFSET_ENTRY + len(self.time_index) * TIME_ENTRY
+            self._env.loaded_indexes.add(self, in_memory)
 
     # --- looking up
 

@@ -123,6 +123,17 @@ class Segments:
         self.active = segment
         segment.begin_appends(config)
 
+    def replace(self, old: Sequence[Segment], new: Segment) -> list[str]:
+        """Another segment takes the place of neighbours, whose files are renamed; returns the new names, for
+        `remove_later`."""
+        at = self._row.index(old[0])
+        assert self._row[at : at + len(old)] == list(old)
+        assert self.active not in old
+        paths = [path for segment in old for path in segment.mark_deleted()]
+        self._row[at : at + len(old)] = [new]
+        self._bases[at : at + len(old)] = [new.base_offset]
+        return paths
+
     def remove(self, segments: Sequence[Segment]) -> list[str]:
         """Take segments out of the row and rename their files; returns the new names, for `remove_later`."""
         paths: list[str] = []

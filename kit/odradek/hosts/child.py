@@ -42,6 +42,10 @@ def _carry_out(host: ThreadHost, order: dict[str, Any]) -> Any:
             host.reset(**order)
         case "advance":
             host.advance(**order)
+        case "delete old segments":
+            host.delete_old_segments()
+        case "clean logs":
+            host.clean_logs()
         case "fault":
             host.add_fault(Fault(**order))
         case "clear faults":

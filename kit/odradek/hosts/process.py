@@ -114,6 +114,12 @@ class ProcessHost:
         if self._child is not None:
             self._ask({"do": "advance", "wall_ms": wall_ms, "timeouts_ms": timeouts_ms})
 
+    def delete_old_segments(self) -> None:
+        self._ask({"do": "delete old segments"})
+
+    def clean_logs(self) -> None:
+        self._ask({"do": "clean logs"})
+
     def add_fault(self, fault: Fault) -> None:
         self._faults.append(fault)
         if self._child is not None:

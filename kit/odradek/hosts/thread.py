@@ -91,6 +91,12 @@ class ThreadHost:
         else:
             self._await(self._advance(wall_ms, timeouts_ms))
 
+    def delete_old_segments(self) -> None:
+        self._await(self._delete_old_segments(self._running()))
+
+    def clean_logs(self) -> None:
+        self._await(self._running().clean_logs())
+
     def add_fault(self, fault: Fault) -> None:
         self._faults.append(fault)
         if self._cluster is not None:
@@ -113,6 +119,9 @@ class ThreadHost:
     async def _advance(self, wall_ms: int, timeouts_ms: int) -> None:
         self._clock.advance_wall(wall_ms)
         self._clock.advance_timeouts(timeouts_ms)
+
+    async def _delete_old_segments(self, cluster: EmbeddedCluster) -> None:
+        cluster.delete_old_segments()
 
     async def _add(self, node: Node, faults: Iterable[Fault]) -> None:
         for fault in faults:

@@ -1,0 +1,220 @@
+"""The log cleaner: which log is compacted next, and on which thread (Kafka's LogCleaner with one thread).
+
+Owns choosing the dirtiest log, handing the work to the disk threads in slices, the throttle, and what becomes of a log
+that cannot be cleaned. Leaves what is done to a log to `odradek_log.cleaner`. Between two slices the loop has the
+interpreter for itself, and whatever it did meanwhile may end the pass: that is why nothing here needs a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from odradek_broker.clock import Clock
+from odradek_broker.config import BrokerConfig
+from odradek_broker.hosting import Hosting
+from odradek_broker.partition import DISK_TROUBLE, Partition
+from odradek_broker.partitions import Partitions
+from odradek_broker.report import Logger
+from odradek_broker.timers import Timers
+from odradek_log.cleaner.cleaning import Cleaning, Limits, Replacement, plan_of
+from odradek_log.cleaner.plan import Plan
+
+if TYPE_CHECKING:
+    from odradek_broker.background import Background
+
+_UNTHROTTLED = 1e15
+_LEAST_PAUSE_MS = 10
+
+
+class LogCleaner:
+    """Of one broker; there while it has something to compact."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        hosting: Hosting,
+        partitions: Partitions,
+        background: Background,
+        timers: Timers,
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self._config = config
+        self._hosting = hosting
+        self._partitions = partitions
+        self._background = background
+        self._timers = timers
+        self._clock = clock
+        self._log = log
+        self._task: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._pause: asyncio.Future[None] | None = None
+        self._owed_ms = 0.0
+        """How long the throttle wants us to wait for what was done."""
+        self.max_dirty_ratio = 0.0
+        """Of the dirtiest log when one was looked for last."""
+        self.last_run_ms = clock.monotonic_ms()
+        self.last_pass: Cleaning | None = None
+        self.last_pass_ms = 0
+
+    def run_soon(self) -> None:
+        """Clean what is dirty enough, unless that is being done already."""
+        if self._task is None and not self._stopped:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._ended)
+
+    async def run(self) -> None:
+        """The same on demand: when this returns, nothing is dirty enough that was there when it was called."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+        self.run_soon()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def stop(self) -> None:
+        """Begin nothing more. When this returns, no slice is being worked on; a pass under way is left as a crash would
+        leave it."""
+        self._stopped = True
+        self._end_pause()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.error("the log cleaner failed", exc_info=error)
+
+    async def _run(self) -> None:
+        cleaned: list[Partition] = []
+        while not self._stopped and (found := self._dirtiest()) is not None:
+            if await self._clean(*found):
+                cleaned.append(found[0])
+        # Retention left them alone meanwhile.
+        self._background.retain(cleaned)
+
+    # --- which log
+
+    def _dirtiest(self) -> tuple[Partition, Plan] | None:
+        """None if no log is dirty enough."""
+        now_ms = self._clock.wall_ms()
+        self.last_run_ms = self._clock.monotonic_ms()
+        best: tuple[Partition, Plan] | None = None
+        self.max_dirty_ratio = 0.0
+        for partition in list(self._partitions):
+            planned = self._plan(partition, now_ms)
+            if planned is None:
+                continue
+            self.max_dirty_ratio = max(self.max_dirty_ratio, planned.cleanable_ratio)
+            if planned.is_worth_it(partition.log.config) and (
+                best is None or planned.cleanable_ratio > best[1].cleanable_ratio
+            ):
+                best = partition, planned
+        return best
+
+    def _plan(self, partition: Partition, now_ms: int) -> Plan | None:
+        log = partition.served_log
+        if log is None or log.failure is not None or not log.config.compact or partition.future is not None:
+            return None
+        if log.cleaner.why_uncleanable is not None:
+            return None
+        try:
+            return plan_of(log, partition.last_stable_offset, now_ms)
+        except DISK_TROUBLE:
+            partition.take_offline()
+            return None
+
+    # --- one log
+
+    async def _clean(self, partition: Partition, planned: Plan) -> bool:
+        """One pass; whether it came to its end."""
+        log = partition.log
+        started_ms = self._clock.monotonic_ms()
+        try:
+            cleaning = Cleaning(log, planned, self._limits(), self._clock.wall_ms())
+        except DISK_TROUBLE:
+            partition.take_offline()
+            return False
+        slices = cleaning.slices()
+        try:
+            while (step := await self._background.finish(lambda: next(slices, None))) is not None:
+                if self._is_pointless(partition, cleaning):
+                    return await self._give_up(cleaning)
+                if isinstance(step, Replacement):
+                    cleaning.swap(step)
+                else:
+                    await self._throttle(step.bytes_read + step.bytes_written)
+        except Exception as error:
+            if not self._is_pointless(partition, cleaning):
+                self._met_trouble(partition, error)
+            return await self._give_up(cleaning)
+        if self._is_pointless(partition, cleaning):
+            return await self._give_up(cleaning)
+        cleaning.finish()
+        self.last_pass, self.last_pass_ms = cleaning, self._clock.monotonic_ms() - started_ms
+        self._log.info(
+            "log cleaned",
+            partition=log.name,
+            dirty_from=planned.first_dirty_offset,
+            clean_to=cleaning.end_offset,
+            bytes_read=cleaning.bytes_read,
+            bytes_written=cleaning.bytes_written,
+            took_ms=self.last_pass_ms,
+        )
+        directory = partition.directory
+        assert directory is not None, "what was cleaned has a directory"
+        directory.offer_cleaner_checkpoint()
+        if not await self._background.finish(directory.write_cleaner_checkpoint):
+            self._hosting.fail(directory)
+        return True
+
+    def _is_pointless(self, partition: Partition, cleaning: Cleaning) -> bool:
+        """A partition that moves to another directory is cleaned there."""
+        return self._stopped or cleaning.is_interrupted or partition.future is not None
+
+    async def _give_up(self, cleaning: Cleaning) -> bool:
+        cleaning.give_up()
+        if not self._stopped:
+            await self._background.finish(cleaning.discard)
+        return False
+
+    def _met_trouble(self, partition: Partition, error: Exception) -> None:
+        """As Kafka: where the disk fails, its directory is offline; after anything else this log is not cleaned any
+        more, but served."""
+        log = partition.log
+        if isinstance(error, OSError):
+            log.fail("clean", error)
+            partition.take_offline()
+            return
+        log.cleaner.why_uncleanable = error
+        self._log.warning(
+            "log cannot be cleaned, and is left as it is until the next start",
+            partition=log.name,
+            error=f"{type(error).__name__}: {error}",
+        )
+
+    async def _throttle(self, size: int) -> None:
+        """Hold `log.cleaner.io.max.bytes.per.second`."""
+        rate = self._config().number("log.cleaner.io.max.bytes.per.second")
+        if rate >= _UNTHROTTLED:
+            return
+        self._owed_ms += size * 1000 / rate
+        if self._owed_ms >= _LEAST_PAUSE_MS and not self._stopped:
+            pause_ms, self._owed_ms = int(self._owed_ms), 0.0
+            self._pause = pause = asyncio.get_running_loop().create_future()
+            self._timers.call_later(pause_ms, self._end_pause)
+            await pause
+            self._pause = None
+
+    def _end_pause(self) -> None:
+        if self._pause is not None and not self._pause.done():
+            self._pause.set_result(None)
+
+    def _limits(self) -> Limits:
+        config = self._config()
+        return Limits(
+            config.integer("log.cleaner.dedupe.buffer.size"),
+            config.number("log.cleaner.io.buffer.load.factor"),
+            config.integer("log.cleaner.io.buffer.size"),
+        )

@@ -1,0 +1,138 @@
+"""What becomes of one batch when its log is cleaned: it stays as it is, loses records, is emptied, or goes.
+
+Owns the rules of Kafka's Cleaner and of MemoryRecords.filterTo for batches of magic 2: superseded records go, aborted
+ones at once; tombstones, and markers whose transactions are gone, stay until the delete horizon that their batch got
+when the cleaner first met them so (KIP-534); the last batch of each active producer, and the last of what is cleaned,
+stay without records rather than not at all. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from odradek_log.cleaner.offset_map import OffsetMap
+from odradek_log.cleaner.transactions import CleanedTransactions
+from odradek_log.producer_state import Producers
+from odradek_wire.records import compaction, conversion
+from odradek_wire.records.batch import Buffer, RecordBatchHeader, check_crc
+from odradek_wire.records.records import read_records, records_data
+
+
+class LastRecord(NamedTuple):
+    """Of an active producer: where its last data ends, -1 if nothing is left but its epoch."""
+
+    last_data_offset: int
+    producer_epoch: int
+
+
+def last_records(producers: Producers) -> dict[int, LastRecord]:
+    """By producer id."""
+    return {
+        entry.producer_id: LastRecord(
+            entry.batches[-1].last_offset if entry.batches else -1,
+            entry.producer_epoch,
+        )
+        for entry in producers
+    }
+
+
+class BatchFilter:
+    """For one pass over a log."""
+
+    __slots__ = ("_delete_retention_ms", "_end", "_last_records", "_now_ms", "_offsets", "_transactions")
+
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        transactions: CleanedTransactions,
+        producers: Mapping[int, LastRecord],
+        end: int,
+        now_ms: int,
+        delete_retention_ms: int,
+    ) -> None:
+        """`end` is where the pass ends: the batch before it stays, so that the log does not forget its offset."""
+        self._offsets = offsets
+        self._transactions = transactions
+        self._last_records = producers
+        self._end = end
+        self._now_ms = now_ms
+        self._delete_retention_ms = delete_retention_ms
+
+    def filter(self, data: memoryview, header: RecordBatchHeader) -> Buffer | None:
+        """What takes the place of the batch at the header's position in `data`: None if it stays as it is, no bytes if
+        it goes. Raises `CorruptRecordError`."""
+        if header.is_control:
+            return self._filter_control(data, header)
+        if self._transactions.is_aborted(header):
+            return self._empty_or_gone(header)
+        body = records_data(data, header)
+        found = compaction.outline(body, header.count)
+        gone = self._gone(header, found)
+        tombstones = found.tombstones if not gone else [at for at in found.tombstones if at not in gone]
+        wants_horizon = bool(tombstones) and header.delete_horizon_ms is None
+        if not gone and not wants_horizon and header.count:
+            return None
+        if len(gone) == header.count:
+            return self._empty_or_gone(header)
+        check_crc(data, header)
+        if wants_horizon:
+            offsets = {header.base_offset + found.offset_deltas[at] for at in gone}
+            return conversion.retain(
+                data, header, lambda record: record.offset not in offsets, delete_horizon_ms=self._new_horizon_ms()
+            )
+        kept = [at for at in range(header.count) if at not in gone]
+        return compaction.select(header, body, found, kept)
+
+    def _gone(self, header: RecordBatchHeader, found: compaction.Outline) -> set[int]:
+        base, latest = header.base_offset, self._offsets.latest_offset
+        offsets = [base + delta for delta in found.offset_deltas]
+        gone = set(self._offsets.superseded(found.keys, offsets))
+        gone.update(found.keyless)
+        horizon_ms = header.delete_horizon_ms
+        if horizon_ms is not None and horizon_ms <= self._now_ms:
+            gone.update(found.tombstones)
+        if gone and header.last_offset > latest:
+            # Beyond what was looked at nothing is known.
+            gone = {at for at in gone if offsets[at] <= latest}
+        return gone
+
+    def _filter_control(self, data: memoryview, header: RecordBatchHeader) -> Buffer | None:
+        needless = self._transactions.is_needless(header, marker_of(data, header))
+        horizon_ms = header.delete_horizon_ms
+        if header.count == 0 or (needless and horizon_ms is not None and horizon_ms <= self._now_ms):
+            return self._empty_or_gone(header)
+        if needless and horizon_ms is None:
+            check_crc(data, header)
+            return conversion.retain(data, header, lambda record: True, delete_horizon_ms=self._new_horizon_ms())
+        return None
+
+    def _empty_or_gone(self, header: RecordBatchHeader) -> Buffer:
+        if header.next_offset == self._end or self._is_last_of_producer(header):
+            return compaction.emptied(header)
+        return b""
+
+    def _is_last_of_producer(self, header: RecordBatchHeader) -> bool:
+        """Who is active is recognised by its last data, with the sequence; or by a marker with its epoch."""
+        last = self._last_records.get(header.producer_id)
+        if last is None:
+            return False
+        if last.last_data_offset >= 0:
+            return header.last_offset == last.last_data_offset
+        return header.is_control and header.producer_epoch == last.producer_epoch
+
+    def _new_horizon_ms(self) -> int:
+        return self._now_ms + self._delete_retention_ms
+
+
+def marker_of(data: memoryview, header: RecordBatchHeader) -> bool | None:
+    """Whether a control batch says that a transaction was committed, or aborted; None if it says neither."""
+    # Only logs with transactions need the control records' messages.
+    from odradek_wire.records.control import ControlRecordType, record_type_of
+
+    for record in read_records(data, header):
+        kind = record_type_of(record.key)
+        if kind in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
+            return kind is ControlRecordType.COMMIT
+        break
+    return None

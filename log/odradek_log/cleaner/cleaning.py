@@ -1,0 +1,302 @@
+"""One pass over one log: what is dirty is indexed, then everything up to there is written anew, segment by segment.
+
+Owns the order of the work, and what of it may be done where. The work itself comes in slices, so that whoever shares
+the interpreter need not wait for long; they may run on any thread, one after the other, because they touch sealed files
+and their own only. What changes the log (`begin`, `swap`, `finish`) is done on the log's thread. Between two slices the
+owner asks `is_interrupted`: a truncation, a deletion or a failing disk ends the pass, and nothing is lost but work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias, cast
+
+from odradek_log.cleaner.batch_filter import BatchFilter, last_records, marker_of
+from odradek_log.cleaner.offset_map import OffsetMap
+from odradek_log.cleaner.plan import Plan, SegmentFacts, groups, plan
+from odradek_log.cleaner.swap import swap
+from odradek_log.cleaner.target import CleanedSegment
+from odradek_log.cleaner.transactions import CleanedTransactions
+from odradek_log.disk import READ
+from odradek_log.errors import CorruptLogError
+from odradek_log.file_names import CLEANED, INDEX, LOG, TIME_INDEX
+from odradek_log.log import Log
+from odradek_log.open_files import OpenFile
+from odradek_log.segment import Segment
+from odradek_wire.records import compaction
+from odradek_wire.records.batch import (
+    HEADER_SIZE,
+    Buffer,
+    RecordBatchHeader,
+    check_crc,
+    entry_size_at,
+    iterate,
+    read_header,
+)
+from odradek_wire.records.records import records_data
+
+_SLICE_COST = 100
+"""How long a slice of work may hold the interpreter, about, in microseconds."""
+
+
+class Limits(NamedTuple):
+    """Of the broker: `log.cleaner.dedupe.buffer.size`, `log.cleaner.io.buffer.load.factor`,
+    `log.cleaner.io.buffer.size`."""
+
+    dedupe_buffer_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+
+
+class Read(NamedTuple):
+    """A slice of work is done: so many bytes were read, and written."""
+
+    bytes_read: int
+    bytes_written: int
+
+
+class Replacement(NamedTuple):
+    """A segment is ready to take the place of others: the owner calls `swap`."""
+
+    old: Sequence[Segment]
+    new: CleanedSegment
+
+
+Slice: TypeAlias = Read | Replacement
+
+
+def plan_of(log: Log, last_stable_offset: int, now_ms: int) -> Plan:
+    """What could be cleaned. Raises what a failing disk raises."""
+    facts = [
+        SegmentFacts(
+            segment.base_offset,
+            segment.size,
+            lambda segment=segment: segment.largest_timestamp[0],  # type: ignore[misc]
+            lambda segment=segment: segment.first_timestamp,  # type: ignore[misc]
+        )
+        for segment in log.segments
+    ]
+    with log.working("look for what can be cleaned"):
+        return plan(
+            facts,
+            log.config,
+            log.cleaner.checkpoint,
+            log.log_start_offset,
+            log.log_end_offset,
+            last_stable_offset,
+            now_ms,
+        )
+
+
+class Cleaning:
+    """From its construction to `finish` or `give_up` the log is being cleaned."""
+
+    def __init__(self, log: Log, planned: Plan, limits: Limits, now_ms: int) -> None:
+        assert planned.first_dirty_offset < planned.first_uncleanable_offset, "nothing is dirty"
+        self._log = log
+        self._config = log.config
+        self._directory = log.directory
+        self._limits = limits
+        self._now_ms = now_ms
+        self._first_dirty_offset = planned.first_dirty_offset
+        self._end = planned.first_uncleanable_offset
+        self._row = list(log.segments)
+        self._producers = last_records(log.producers)
+        # Also of markers behind what is cleaned: of transactions with records in it.
+        with log.working("read aborted transactions"):
+            self._aborted = [each for segment in self._row for each in segment.aborted()]
+        self._interruptions = log.cleaner.interruptions
+        self._offsets = OffsetMap(limits.dedupe_buffer_bytes, limits.load_factor)
+        self._target: CleanedSegment | None = None
+        self.bytes_read = 0
+        """As Kafka counts them: what was written anew, indexing left aside."""
+        self.bytes_written = 0
+        log.cleaner.under_way = True
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether what was planned is no longer right."""
+        return self._log.failure is not None or self._log.cleaner.interruptions != self._interruptions
+
+    @property
+    def buffer_utilization(self) -> float:
+        return self._offsets.utilization
+
+    @property
+    def end_offset(self) -> int:
+        """Up to here nothing is dirty after the pass. Known once everything is indexed."""
+        return self._offsets.latest_offset + 1
+
+    # --- on the log's thread
+
+    def swap(self, replacement: Replacement) -> None:
+        """Raises `OSError`; the log is offline then."""
+        self._target = None
+        swap(self._log, replacement.old, replacement.new)
+
+    def finish(self) -> None:
+        """Everything was done."""
+        self._log.cleaner.under_way = False
+        self._log.cleaner.checkpoint = self.end_offset
+
+    def give_up(self) -> None:
+        """No more slices are asked for: the log is as it is. `discard`, on any thread, removes what was begun."""
+        self._log.cleaner.under_way = False
+
+    # --- on any thread
+
+    def discard(self) -> None:
+        target, self._target = self._target, None
+        if target is not None:
+            target.discard()
+
+    def slices(self) -> Iterator[Slice]:
+        """The work, to be asked for step by step. Raises `OSError`, or `CorruptLogError` and `CorruptRecordError` for
+        what cannot be cleaned."""
+        disk = self._log.env.disk
+        for name in disk.names(self._directory):
+            if name.endswith(CLEANED):
+                # Left by an attempt that could not remove it; at a start it would undo a swap (`recovery`).
+                disk.remove(f"{self._directory}/{name}")
+        yield from self._index()
+        end = self.end_offset
+        sources = [segment for segment in self._row[:-1] if segment.base_offset < end]
+        transactions = CleanedTransactions(self._aborted)
+        batches = BatchFilter(
+            self._offsets, transactions, self._producers, self._end, self._now_ms, self._config.delete_retention_ms
+        )
+        sizes = [(segment.base_offset, segment.size, self._index_size(segment)) for segment in sources]
+        at = 0
+        for count in groups(sizes, self._config, self._end):
+            group = sources[at : at + count]
+            at += count
+            self._target = target = CleanedSegment(self._log.env, self._directory, group[0].base_offset, self._config)
+            for source in group:
+                yield from self._rewrite(source, target, batches)
+            target.finish(transactions.take_kept())
+            yield Replacement(group, target)
+            disk.sync_directory(self._directory)
+
+    def _index_size(self, segment: Segment) -> int:
+        """Of the larger one; a segment whose index files are still to be written has none."""
+        disk, size = self._log.env.disk, 0
+        for suffix in (INDEX, TIME_INDEX):
+            try:
+                size = max(size, disk.size(segment.path(suffix)))
+            except FileNotFoundError:
+                continue
+        return size
+
+    # --- indexing
+
+    def _index(self) -> Iterator[Slice]:
+        """The last offset of each key, from the first dirty offset on, as far as there is room."""
+        first = self._first_dirty_offset
+        transactions = CleanedTransactions(each for each in self._aborted if each.last_offset >= first)
+        for at, segment in enumerate(self._row[:-1]):
+            next_base = self._row[at + 1].base_offset
+            if next_base <= first:
+                continue
+            if segment.base_offset >= self._end:
+                break
+            for data, headers in self._chunks(segment):
+                cost = size = 0
+                for header in headers:
+                    if header.last_offset >= first and not self._index_batch(data, header, transactions):
+                        return
+                    size += header.size_in_bytes
+                    cost += _cost(header)
+                    if cost >= _SLICE_COST:
+                        yield Read(size, 0)
+                        cost = size = 0
+                yield Read(size, 0)
+            # What is missing before the next segment was cleaned away.
+            self._offsets.latest_offset = next_base - 1
+
+    def _index_batch(self, data: memoryview, header: RecordBatchHeader, transactions: CleanedTransactions) -> bool:
+        """Whether there was room for all of it."""
+        offsets = self._offsets
+        if header.is_control:
+            transactions.is_needless(header, marker_of(data, header))
+        elif not transactions.is_aborted(header):
+            check_crc(data, header)
+            found = compaction.outline(records_data(data, header), header.count)
+            base, first = header.base_offset, self._first_dirty_offset
+            keys, at = found.keys, [base + delta for delta in found.offset_deltas]
+            if found.keyless or base < first:
+                wanted = [i for i, key in enumerate(keys) if key is not None and at[i] >= first]
+                keys, at = [keys[i] for i in wanted], [at[i] for i in wanted]
+            if not offsets.put(cast("list[bytes]", keys), at):
+                return False
+        offsets.latest_offset = header.last_offset
+        return True
+
+    # --- writing anew
+
+    def _rewrite(self, source: Segment, target: CleanedSegment, batches: BatchFilter) -> Iterator[Slice]:
+        for data, headers in self._chunks(source):
+            kept: list[RecordBatchHeader] = []
+            parts: list[Buffer] = []
+            # Where those begin that stay as they are, and for which there is no part yet.
+            as_it_is = cost = size = 0
+            for header in headers:
+                outcome = batches.filter(data, header)
+                if outcome is None:
+                    kept.append(header)
+                else:
+                    if header.position > as_it_is:
+                        parts.append(data[as_it_is : header.position])
+                    as_it_is = header.end
+                    if outcome:
+                        parts.append(outcome)
+                        kept.append(read_header(outcome))
+                size += header.size_in_bytes
+                cost += _cost(header)
+                if cost >= _SLICE_COST:
+                    self.bytes_read += size
+                    yield Read(size, 0)
+                    cost = size = 0
+            end = headers[-1].end
+            if end > as_it_is:
+                parts.append(data[as_it_is:end])
+            written = sum(map(len, parts))
+            if parts:
+                target.append(parts, kept)
+            self.bytes_read += size
+            self.bytes_written += written
+            yield Read(size, written)
+
+    def _chunks(self, segment: Segment) -> Iterator[tuple[memoryview, list[RecordBatchHeader]]]:
+        """The whole of a segment in pieces of whole batches."""
+        if not segment.size:
+            return
+        disk = self._log.env.disk
+        file = OpenFile(disk, disk.open(segment.path(LOG), READ), _NOBODY)
+        usual = wanted = max(self._limits.io_buffer_bytes // 2, HEADER_SIZE)
+        position = 0
+        while position < segment.size:
+            data = memoryview(file.read(min(wanted, segment.size - position), position))
+            headers = list(iterate(data, allow_partial=True))
+            if headers:
+                yield data, headers
+                position += headers[-1].end
+                wanted = usual
+                continue
+            size = entry_size_at(data)
+            if size is None or size <= len(data) or size > segment.size - position:
+                raise CorruptLogError(f"{segment.path(LOG)}: no batch at position {position}")
+            wanted = size
+
+
+class _Nobody:
+    """A file that is read from once is held by nobody who would lose it."""
+
+    file: OpenFile | None = None
+
+
+_NOBODY = _Nobody()
+
+
+def _cost(header: RecordBatchHeader) -> int:
+    """In microseconds, about."""
+    return 2 + header.count + (header.size_in_bytes >> 12)

@@ -1,0 +1,76 @@
+"""Which batches belong to aborted transactions, and which markers have nothing left to end
+(CleanedTransactionMetadata).
+
+The cleaner never reads beyond the last stable offset, so that the fate of whatever it meets is known from the
+transaction indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek_log.transaction_index import AbortedTransaction
+from odradek_wire.records.batch import RecordBatchHeader
+
+
+class _Aborted:
+    __slots__ = ("has_batches", "transaction")
+
+    def __init__(self, transaction: AbortedTransaction) -> None:
+        self.transaction = transaction
+        self.has_batches = False
+
+
+class CleanedTransactions:
+    """Is told of every batch, in order."""
+
+    __slots__ = ("_aborted", "_coming", "_committed", "_kept")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """`aborted` are all that have records or their marker in what is read."""
+        # The next one to begin is last.
+        self._coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+        self._aborted: dict[int, _Aborted] = {}
+        self._committed: set[int] = set()
+        self._kept: list[AbortedTransaction] = []
+
+    def is_aborted(self, header: RecordBatchHeader) -> bool:
+        """A batch of data: whether it belongs to an aborted transaction, and its records may go at once."""
+        if self._coming:
+            self._begin(header.last_offset)
+        if not header.is_transactional:
+            return False
+        aborted = self._aborted.get(header.producer_id)
+        if aborted is None:
+            self._committed.add(header.producer_id)
+            return False
+        aborted.has_batches = True
+        return True
+
+    def is_needless(self, header: RecordBatchHeader, commit: bool | None) -> bool:
+        """A control batch with a marker (`commit` None: without a record, or with one of another kind, which is told by
+        its count): whether no batch of the transaction that it ends is left."""
+        self._begin(header.last_offset)
+        if commit is None:
+            return header.count == 0
+        if commit:
+            if header.producer_id not in self._committed:
+                return True
+            self._committed.remove(header.producer_id)
+            return False
+        aborted = self._aborted.pop(header.producer_id, None)
+        if aborted is None or not aborted.has_batches:
+            return True
+        self._kept.append(aborted.transaction)
+        return False
+
+    def take_kept(self) -> list[AbortedTransaction]:
+        """The aborted transactions, since this was asked last, whose markers stay: the new segment's index."""
+        kept, self._kept = self._kept, []
+        return kept
+
+    def _begin(self, offset: int) -> None:
+        coming = self._coming
+        while coming and coming[-1].first_offset <= offset:
+            transaction = coming.pop()
+            self._aborted.setdefault(transaction.producer_id, _Aborted(transaction))

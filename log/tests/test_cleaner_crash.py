@@ -1,0 +1,127 @@
+"""A pass of the cleaner that ends at any of its disk's operations: the next start finds a log that holds the same."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from log.tests.cleaner_kit import begin, clean, end_transaction, keyed, last_of_each_key, write
+from log.tests.failing_disk import FailingDisk
+from log.tests.log_kit import TOPIC_ID, Time, open_directory
+
+from odradek_log.cleaner.cleaning import Replacement
+from odradek_log.config import LogConfig
+from odradek_log.directory import LogDirectory
+from odradek_log.log import Log
+from odradek_wire.records.batch import iterate
+from odradek_wire.records.records import read_records
+
+CONFIG = LogConfig(cleanup_policy=("compact",), segment_bytes=1200, index_interval_bytes=100, delete_retention_ms=0)
+
+
+def _fill(path: Path) -> None:
+    """A partition `t-0` of a dozen segments with transactions, cleaned once and dirty again, properly closed."""
+    directory = open_directory(path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    sequences = {5: 0, 6: 0}
+    for at in range(50):
+        records = ((b"key %d" % (at % 9), b"%d" % at * 15), (b"other %d" % at, None if at % 5 == 0 else b"x" * 20))
+        producer_id = 5 if at % 4 == 0 else 6
+        write(log, keyed(*records, producer=(producer_id, 0, sequences[producer_id]), transactional=producer_id == 5))
+        sequences[producer_id] += 2
+        if producer_id == 5:
+            end_transaction(log, 5, commit=at % 8 == 0)
+        if at == 25:
+            clean(log)
+    assert len(log.segments) > 5
+    directory.close()
+
+
+def _opened(path: Path, disk: FailingDisk | None = None) -> LogDirectory:
+    directory = open_directory(path, Time(), disk=disk)
+    directory.load(lambda _: CONFIG)
+    assert directory.failed == {}
+    return directory
+
+
+def _committed(log: Log) -> dict[bytes, tuple[int, bytes]]:
+    """What a reader of committed records ends with."""
+    offset, found = log.log_start_offset, []
+    aborted = log.aborted_transactions(0, log.log_end_offset)
+    while (piece := log.read(offset, 1 << 20)) is not None:
+        data = piece.tobytes()
+        for header in iterate(data):
+            offset = header.next_offset
+            is_aborted = header.is_transactional and any(
+                each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
+                for each in aborted
+            )
+            if not header.is_control and not is_aborted:
+                found += [(record.offset, record.key, record.value) for record in read_records(data, header)]
+    return last_of_each_key(found)
+
+
+def _producers(log: Log) -> dict[int, tuple[int, int, int]]:
+    return {
+        entry.producer_id: (entry.producer_epoch, entry.batches[-1].last_sequence, entry.batches[-1].last_offset)
+        for entry in log.producers
+    }
+
+
+def _clean_as_far_as_possible(log: Log) -> None:
+    """Until the disk fails; as a broker whose process goes on, or not."""
+    with suppress(OSError):
+        cleaning = begin(log)
+        for step in cleaning.slices():
+            if isinstance(step, Replacement):
+                cleaning.swap(step)
+        cleaning.finish()
+
+
+@pytest.mark.parametrize("clean_shutdown", [True, False])
+@pytest.mark.parametrize("crash", [True, False])
+def test_whichever_operation_is_the_last_the_log_holds_the_same(
+    tmp_path: Path, crash: bool, clean_shutdown: bool
+) -> None:
+    """A `crash` fails every operation from the n-th on, else the n-th alone does, as on a disk full for a moment."""
+    _fill(tmp_path / "filled")
+    if not clean_shutdown:
+        (tmp_path / "filled" / ".kafka_cleanshutdown").unlink()
+    directory = _opened(tmp_path / "filled")
+    log = directory.logs["t", 0]
+    held, producers, end = _committed(log), _producers(log), log.log_end_offset
+    size = log.size_bytes
+    directory.abandon()
+    if clean_shutdown:
+        (tmp_path / "filled" / ".kafka_cleanshutdown").touch()
+    assert len(held) > 30
+    number = calls = 0
+    while calls >= number:
+        number += 1
+        path = tmp_path / "again"
+        shutil.copytree(tmp_path / "filled", path)
+        disk = FailingDisk()
+        directory = _opened(path, disk)
+        begun = len(disk.calls)
+        disk.fail(
+            errno.EIO,
+            lambda _name, _path, at, wanted=begun + number: at >= wanted if crash else at == wanted,
+        )
+        _clean_as_far_as_possible(directory.logs["t", 0])
+        calls = len(disk.calls) - begun
+        directory.abandon()
+        directory = _opened(path)
+        log = directory.logs["t", 0]
+        assert (_committed(log), _producers(log)) == (held, producers), number
+        assert (log.log_start_offset, log.log_end_offset) == (0, end)
+        names = [file.name for file in (path / "t-0").iterdir()]
+        assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))], number
+        clean(log)
+        assert (_committed(log), _producers(log)) == (held, producers), number
+        assert log.size_bytes < size
+        directory.abandon()
+        shutil.rmtree(path)
+    assert calls > 60

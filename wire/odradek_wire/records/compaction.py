@@ -1,0 +1,166 @@
+"""What a log's cleaner does to a batch of magic 2: look at its keys, leave records out, empty it.
+
+Owns speed, as `scan` does: one walk with the bounds of `records.decode` as far as it looks, values and headers stepped
+over by their record's length, and what is kept copied as it stands. Which records are kept is the cleaner's matter;
+where timestamps' base has to change, `conversion.retain` decodes and encodes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from odradek_wire.records.attributes import (
+    COMPRESSION_MASK,
+    DELETE_HORIZON_BIT,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+)
+from odradek_wire.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    RecordBatchHeader,
+    pack_header,
+    rewrite_crc,
+)
+from odradek_wire.records.compression import compress
+from odradek_wire.records.errors import InvalidRecordError
+from odradek_wire.records.records import read_varint, read_varlong
+
+
+class Outline(NamedTuple):
+    """One entry for each record, in their order; `keyless` and `tombstones` are indices into the others."""
+
+    starts: list[int]
+    """Where they begin in the data, and one more: where the last one ends."""
+    offset_deltas: list[int]
+    timestamp_deltas: list[int]
+    keys: list[bytes | None]
+    keyless: list[int]
+    tombstones: list[int]
+    """Those without a value."""
+
+
+def outline(data: bytes, count: int) -> Outline:
+    """Walk over exactly `count` records that fill `data` exactly; `InvalidRecordError` for anything else."""
+    found = Outline([], [], [], [], [], [])
+    begin, at_delta = found.starts.append, found.offset_deltas.append
+    at_timestamp, with_key = found.timestamp_deltas.append, found.keys.append
+    end = len(data)
+    position = 0
+    try:
+        for index in range(count):
+            begin(position)
+            number = data[position]
+            position += 1
+            if number > 127:
+                if (more := data[position]) < 128:
+                    number += (more - 1) << 7
+                    position += 1
+                else:
+                    number, position = read_varint(data, position - 1)
+            record_end = position + ((number >> 1) ^ -(number & 1))
+            if record_end > end or record_end < position:
+                raise InvalidRecordError(f"record of {record_end - position} bytes, {end - position} are left")
+
+            number = data[position + 1]  # the byte before it is the record's attributes
+            position += 2
+            if number > 127:
+                if (more := data[position]) < 128:
+                    number += (more - 1) << 7
+                    position += 1
+                else:
+                    number, position = read_varlong(data, position - 1)
+            at_timestamp((number >> 1) ^ -(number & 1))
+
+            number = data[position]
+            position += 1
+            if number > 127:
+                if (more := data[position]) < 128:
+                    number += (more - 1) << 7
+                    position += 1
+                else:
+                    number, position = read_varint(data, position - 1)
+            at_delta((number >> 1) ^ -(number & 1))
+
+            number = data[position]
+            position += 1
+            if number > 127:
+                if (more := data[position]) < 128:
+                    number += (more - 1) << 7
+                    position += 1
+                else:
+                    number, position = read_varint(data, position - 1)
+            if number & 1:
+                with_key(None)
+                found.keyless.append(index)
+            else:
+                start = position
+                position += number >> 1
+                with_key(data[start:position])
+            if position >= record_end:
+                raise InvalidRecordError(f"a key passes the end {record_end} of its record")
+            if data[position] & 1:  # a negative length
+                found.tombstones.append(index)
+            position = record_end
+    except IndexError:
+        raise InvalidRecordError("records end before their batch's count is reached") from None
+    if position != end:
+        raise InvalidRecordError(f"{end - position} bytes follow the last record of the batch")
+    begin(position)
+    return found
+
+
+def select(header: RecordBatchHeader, data: bytes, found: Outline, kept: Sequence[int]) -> bytearray:
+    """The batch with these of its records, at least one, given by ascending index: their bytes as they are, between the
+    same first and last offset. `data` are the records of the batch, decompressed, and `found` is their outline."""
+    starts = found.starts
+    pieces = []
+    first = previous = kept[0]
+    for index in kept[1:]:
+        if index != previous + 1:
+            pieces.append(data[starts[first] : starts[previous + 1]])
+            first = index
+        previous = index
+    pieces.append(data[starts[first] : starts[previous + 1]])
+    body = b"".join(pieces)
+    max_timestamp = header.max_timestamp
+    if not header.attributes & TIMESTAMP_TYPE_BIT:
+        deltas = found.timestamp_deltas
+        max_timestamp = max(header.base_timestamp + max(deltas[index] for index in kept), NO_TIMESTAMP)
+    if header.is_compressed:
+        body = compress(header.compression, body)
+    return _with_body(header, body, header.attributes, header.base_timestamp, max_timestamp, len(kept))
+
+
+def emptied(header: RecordBatchHeader) -> bytearray:
+    """The batch without a record: what is left to tell a producer's last sequence, or where a log ends."""
+    attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
+    return _with_body(header, b"", attributes, NO_TIMESTAMP, header.max_timestamp, 0)
+
+
+def _with_body(
+    header: RecordBatchHeader, body: bytes, attributes: int, base_timestamp: int, max_timestamp: int, count: int
+) -> bytearray:
+    output = bytearray(HEADER_SIZE)
+    output += body
+    changed = RecordBatchHeader(
+        (
+            header.base_offset,
+            len(output) - LOG_OVERHEAD,
+            header.partition_leader_epoch,
+            header.magic,
+            0,
+            attributes,
+            header.last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            count,
+        )
+    )
+    pack_header(output, changed)
+    rewrite_crc(output, changed)
+    return output

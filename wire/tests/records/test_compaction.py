@@ -1,0 +1,101 @@
+"""What the cleaner does to a batch: its outline is what decoding finds, and what is selected is as it was."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek_wire.records import batch, compaction
+from odradek_wire.records.attributes import Compression, TimestampType
+from odradek_wire.records.builder import BatchBuilder, build_batch
+from odradek_wire.records.errors import InvalidRecordError
+from odradek_wire.records.record import Record
+from odradek_wire.records.records import read_records, records_data
+
+_TEXT = st.none() | st.binary(max_size=200)
+_RECORDS = st.lists(
+    st.tuples(st.integers(1, 300), st.integers(-1, 1 << 44), _TEXT, _TEXT, st.sampled_from([(), (("h", b"x"),)])),
+    min_size=1,
+    max_size=12,
+)
+
+
+def _records(
+    drawn: list[tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]],
+) -> list[Record]:
+    offset, records = 100, []
+    for step, timestamp, key, value, headers in drawn:
+        offset += step
+        records.append(Record(offset, timestamp, key, value, headers))
+    return records
+
+
+@given(_RECORDS, st.sampled_from(list(Compression)), st.data())
+def test_what_is_selected_are_the_same_records_between_the_same_offsets(
+    drawn: list[tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]],
+    codec: Compression,
+    data: st.DataObject,
+) -> None:
+    records = _records(drawn)
+    before = build_batch(records, base_offset=100, compression=codec, producer_id=7, producer_epoch=1, base_sequence=4)
+    header = batch.read_header(before)
+    body = records_data(before, header)
+    found = compaction.outline(body, header.count)
+    assert found.keys == [record.key for record in records]
+    assert found.keyless == [at for at, record in enumerate(records) if record.key is None]
+    assert found.tombstones == [at for at, record in enumerate(records) if record.value is None]
+    assert [100 + delta for delta in found.offset_deltas] == [record.offset for record in records]
+    kept = sorted(data.draw(st.sets(st.sampled_from(range(len(records))), min_size=1)))
+    after = compaction.select(header, body, found, kept)
+    left = batch.read_header(after)
+    batch.check_crc(after, left)
+    assert list(read_records(after, left)) == [records[at] for at in kept]
+    assert left.max_timestamp == max(records[at].timestamp for at in kept)
+    same = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence", "compression")
+    assert [getattr(left, name) for name in same] == [getattr(header, name) for name in same]
+
+
+def test_with_log_append_time_the_batch_keeps_its_time() -> None:
+    records = [Record(at, 5 + at, b"k", b"v") for at in range(3)]
+    before = build_batch(records, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=900)
+    header = batch.read_header(before)
+    body = records_data(before, header)
+    after = compaction.select(header, body, compaction.outline(body, 3), [0])
+    assert [record.timestamp for record in read_records(after, batch.read_header(after))] == [900]
+
+
+def test_an_emptied_batch_tells_offsets_producer_and_newest_timestamp_and_nothing_else() -> None:
+    builder = BatchBuilder(
+        base_offset=40,
+        compression=Compression.GZIP,
+        producer_id=9,
+        producer_epoch=2,
+        base_sequence=11,
+        is_transactional=True,
+        partition_leader_epoch=6,
+        delete_horizon_ms=77,
+    )
+    for at in range(3):
+        builder.append(1000 + at, b"k", None)
+    before = batch.read_header(builder.build())
+    data = compaction.emptied(before)
+    after = batch.read_header(data)
+    batch.check_crc(data, after)
+    assert len(data) == batch.HEADER_SIZE
+    assert (after.base_offset, after.last_offset, after.last_sequence, after.count) == (40, 42, 13, 0)
+    assert (after.producer_id, after.producer_epoch, after.partition_leader_epoch) == (9, 2, 6)
+    assert (after.is_transactional, after.is_compressed, after.delete_horizon_ms) == (True, False, None)
+    assert (after.base_timestamp, after.max_timestamp) == (-1, 1002)
+
+
+def test_an_outline_of_something_else_than_records_is_refused() -> None:
+    before = build_batch([Record(at, 5, b"key", b"value") for at in range(3)])
+    body = records_data(before, batch.read_header(before))
+    for wrong, count in ((body[:-1], 3), (body, 2), (body, 4), (body + b"\0", 3), (b"\x01" + body[1:], 3)):
+        with pytest.raises(InvalidRecordError):
+            compaction.outline(wrong, count)
+    longer_key = bytearray(body)
+    longer_key[4] = 126
+    with pytest.raises(InvalidRecordError, match="passes the end"):
+        compaction.outline(bytes(longer_key), 3)
