@@ -6,7 +6,17 @@ part of the distribution, and depends on nothing of it: these are the witnesses.
 """
 
 from odradek_peers.cluster import KafkaCluster
-from odradek_peers.jars import KAFKA_1_1, KAFKA_3_9, KAFKA_4_0, KAFKA_4_3, ZOOKEEPER, libs, zookeeper_libs
+from odradek_peers.jars import (
+    KAFKA_1_1,
+    KAFKA_3_9,
+    KAFKA_4_0,
+    KAFKA_4_3,
+    ZOOKEEPER,
+    connect_libs,
+    libs,
+    streams_libs,
+    zookeeper_libs,
+)
 from odradek_peers.server import ApacheKafka
 from odradek_peers.tools import JavaTools, RunningTool, ToolFailed
 from odradek_peers.zookeeper import ZooKeeperServer
@@ -23,6 +33,8 @@ __all__ = [
     "RunningTool",
     "ToolFailed",
     "ZooKeeperServer",
+    "connect_libs",
     "libs",
+    "streams_libs",
     "zookeeper_libs",
 ]

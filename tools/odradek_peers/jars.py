@@ -1,4 +1,4 @@
-"""Kafka's and ZooKeeper's jars, fetched by Maven into one folder for each release.
+"""Kafka's and ZooKeeper's jars, fetched by Maven into one folder for each release, and for each of its frameworks.
 
 Owns which artifacts make up a release with its server and tools. Where they come from is Maven's configuration.
 """
@@ -21,21 +21,23 @@ ZOOKEEPER = "3.8.4"
 _MAVEN_SECONDS = 900.0
 _COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
+_LOG4J_2 = [
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
+    ("org.apache.logging.log4j", "log4j-core", "2.25.3"),
+    ("org.apache.logging.log4j", "log4j-api", "2.25.3"),
+]
+
 # The server and the tools; then what a release ships beside them without depending on it: the logging backend.
 _ARTIFACTS: dict[str, list[tuple[str, str, str]]] = {
     KAFKA_4_3: [
         ("org.apache.kafka", "kafka_2.13", KAFKA_4_3),
         ("org.apache.kafka", "kafka-tools", KAFKA_4_3),
-        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
-        ("org.apache.logging.log4j", "log4j-core", "2.25.3"),
-        ("org.apache.logging.log4j", "log4j-api", "2.25.3"),
+        *_LOG4J_2,
     ],
     KAFKA_4_0: [
         ("org.apache.kafka", "kafka_2.13", KAFKA_4_0),
         ("org.apache.kafka", "kafka-tools", KAFKA_4_0),
-        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
-        ("org.apache.logging.log4j", "log4j-core", "2.25.3"),
-        ("org.apache.logging.log4j", "log4j-api", "2.25.3"),
+        *_LOG4J_2,
     ],
     KAFKA_3_9: [
         ("org.apache.kafka", "kafka_2.13", KAFKA_3_9),
@@ -50,6 +52,14 @@ _ARTIFACTS: dict[str, list[tuple[str, str, str]]] = {
     ],
 }
 
+_STREAMS_ARTIFACTS = [("org.apache.kafka", "kafka-streams", KAFKA_4_3), *_LOG4J_2]
+_CONNECT_ARTIFACTS = [
+    ("org.apache.kafka", "connect-runtime", KAFKA_4_3),
+    ("org.apache.kafka", "connect-file", KAFKA_4_3),
+    ("org.apache.kafka", "connect-mirror", KAFKA_4_3),
+    *_LOG4J_2,
+]
+
 # The server; then what it loads at its start although its artifact does not depend on it.
 _ZOOKEEPER_ARTIFACTS = [
     ("org.apache.zookeeper", "zookeeper", ZOOKEEPER),
@@ -63,6 +73,16 @@ def libs(version: str) -> Path:
     if version not in _ARTIFACTS:
         raise ValueError(f"no jars are known for Kafka {version}, only for {', '.join(_ARTIFACTS)}")
     return _fetched(f"kafka-{version}", _ARTIFACTS[version])
+
+
+def streams_libs() -> Path:
+    """The folder with all jars of Kafka Streams 4.3, RocksDB's among them; the first call on a machine fetches them."""
+    return _fetched(f"kafka-streams-{KAFKA_4_3}", _STREAMS_ARTIFACTS)
+
+
+def connect_libs() -> Path:
+    """The folder with all jars of Kafka Connect 4.3, file connectors and MirrorMaker 2; fetched by the first call."""
+    return _fetched(f"kafka-connect-{KAFKA_4_3}", _CONNECT_ARTIFACTS)
 
 
 def zookeeper_libs() -> Path:

@@ -1,0 +1,26 @@
+"""The broker of these tests: another than elsewhere, because it looks for transactions that timed out all the time."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests.brokers import Broker, new_broker
+
+_CONFIG = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+
+
+@pytest.fixture(scope="package")
+def broker(broker_name: str) -> Iterator[Broker]:
+    """The broker that these tests share."""
+    shared = new_broker(broker_name, _CONFIG)
+    try:
+        shared.start()
+        yield shared
+    finally:
+        shared.close()
+
+
+@pytest.fixture(scope="package")
+def servers(broker: Broker) -> str:
+    """Its bootstrap address."""
+    return broker.bootstrap_servers

@@ -1,0 +1,39 @@
+"""Java programs beside the broker: ours, compiled once, and those in Kafka's jars, each as a small JVM."""
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from odradek_peers import KAFKA_4_3, RunningTool
+from odradek_peers.logconf import log_to_stderr
+from odradek_peers.processes import dying_with_us
+
+_JVM = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class JavaProgram:
+    """A main class and where its classes are; warnings go to standard error."""
+
+    main: str
+    classpath: str
+    version: str = KAFKA_4_3
+    """The release whose logging library is among the jars."""
+
+    def start(self, *arguments: str) -> RunningTool:
+        """Run it until it ends or is ended."""
+        logging = log_to_stderr(self.version, Path(self.classpath.rpartition(":")[2]).parent.parent)
+        command = ["java", *_JVM, logging, "-cp", self.classpath, self.main, *arguments]
+        return RunningTool(self.main, [*dying_with_us(), *command])
+
+
+def compiled(name: str, jars: Path, classes: Path, version: str = KAFKA_4_3) -> JavaProgram:
+    """The program in `name`.java of this folder; its classes are put into `classes`."""
+    source = _FOLDER / f"{name}.java"
+    command = ["javac", "-J-XX:TieredStopAtLevel=1", "-nowarn", "-Xlint:-removal", "-proc:none"]
+    done = subprocess.run(
+        [*command, "-d", str(classes), "-cp", f"{jars}/*", str(source)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return JavaProgram(name, f"{classes}:{jars}/*", version)
