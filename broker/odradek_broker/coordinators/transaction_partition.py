@@ -7,8 +7,9 @@ transactional ids come here to `transactions`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from odradek_broker.clock import Clock
 from odradek_broker.coordinators.durable_partition import Core, DurablePartition, LoadState
@@ -26,6 +27,11 @@ from odradek_broker.report import Logger
 from odradek_broker.timers import TimerHandle, Timers
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import Compression
+
+
+class Waiting(NamedTuple):
+    go_on: Callable[[], None]
+    limit: TimerHandle
 
 
 class TransactionPartition:
@@ -52,6 +58,8 @@ class TransactionPartition:
         self._clock = clock
         self._timers = timers
         self._timer: TimerHandle | None = None
+        self._waiting: dict[str, deque[Waiting]] = {}
+        """Who comes while something of its id is under way."""
         self._next_producer_id = next_producer_id
 
     @property
@@ -80,6 +88,34 @@ class TransactionPartition:
         self._durable.resign()
         for token, answer in self.shard.unload(self.now()).answers:
             _deferred(token).complete(answer)
+        for transactional_id in list(self._waiting):
+            self._go_on(transactional_id, len(self._waiting[transactional_id]))
+
+    # -- who waits ------------------------------------------------------------------------------------------------
+
+    def when_idle(self, transactional_id: str, patience_ms: int, go_on: Callable[[], None]) -> None:
+        """Call `go_on` when nothing of the id is under way any more, at once if that is so; or when `patience_ms` are
+        over, or others coordinate it."""
+        if not patience_ms or not self.shard.is_busy(transactional_id):
+            go_on()
+            return
+        limit = self._timers.call_later(patience_ms, lambda: self._go_on(transactional_id, 1))
+        self._waiting.setdefault(transactional_id, deque()).append(Waiting(go_on, limit))
+
+    def _go_on(self, transactional_id: str, count: int) -> None:
+        """The first ones that wait do so no more."""
+        for _ in range(count):
+            waiting = self._waiting[transactional_id]
+            go_on, limit = waiting.popleft()
+            if not waiting:
+                del self._waiting[transactional_id]
+            limit.cancel()
+            go_on()
+
+    def _wake(self) -> None:
+        for transactional_id in list(self._waiting):
+            while transactional_id in self._waiting and not self.shard.is_busy(transactional_id):
+                self._go_on(transactional_id, 1)
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
@@ -97,6 +133,8 @@ class TransactionPartition:
                 self._written(step, error)
 
             self._durable.write(step.records, written, late=written)
+        if self._waiting:
+            self._wake()
         self._arm()
 
     def _written(self, step: Step, error: ErrorCode) -> None:

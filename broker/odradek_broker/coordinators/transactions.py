@@ -9,7 +9,7 @@ modules.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from odradek_broker.auto_create import TRANSACTION_STATE
@@ -17,10 +17,12 @@ from odradek_broker.config import BrokerConfig
 from odradek_broker.coordinators.durable_partition import LoadState
 from odradek_broker.coordinators.markers import Markers
 from odradek_broker.coordinators.transaction_partition import TransactionPartition
+from odradek_broker.core.group_deadlines import Instant
 from odradek_broker.core.java_hash import partition_for
 from odradek_broker.core.transaction import Producer, TopicPartition
 from odradek_broker.core.transaction_listing import TransactionFilter
-from odradek_broker.core.transaction_step import TransactionSettings
+from odradek_broker.core.transaction_shard import TransactionShard
+from odradek_broker.core.transaction_step import Step, TransactionSettings
 from odradek_broker.deferred import Deferred
 from odradek_broker.partition import Partition
 from odradek_broker.timers import TimerHandle
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 BETWEEN_BROKERS = 5
 """The version of AddPartitionsToTxn that stands for what this broker asks itself."""
+
+Add = Callable[[TransactionShard, Deferred[ErrorCode], Instant], Step]
 
 
 class TransactionCoordinators:
@@ -152,17 +156,11 @@ class TransactionCoordinators:
         api_version: int = BETWEEN_BROKERS,
     ) -> ErrorCode | Deferred[ErrorCode]:
         """One transaction of AddPartitionsToTxn: what becomes of all these partitions."""
-        if not transactional_id:
-            return ErrorCode.INVALID_REQUEST
-        coordinated = self._coordinated(transactional_id)
-        if isinstance(coordinated, ErrorCode):
-            return coordinated
-        answer: Deferred[ErrorCode] = Deferred()
-        now = coordinated.now()
-        coordinated.carry_out(
-            coordinated.shard.add_partitions(transactional_id, producer, partitions, api_version, answer, now)
-        )
-        return answer.result() if answer.done else answer
+
+        def add(shard: TransactionShard, answer: Deferred[ErrorCode], now: Instant) -> Step:
+            return shard.add_partitions(transactional_id, producer, partitions, api_version, answer, now)
+
+        return self._add(transactional_id, add)
 
     def verify(
         self,
@@ -180,16 +178,33 @@ class TransactionCoordinators:
         self, transactional_id: str, producer: Producer, partition: TopicPartition, api_version: int
     ) -> ErrorCode | Deferred[ErrorCode]:
         """AddOffsetsToTxn, of the group that is kept in this partition of `__consumer_offsets`."""
+
+        def add(shard: TransactionShard, answer: Deferred[ErrorCode], now: Instant) -> Step:
+            return shard.add_offsets(transactional_id, producer, partition, api_version, answer, now)
+
+        return self._add(transactional_id, add)
+
+    def _add(self, transactional_id: str, add: Add) -> ErrorCode | Deferred[ErrorCode]:
+        """Who begins a transaction while the one before is being completed has to wait a little. Kafka sends it away at
+        once, for some 20 ms at least; the markers take less."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         coordinated = self._coordinated(transactional_id)
         if isinstance(coordinated, ErrorCode):
             return coordinated
         answer: Deferred[ErrorCode] = Deferred()
-        now = coordinated.now()
-        coordinated.carry_out(
-            coordinated.shard.add_offsets(transactional_id, producer, partition, api_version, answer, now)
-        )
+
+        def go_on() -> None:
+            if answer.done:
+                return  # The client is gone.
+            coordinated = self._coordinated(transactional_id)
+            if isinstance(coordinated, ErrorCode):
+                answer.complete(coordinated)
+            else:
+                coordinated.carry_out(add(coordinated.shard, answer, coordinated.now()))
+
+        patience_ms = self._broker.config.integer("add.partitions.to.txn.retry.backoff.max.ms")
+        coordinated.when_idle(transactional_id, patience_ms, go_on)
         return answer.result() if answer.done else answer
 
     def end(self, request: EndTxnRequest, api_version: int) -> EndTxnResponse | Awaitable[EndTxnResponse]:

@@ -61,6 +61,11 @@ class TransactionShard:
         its epochs are used up. If that changes before the request is made, the answer is CONCURRENT_TRANSACTIONS."""
         return rules.takes_fresh_id(self.transactions.get(transactional_id))
 
+    def is_busy(self, transactional_id: str) -> bool:
+        """Whether a record or the markers of this id are under way: mostly over in a few milliseconds, and until then
+        whatever would change it is answered with CONCURRENT_TRANSACTIONS."""
+        return self._progress.is_busy(transactional_id)
+
     def init_producer_id(
         self, request: InitProducerIdRequest, api_version: int, fresh_id: int | None, token: Token, now: Instant
     ) -> Step:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from broker.tests.conftest import TIMEOUT_S
 from broker.tests.test_replication import Connect
 from broker.tests.test_write_txn_markers import marker, outcome
 from broker.tests.transactions.producers import TransactionalProducer, Transactions
 
+from odradek_broker.coordinators.markers import RETRY_MS
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 
@@ -37,6 +40,12 @@ async def undecided(trio: Transactions, replicas: int = 1, **configs: str) -> tu
     return producer, leader
 
 
+async def until_without_time(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while not condition():
+            await asyncio.sleep(0)
+
+
 def is_open(trio: Transactions, broker: int) -> bool:
     return trio.hosted(broker).log.first_unstable_offset(trio.hosted(broker).log_end_offset) is not None
 
@@ -55,11 +64,28 @@ async def test_the_decision_is_answered_before_the_markers_are_written(trio: Tra
     trio.hold_markers_back(leader)
     assert await producer.end(commit=False) == ErrorCode.NONE
     assert await producer.state() == (ErrorCode.NONE, "PrepareAbort")
-    assert await producer.add(("t", 0)) == ErrorCode.CONCURRENT_TRANSACTIONS
+    adding = asyncio.ensure_future(producer.add(("t", 0)))
+    await trio.until(adding.done)
+    assert adding.result() == ErrorCode.CONCURRENT_TRANSACTIONS
     assert await trio.producer().init() == ErrorCode.CONCURRENT_TRANSACTIONS
     trio.let_go(leader)
     await trio.until_state(producer, "CompleteAbort")
     assert [each.producer_id for each in trio.hosted(leader).log.aborted_transactions(0, 2)] == [producer.producer.id]
+
+
+async def test_who_begins_the_next_transaction_waits_for_the_markers_of_the_one_before(trio: Transactions) -> None:
+    producer, leader = await undecided(trio)
+    trio.hold_markers_back(leader)
+    assert await producer.end() == ErrorCode.NONE
+    await until_without_time(lambda: trio.markers_held)
+    adding = asyncio.ensure_future(producer.add(("t", 0)))
+    assert await producer.state() == (ErrorCode.NONE, "PrepareCommit")
+    assert not adding.done()
+    trio.let_go(leader)
+    trio.clock.advance_timeouts(RETRY_MS)
+    await until_without_time(adding.done)
+    assert adding.result() == ErrorCode.NONE
+    assert await producer.state() == (ErrorCode.NONE, "Ongoing")
 
 
 async def test_a_marker_is_sent_again_after_a_lost_connection(trio: Transactions) -> None:
