@@ -132,7 +132,9 @@ def end(current: Transaction | None, producer: Producer, commit: bool, fresh_id:
     bumped = current.producer.epoch == producer.epoch + 1
     if producer.id != current.producer.id and not rotated:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    is_retry = current.state in _COMPLETE and (rotated or bumped)
+    # Its own end gave it the present epoch, then, and no InitProducerId of somebody else: Kafka does not look at that,
+    # and lets whom such a one has outdated go on if the next transaction ended without an epoch of its own.
+    is_retry = current.state in _COMPLETE and current.client_version >= EPOCH_GROWS_FROM and (rotated or bumped)
     if not is_retry and producer.epoch != current.producer.epoch:
         return ErrorCode.PRODUCER_FENCED
     if is_retry:

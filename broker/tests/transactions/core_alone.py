@@ -86,11 +86,17 @@ class CoreAlone:
     def let_through(self) -> None:
         """What the log holds back takes effect."""
         while self.held:
-            step = self.held.pop(0)
-            assert step.write is not None
-            for record in step.records:
-                self.shard.replay(record)
-            self.carry_out(self.shard.written(step.write, ErrorCode.NONE, self.now))
+            self.let_one_through()
+
+    def let_one_through(self) -> None:
+        step = self.held.pop(0)
+        assert step.write is not None
+        self.take_effect(step.records)
+        self.carry_out(self.shard.written(step.write, ErrorCode.NONE, self.now))
+
+    def take_effect(self, records: Iterable[TransactionRecord]) -> None:
+        for record in records:
+            self.shard.replay(record)
 
     def time_out(self) -> None:
         """Nobody waits any longer for what the log holds back."""

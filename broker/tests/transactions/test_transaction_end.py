@@ -271,6 +271,15 @@ def test_nobody_ends_what_nobody_knows() -> None:
         assert core.end(Producer(1, 0), version=version) == UNKNOWN
 
 
+def test_who_was_outdated_by_another_producer_is_not_taken_for_that_one() -> None:
+    core = CoreAlone()
+    core.init()
+    producer = core.begun(A0)
+    core.end(producer, version=4)
+    core.write_markers()
+    assert core.end(Producer(producer.id, producer.epoch - 1)) == FENCED
+
+
 def test_an_abortion_of_nothing_counts_as_a_transaction_that_began_then() -> None:
     core = CoreAlone()
     core.init()

@@ -1,0 +1,363 @@
+"""Clients, a log and a network at random: what must hold whatever happens to the transaction coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import pytest
+from broker.tests.transactions.core_alone import MAX_EPOCH, CoreAlone
+
+from odradek_broker.core.transaction import NO_EPOCH, Producer, TopicPartition, Transaction, TransactionState
+from odradek_broker.core.transaction_records import TransactionRecord, decode_record
+from odradek_broker.core.transaction_rules import NO_PRODUCER
+from odradek_broker.core.transaction_step import Step, TransactionSettings
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.end_txn import EndTxnRequest
+from odradek_wire.messages.init_producer_id import InitProducerIdRequest
+
+IDS = ["t", "u"]
+PLACES: list[TopicPartition] = [("a", 0), ("a", 1), ("b", 0)]
+SETTINGS = TransactionSettings(id_expiration_ms=60_000, abort_interval_ms=700)
+
+EMPTY, ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
+DECIDED = {
+    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
+    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
+}
+
+
+@dataclass
+class History:
+    """What took effect of one transactional id, in the order of the log."""
+
+    present: Transaction | None = None
+    used_ids: set[int] = field(default_factory=set)
+    decisions: dict[Producer, bool] = field(default_factory=dict)
+    """Who produced → whether its last transaction was committed."""
+    outdated: set[Producer] = field(default_factory=set)
+    """Whose transaction ended with an epoch of its own."""
+
+    def took_effect(self, after: Transaction | None) -> None:
+        before, self.present = self.present, after
+        if after is None:
+            assert before is not None
+            assert before.is_at_rest
+            return
+        if before is None:
+            assert after.state is EMPTY
+            assert after.producer.epoch == 0
+        elif after.producer.id == before.producer.id:
+            assert after.producer.epoch >= before.producer.epoch, "epochs never go back"
+        if before is None or after.producer.id != before.producer.id:
+            assert after.producer.epoch == 0
+            assert after.producer.id not in self.used_ids, "producer ids are used once"
+            assert before is None or before.epochs_used_up
+        self.used_ids.add(after.producer.id)
+        if before is not None:
+            self._moved(before, after)
+
+    def _moved(self, before: Transaction, after: Transaction) -> None:
+        if before.state in DECIDED:
+            assert after.state is DECIDED[before.state], "what is decided is carried out"
+            assert after.partitions == frozenset()
+        elif after.state is EMPTY:
+            assert before.is_at_rest
+        elif after.state is ONGOING:
+            assert before.partitions <= after.partitions
+            assert after.producer == before.producer
+        else:
+            assert after.state in DECIDED
+            assert before.state is ONGOING or not after.commits, "what never began is not committed"
+            assert after.partitions == before.partitions
+            if after.client_version >= 2 and before.producer.epoch < MAX_EPOCH:
+                assert before.producer not in self.outdated, "every epoch has one outcome"
+                assert after.producer.epoch == before.producer.epoch + 1
+                self.outdated.add(before.producer)
+            self.decisions[before.producer] = after.commits
+
+
+@dataclass(eq=False)
+class Client:
+    transactional_id: str
+    grows: bool
+    """Takes part in transaction version 2."""
+    producer: Producer | None = None
+    before: list[Producer] = field(default_factory=list)
+
+    def becomes(self, producer: Producer | None) -> None:
+        if self.producer is not None:
+            self.before.append(self.producer)
+        self.producer = producer
+
+
+class Watched(CoreAlone):
+    """Says what takes effect and who is answered."""
+
+    def __init__(self, world: World, *args: object) -> None:
+        self.world = world
+        super().__init__(*args)  # type: ignore[arg-type]
+
+    def carry_out(self, step: Step) -> None:
+        super().carry_out(step)
+        for work in step.markers:
+            self.world.markers_sent(work.transactional_id, work.producer, work.commit)
+        for token, _ in step.answers:
+            answered = self.world.waiting.pop(token, None)
+            if answered is not None:
+                answered(token)
+
+    def take_effect(self, records: Iterable[TransactionRecord]) -> None:
+        for record in records:
+            self.world.history[record.transactional_id].took_effect(record.transaction)
+            self.shard.replay(record)
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.level = self.random.choice([1, 2, 2])
+        self.history = {id_: History() for id_ in IDS}
+        self.waiting: dict[object, Callable[[object], None]] = {}
+        self.told: set[tuple[str, Producer]] = set()
+        self.sent: dict[tuple[str, Producer], bool] = {}
+        self.tokens = 0
+        self.core = Watched(self, self.level, SETTINGS)
+        self.clients = [Client(id_, self.level >= 2 and self.random.random() < 0.8) for id_ in IDS for _ in range(2)]
+        if self.random.random() < 0.4:
+            for id_ in IDS:
+                almost = Transaction(Producer(7, MAX_EPOCH - self.random.randint(2, 12)), 2000, previous_id=7)
+                self.history[id_].present = almost
+                self.core.put(almost, id_)
+
+    # -- what clients do
+
+    def ask(self, then: Callable[[object], None]) -> object:
+        self.tokens += 1
+        token = f"request {self.tokens}"
+        self.waiting[token] = then
+        return token
+
+    def identity(self, client: Client) -> Producer:
+        """Mostly the present one; a request may be late, or from before."""
+        if client.before and self.random.random() < 0.2:
+            return self.random.choice(client.before[-3:])
+        return client.producer or Producer(9999, 0)
+
+    def init(self, client: Client) -> None:
+        expected = self.identity(client) if self.random.random() < 0.3 else NO_PRODUCER
+
+        def answered(token: object) -> None:
+            error, producer = self.outcome(token)
+            if error:
+                return
+            present = self.history[client.transactional_id].present
+            assert present is not None
+            assert (present.producer, present.state) == (producer, EMPTY), "who is told to produce may produce"
+            if expected == NO_PRODUCER:
+                assert (client.transactional_id, producer) not in self.told, "nobody else was told the same"
+            self.told.add((client.transactional_id, producer))
+            client.becomes(producer)
+
+        request = InitProducerIdRequest(client.transactional_id, self.random.choice([500, 2000]), *expected)
+        shard, core = self.core.shard, self.core
+        fresh_id = core.next_id() if shard.needs_producer_id(client.transactional_id) else None
+        core.carry_out(shard.init_producer_id(request, 5, fresh_id, self.ask(answered), core.now))
+
+    def add(self, client: Client) -> None:
+        places = self.random.sample(PLACES, self.random.randint(1, 2))
+        producer = self.identity(client)
+
+        def answered(token: object) -> None:
+            error = self.core.answers[token]
+            if not error:
+                present = self.history[client.transactional_id].present
+                assert present is not None
+                assert present.producer == producer
+                assert present.partitions.issuperset(places)
+            elif error == ErrorCode.PRODUCER_FENCED and producer == client.producer:
+                client.becomes(None)
+
+        version = 4 if client.grows else 3
+        self.core.carry_out(
+            self.core.shard.add_partitions(
+                client.transactional_id, producer, places, version, self.ask(answered), self.core.now
+            )
+        )
+
+    def end(self, client: Client) -> None:
+        producer, commit = self.identity(client), self.random.random() < 0.6
+
+        def answered(token: object) -> None:
+            error, next_producer = self.outcome(token)
+            history = self.history[client.transactional_id]
+            if not error:
+                assert history.decisions[producer] == commit, "what is told is what was decided"
+                if client.grows and producer == client.producer:
+                    client.becomes(next_producer)
+            elif error == ErrorCode.PRODUCER_FENCED and producer == client.producer:
+                client.becomes(None)
+
+        request = EndTxnRequest(client.transactional_id, *producer, committed=commit)
+        shard, core = self.core.shard, self.core
+        fresh_id = core.next_id() if shard.needs_producer_id(client.transactional_id) else None
+        version = 5 if client.grows else 4
+        core.carry_out(shard.end_txn(request, version, fresh_id, self.ask(answered), core.now))
+
+    def outcome(self, token: object) -> tuple[ErrorCode, Producer]:
+        told = self.core.told(token)
+        assert told is not None
+        return told
+
+    # -- what happens to the coordinator
+
+    def markers_sent(self, transactional_id: str, producer: Producer, commit: bool) -> None:
+        present = self.history[transactional_id].present
+        assert present is not None
+        assert (present.producer, present.commits, present.is_decided) == (producer, commit, True)
+        if present.client_version >= 2:
+            first = self.sent.setdefault((transactional_id, producer), commit)
+            assert first == commit, "markers of one epoch say the same, whoever sends them"
+
+    def write_some_markers(self) -> None:
+        if not self.core.markers:
+            return
+        self.random.shuffle(self.core.markers)
+        places = sorted(self.core.markers[0].partitions)
+        self.core.write_markers(*self.random.sample(places, self.random.randint(1, len(places))))
+
+    def log_trouble(self) -> None:
+        kind = self.random.random()
+        if kind < 0.3:
+            self.core.holds = not self.core.holds
+            if not self.core.holds:
+                self.core.let_through()
+        elif kind < 0.6:
+            if self.core.held:
+                self.core.let_one_through()
+        elif kind < 0.8:
+            self.core.time_out()
+        else:
+            refusals = [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS]
+            self.core.refuses = self.random.choice(refusals)
+
+    def fail_over(self) -> None:
+        """What the log held back may be in it, or may not; as far as it is, it takes effect."""
+        old = self.core
+        old.carry_out(old.shard.unload(old.now))
+        assert self.waiting == {}, "nobody is left waiting"
+        survivors = self.random.randint(0, len(old.held))
+        lost = sum(len(step.records) for step in old.held[survivors:])
+        log = old.log[: len(old.log) - lost]
+        for step in old.held[:survivors]:
+            for record in step.records:
+                self.history[record.transactional_id].took_effect(record.transaction)
+        ids = old.ids
+        self.core = Watched(self, self.level, SETTINGS, log, old.now, old.coordinator_epoch + 1)
+        self.core.ids = ids
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            chance = self.random.random()
+            client = self.random.choice(self.clients)
+            if chance < 0.12:
+                self.init(client)
+            elif chance < 0.4:
+                self.add(client)
+            elif chance < 0.6:
+                self.end(client)
+            elif chance < 0.8:
+                self.write_some_markers()
+            elif chance < 0.9:
+                self.log_trouble()
+            elif chance < 0.97:
+                self.core.pass_time(self.random.choice([1, 100, 900, 900, 30_000]))
+                self.core.expire_ids()
+            else:
+                self.fail_over()
+            self.check()
+
+    def check(self) -> None:
+        for id_ in IDS:
+            assert self.core.shard.transactions.get(id_) == self.forgetful(id_)
+
+    def forgetful(self, id_: str) -> Transaction | None:
+        """What is in the log, and what only this coordinator knows."""
+        present = self.history[id_].present
+        known = self.core.shard.transactions.get(id_)
+        if present is None or known is None:
+            return present
+        return replace(present, last_epoch=known.last_epoch)
+
+    def calm_down(self) -> None:
+        self.core.refuses = ErrorCode.NONE
+        self.core.holds = False
+        self.core.let_through()
+        for _ in range(4):
+            self.core.pass_time(3000)
+            while self.core.markers:
+                self.core.write_markers()
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_whatever_happens_every_transaction_has_one_outcome_and_every_request_one_answer(seed: int) -> None:
+    world = World(seed)
+    world.run(400)
+    world.calm_down()
+    assert world.waiting == {}, "every request is answered"
+    shard = world.core.shard
+    assert all(transaction.is_at_rest for transaction in shard.transactions.values()), "nothing stays open"
+    assert shard.next_ms() is None
+    for id_ in IDS:
+        told = world.core.init(id_)
+        assert told is not None
+        assert told[0] == ErrorCode.NONE
+        assert world.core.add(told[1], PLACES[0], transactional_id=id_) == ErrorCode.NONE, "life goes on"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_in_the_log_is_all_that_counts(seed: int) -> None:
+    world = World(seed)
+    world.run(200)
+    world.calm_down()
+    again = CoreAlone(world.level, SETTINGS, world.core.log, world.core.now)
+    assert again.shard.transactions == {
+        id_: replace(transaction, last_epoch=NO_EPOCH) for id_, transaction in world.core.shard.transactions.items()
+    }
+    last: dict[str, TransactionRecord] = {}
+    for key, value in world.core.log:
+        record = decode_record(key, value)
+        assert record is not None
+        last[record.transactional_id] = record
+    assert {id_: record.transaction for id_, record in last.items() if record.transaction} == again.shard.transactions
+
+
+def test_the_random_runs_see_all_that_may_happen() -> None:
+    """A run in which nothing happens proves nothing."""
+    seen: set[object] = set()
+    for seed in range(30):
+        world = World(seed)
+        world.run(400)
+        for answer in world.core.answers.values():
+            seen.add(ErrorCode(answer if isinstance(answer, ErrorCode) else answer.error_code))
+        for history in world.history.values():
+            seen.update(history.decisions.values())
+            seen.add(("rotated", len(history.used_ids) > 2))
+        seen.update(world.core.events)
+        seen.add(("failed over", world.core.coordinator_epoch > 4))
+    assert seen >= {
+        True,
+        False,
+        ErrorCode.NONE,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ("rotated", True),
+        ("failed over", True),
+        "abandoned transaction is aborted",
+        "open transaction is aborted for another producer",
+        "unused transactional id is forgotten",
+    }
