@@ -27,7 +27,10 @@ _NAMES = """
     offsets.retention.minutes offsets.topic.num.partitions offsets.topic.replication.factor
     offsets.topic.segment.bytes
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
-    transaction.partition.verification.enable
+    transaction.partition.verification.enable transaction.abort.timed.out.transaction.cleanup.interval.ms
+    transaction.max.timeout.ms transaction.remove.expired.transaction.cleanup.interval.ms
+    transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor
+    transaction.state.log.segment.bytes transactional.id.expiration.ms
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
     auto.leader.rebalance.enable inter.broker.listener.name leader.imbalance.check.interval.seconds
     leader.imbalance.per.broker.percentage num.replica.fetchers replica.fetch.backoff.ms replica.fetch.max.bytes
