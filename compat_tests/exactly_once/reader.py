@@ -1,0 +1,76 @@
+"""A topic from its first record on, read as the test goes along."""
+
+import time
+from collections.abc import Callable
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from odradek_peers import RunningTool
+
+_PATIENCE_SECONDS = 120.0
+
+
+class Reader:
+    """Reads all partitions of a topic, by default the records of committed transactions only."""
+
+    def __init__(self, servers: str, topic: str, *, isolation: str = "read_committed") -> None:
+        self.records: list[Message] = []
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "none",
+                "enable.auto.commit": False,
+                "isolation.level": isolation,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        described = self._consumer.list_topics(topic, 30).topics[topic]
+        self._partitions = set(described.partitions)
+        assert self._partitions, f"there is no topic {topic}"
+        self._consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in self._partitions])
+
+    @property
+    def values(self) -> list[str]:
+        """The values read so far."""
+        return [(record.value() or b"").decode() for record in self.records]
+
+    def read_until(self, enough: Callable[[], bool], *, beside: RunningTool) -> None:
+        """Read until there is enough; fails when that takes too long or the program that runs beside it ends."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not enough():
+            self._poll(0.1)
+            beside.poll_line(0)
+            assert time.monotonic() < deadline, f"{len(self.records)} records, then no more\n{beside.errors()}"
+
+    def read_count(self, count: int, *, beside: RunningTool) -> None:
+        """Read at least so many records in all."""
+        self.read_until(lambda: len(self.records) >= count, beside=beside)
+
+    def read_rest(self) -> None:
+        """Read up to the end of every partition as it is now."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        # Assigned anew, it forgets what ends it has seen.
+        reached = self._consumer.position(self._consumer.assignment())
+        self._consumer.assign(
+            [TopicPartition(each.topic, each.partition, max(each.offset, OFFSET_BEGINNING)) for each in reached]
+        )
+        missing = set(self._partitions)
+        while missing:
+            missing.discard(self._poll(0.1))
+            assert time.monotonic() < deadline, f"partitions {missing} have no end"
+
+    def close(self) -> None:
+        """Leave the broker alone."""
+        self._consumer.close()
+
+    def _poll(self, seconds: float) -> int:
+        """Take what comes next; the partition whose end that is, or -1."""
+        message = self._consumer.poll(seconds)
+        if message is None:
+            return -1
+        error = message.error()
+        if error is None:
+            self.records.append(message)
+            return -1
+        assert error.code() == KafkaError._PARTITION_EOF, error
+        return message.partition() or 0
