@@ -1,0 +1,157 @@
+"""Apache Kafka as the cleaner's witness: of the same log it leaves what we leave, and it reads what we left."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+from log.tests.cleaner_kit import LIMITS, clean
+from log.tests.log_kit import Time, open_directory
+from odradek_peers import KAFKA_4_3, ApacheKafka, JavaTools
+
+from odradek_log.config import LogConfig
+from odradek_wire.records.batch import iterate
+from odradek_wire.records.records import read_records
+
+pytestmark = pytest.mark.peers
+
+SEGMENTS = {"segment.bytes": "1048576", "index.interval.bytes": "1000"}
+COMPACT = LogConfig.from_configs({**SEGMENTS, "cleanup.policy": "compact"})
+
+
+def _produce(kafka: ApacheKafka, topics: tuple[str, ...]) -> None:
+    """The same to all: keys again and again, tombstones, transactions that commit and abort, codecs, producers that
+    come and go."""
+    chance = random.Random(5)
+    own = {"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5, "partitioner": "consistent"}
+    for round_ in range(8):
+        codec = ("none", "gzip", "snappy", "lz4", "zstd")[round_ % 5]
+        idempotent = Producer({**own, "enable.idempotence": True, "compression.type": codec})
+        for at in range(1500):
+            key = b"key %d" % chance.randrange(900)
+            value = None if chance.random() < 0.1 else chance.randbytes(chance.randrange(700))
+            for topic in topics:
+                idempotent.produce(topic, value, key, headers={"round": b"%d" % round_} if at % 9 == 0 else None)
+        idempotent.flush()
+        transactional = Producer({**own, "transactional.id": f"writer {round_ % 3}"})
+        transactional.init_transactions()
+        for commit in (True, False, True):
+            transactional.begin_transaction()
+            for _ in range(20):
+                key = b"key %d" % chance.randrange(900)
+                for topic in topics:
+                    transactional.produce(topic, b"in a transaction", key)
+            (transactional.commit_transaction if commit else transactional.abort_transaction)()
+
+
+def _batches(partition: Path) -> list[object]:
+    """Every batch of a folder's log files: where it stands, whose it is, and its records."""
+    found: list[object] = []
+    for file in sorted(partition.glob("*.log")):
+        data = file.read_bytes()
+        for header in iterate(data):
+            producer = header.producer_id, header.producer_epoch, header.base_sequence
+            kind = header.attributes, header.delete_horizon_ms is None, header.max_timestamp
+            place = header.base_offset, header.last_offset, header.partition_leader_epoch
+            found.append((place, producer, kind, list(read_records(data, header))))
+    return found
+
+
+def _committed(kafka: ApacheKafka, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "w",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "check.crcs": True,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[tuple[int, bytes | None, bytes | None]] = []
+        while (message := consumer.poll(30)) is not None:
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF
+                return found
+            found.append((message.offset() or 0, message.key(), message.value()))
+        raise AssertionError(f"no end of {topic} after {len(found)} records")
+    finally:
+        consumer.close()
+
+
+def _wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_kafka_leaves_the_same_of_a_log_and_reads_what_we_left_of_it(tmp_path: Path) -> None:
+    kafka = ApacheKafka(KAFKA_4_3, directory=tmp_path / "kafka", config={"log.cleaner.backoff.ms": "100"})
+    (tmp_path / "kafka").mkdir()
+    try:
+        kafka.start()
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        topics = [NewTopic(name, 1, 1, config=SEGMENTS) for name in ("ours", "theirs")]
+        for future in admin.create_topics(topics).values():
+            future.result()
+        _produce(kafka, ("ours", "theirs"))
+        kafka.stop()
+
+        clock = Time()
+        clock.now_ms = time.time_ns() // 1_000_000
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        shutil.copytree(kafka.data_directory / "theirs-0", copy / "theirs-0")
+        for path in (kafka.data_directory, copy):
+            directory = open_directory(path, clock)
+            directory.load(lambda _: COMPACT)
+            assert directory.failed == {}
+            log = directory.logs["ours" if path != copy else "theirs", 0]
+            size, end = log.size_bytes, log.segments.active.base_offset
+            assert len(log.segments) > 3
+            assert clean(log, limits=LIMITS._replace(dedupe_buffer_bytes=1 << 24)).end_offset == end
+            assert log.size_bytes < size / 2
+            clock.advance(log.config.file_delete_delay_ms)
+            directory.close(directory.previous_broker_epoch)
+
+        files = sorted(str(file) for file in (kafka.data_directory / "ours-0").iterdir() if file.suffix != ".metadata")
+        files = [file for file in files if not file.endswith("checkpoint")]
+        dump = JavaTools(KAFKA_4_3).run("kafka-dump-log", "--files", ",".join(files), "--deep-iteration")
+        assert not re.search(r"mismatch|non-?consecutive|corrupt|exception|not sane|isvalid: false", dump, re.I), dump
+
+        kafka.start()
+        assert (kafka.data_directory / "cleaner-offset-checkpoint").read_text() == f"0\n1\nours 0 {end}\n"
+        change = ConfigResource(ResourceType.TOPIC, "theirs")
+        for name, value in {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0001"}.items():
+            change.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
+        for done in admin.incremental_alter_configs([change]).values():
+            done.result()
+        checkpoint = kafka.data_directory / "cleaner-offset-checkpoint"
+        _wait_for(lambda: f"theirs 0 {end}\n" in checkpoint.read_text())
+        ours, theirs = _committed(kafka, "ours"), _committed(kafka, "theirs")
+        kafka.stop()
+        assert ours == theirs
+        assert len(ours) > 900
+        assert _batches(copy / "theirs-0") == _batches(kafka.data_directory / "theirs-0")
+        log_text = (kafka.directory / "server.log").read_text()
+        assert not re.search(r"Corrupt|stray|rebuilding index|truncat.*ours|marked as offline", log_text, re.I)
+    finally:
+        kafka.close()
