@@ -70,7 +70,9 @@ class Background:
         return future
 
     async def finish(self, work: Callable[[], T]) -> T:
-        """Run disk work on a worker thread, and wait for its result. Raises what it raises."""
+        """Run disk work on a worker thread, and wait for its result, also after `stop`. Raises what it raises."""
+        if self._stopped:
+            return await asyncio.to_thread(work)
         if self._executor is None:
             self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="odradek-disk")
         return await self._loop.run_in_executor(self._executor, work)

@@ -171,6 +171,11 @@ class Partition:
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     @property
+    def waits_for_disk(self) -> bool:
+        """Whether something must be synced before it is acknowledged, and has not been, or cannot be."""
+        return self.syncing is not None and self.log.recovery_point < self.log.log_end_offset
+
+    @property
     def lags_behind_its_epoch(self) -> bool:
         """Whether less is committed than there was when this leader was elected (KIP-207)."""
         return self.leader is not None and self.high_watermark < self.leader.leader_epoch_start_offset

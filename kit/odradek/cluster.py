@@ -43,7 +43,8 @@ class Cluster:
     `config` takes Kafka's names and values (`{"message.max.bytes": 2_000_000}`); an unknown name is a `SettingsError`
     that names the nearest known one. `data` keeps topics and groups over `stop` and `start` and over processes; without
     it they live in a temporary directory that goes away with the cluster. `port=0` lets the system choose; the port
-    stays the same over `stop`, `kill` and `start`. `emulate="3.9"` answers ApiVersions as that release.
+    stays the same over `stop`, `kill` and `start`. `emulate="3.9"` answers ApiVersions as that release. `durable=True`
+    acknowledges, and shows to readers, only what is on the disk: what a power loss leaves.
 
     `brokers=3` makes a cluster of three, with the ids 0, 1 and 2, that replicate; `racks=["a", "a", "b"]` says where
     they stand. `stop`, `kill` and `start` take one of them (`cluster.kill(1)`), `add_broker` brings another.
@@ -63,6 +64,7 @@ class Cluster:
         port: int = 0,
         emulate: str | None = None,
         process: bool = False,
+        durable: bool = False,
     ) -> None:
         if brokers < 1:
             raise ValueError("a cluster has at least one broker")
@@ -77,6 +79,7 @@ class Cluster:
             raise ValueError(f"several brokers cannot share {', '.join(sorted(shared))}: each gets its own")
         self._data = None if data is None else Path(data)
         self._emulate = emulate
+        self._durable = durable
         self._ports = [port] + [0] * (brokers - 1)
         self._racks: list[str | None] = [None] * brokers if racks is None else list(racks)
         self._running: set[int] = set()
@@ -278,6 +281,8 @@ class Cluster:
         if self._data is None:
             # What dies with the cluster is not worth an fsync.
             found["odradek.sync"] = "false"
+        if self._durable:
+            found["odradek.sync"] = "always"
         if self._emulate is not None:
             found["odradek.emulate"] = self._emulate
         return found | dict(self._settings)

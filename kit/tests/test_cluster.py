@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from odradek import Cluster, KafkaError, SettingsError
 from odradek.hosts.host import NotRunningError
+from odradek_log import disk
 
 WAIT_S = 20
 DAY_MS = 24 * 3600 * 1000
@@ -71,6 +72,26 @@ def test_a_killed_broker_comes_back_with_every_acknowledged_record(cluster: Clus
     cluster.start()
     produce(cluster, "orders", "d")
     assert read(cluster, "orders", 4) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_durable_cluster_acknowledges_what_is_on_the_disk(
+    durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    sync = disk._sync_data
+
+    def watched(fd: int) -> None:
+        sync(fd)
+        synced.append(os.fstat(fd).st_ino)
+
+    monkeypatch.setattr(disk, "_sync_data", watched)
+    with Cluster(topics=["orders"], durable=durable, data=tmp_path / "data") as cluster:
+        for number in range(3):
+            synced.clear()
+            produce(cluster, "orders", str(number))
+            (file,) = (tmp_path / "data").glob("**/orders-0/*.log")
+            assert (file.stat().st_ino in synced) == durable
 
 
 def test_reset_leaves_the_constructors_topics_and_nothing_else(cluster: Cluster) -> None:

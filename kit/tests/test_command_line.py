@@ -12,8 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from odradek import Cluster
+from odradek.cli import up
+from odradek_broker.embedded import EmbeddedCluster
 
 WAIT_S = 30
 
@@ -56,6 +59,23 @@ def test_up_answers_at_the_address_it_prints_and_ends_with_0(number: signal.Sign
     finally:
         broker.send_signal(number)
         assert broker.wait(WAIT_S) == 0
+
+
+@pytest.mark.parametrize("data", [(), ("--data", "data")], ids=["temporary", "kept"])
+def test_up_durable_makes_acknowledgements_wait_for_the_disk(
+    data: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statics: list[dict[str, str]] = []
+
+    async def refuse(given: list[dict[str, str]], **_: object) -> None:
+        statics.extend(given)
+        raise OSError("enough is seen")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(EmbeddedCluster, "start", refuse)
+    CliRunner().invoke(up.command, ["--port", "0", *data])
+    CliRunner().invoke(up.command, ["--port", "0", "--durable", *data])
+    assert [static.get("odradek.sync") for static in statics] == [None if data else "false", "always"]
 
 
 def test_up_keeps_its_state_under_data(tmp_path: Path) -> None:

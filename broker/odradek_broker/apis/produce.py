@@ -17,7 +17,6 @@ from odradek_broker.deferred import Deferred
 from odradek_broker.metadata_view import INTERNAL_TOPICS
 from odradek_broker.network.memory import CONVERSION
 from odradek_broker.partition import Partition
-from odradek_broker.syncing import is_behind
 from odradek_log.append import AppendInfo, AppendRejected
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
@@ -117,10 +116,11 @@ def append(
                 answer = _append(ctx, partition, data, version, acks, admission)
             if answer.error_code:
                 failures = True
-            elif acks == ALL and partition is not None and partition.high_watermark < partition.log.log_end_offset:
-                waiting = waiting or []
-                waiting.append((partition, partition.log.log_end_offset, answer))
-            elif acks == 1 and partition is not None and partition.syncing is not None and is_behind(partition.log):
+            elif partition is not None and (
+                partition.high_watermark < partition.log.log_end_offset
+                if acks == ALL
+                else acks == 1 and partition.waits_for_disk
+            ):
                 waiting = waiting or []
                 waiting.append((partition, partition.log.log_end_offset, answer))
             answers.append(answer)

@@ -39,6 +39,7 @@ _DEFAULT_PORT = 9092
 @click.option("--broker-id", type=click.IntRange(min=0), help="Which one; with --zookeeper.")
 @click.option("--host", default="localhost", show_default=True, help="Where to listen; clients are told the same.")
 @click.option("--data", type=click.Path(path_type=Path), help="Keep state in this folder. Default: nowhere.")
+@click.option("--durable", is_flag=True, help="Acknowledge only what is on the disk (fdatasync).")
 @click.option("--config", "file", type=click.Path(path_type=Path), help="A server.properties of Kafka's kind.")
 @click.option("-o", "--option", "options", multiple=True, metavar="NAME=VALUE", help="A setting, under Kafka's name.")
 @click.option("-t", "--topic", "topics", multiple=True, metavar="NAME[:PARTITIONS]", help="Create it if it is missing.")
@@ -53,6 +54,7 @@ def command(
     broker_id: int | None,
     host: str,
     data: Path | None,
+    durable: bool,
     file: Path | None,
     options: tuple[str, ...],
     topics: tuple[str, ...],
@@ -65,6 +67,8 @@ def command(
     overrides: dict[str, object] = dict(parse_settings(options))
     if emulate is not None:
         overrides["odradek.emulate"] = emulate
+    if durable:
+        overrides["odradek.sync"] = "always"
     if (zookeeper is None) != (broker_id is None):
         raise click.UsageError("--zookeeper and --broker-id need each other")
     if zookeeper is not None and (brokers > 1 or topics):
@@ -89,7 +93,7 @@ def command(
         if data is None and not {"log.dirs", "log.dir"} & set(values):
             data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-")))
             # What goes away with the process is not worth an fsync.
-            values["odradek.sync"] = "false"
+            values.setdefault("odradek.sync", "false")
         try:
             statics = _of_each(values, brokers, host, port, data, container=container)
         except LayoutError as error:
