@@ -5,6 +5,7 @@ No coordinator of transactions is asked (the brokers are told not to); markers a
 
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ class Transactions:
         until_coordinated(self.pair, self.group)
         self.pair.create_topic(self.topic, 3)
 
-    def commit(self, *offsets: tuple[int, int], producer: int = 0, epoch: int = EPOCH, **more: object) -> None:
+    def commit(self, *offsets: tuple[int, int], producer: int = 0, epoch: int = EPOCH, **more: Any) -> None:
         """In a transaction; rows of partition and offset."""
         body = {
             "transactional_id": self.group,
@@ -171,7 +172,7 @@ def test_who_names_a_member_must_be_it(version: int, pair_for: PairFor) -> None:
         mine.commit((0, 1), generation_id=generation)
     mine.commit((0, 1), member_id="anybody")
     _become_member(mine.pair, mine.group, sync=False)
-    member = {"member_id": Var("member")}
+    member: Body = {"member_id": Var("member")}
     # A rebalance under way does not matter.
     mine.commit((0, 2), generation_id=1, **member)
     for generation in (-1, 0, 2):
