@@ -198,6 +198,14 @@ def test_a_write_that_is_not_replicated_in_time_is_an_error_and_may_still_take_e
     assert (outcomes, committed(followed)) == ([ErrorCode.REQUEST_TIMED_OUT], 5)
 
 
+def test_with_too_few_in_sync_nothing_is_written(followed: Broker) -> None:
+    followed.partition.set_min_insync_replicas(2)
+    followed.partition.isr_decided(frozenset({1}), 1)
+    outcomes: list[ErrorCode] = []
+    followed.groups.write([offset(5)], outcomes.append)
+    assert (outcomes, followed.partition.log_end_offset) == ([ErrorCode.NOT_ENOUGH_REPLICAS], 0)
+
+
 def test_whoever_waits_is_answered_when_leadership_is_lost(followed: Broker) -> None:
     followed.join()
     followed.follower_fetched_everything()

@@ -1,0 +1,307 @@
+"""The coordinator of transactions on its broker: where ids are kept, what outlives a crash, who is sent elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.tests.alone import Node
+from broker.tests.conftest import Connect, StartNode
+from broker.tests.test_write_txn_markers import Only
+from broker.tests.transactions.producers import (
+    ID,
+    TRANSACTION_KEY,
+    TRANSACTION_STATE,
+    TransactionalProducer,
+    Transactions,
+)
+
+from odradek_broker.authorizer import Operation
+from odradek_broker.clock import ManualClock
+from odradek_broker.core.transaction import Producer
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from odradek_wire.messages.end_txn import EndTxnRequest
+from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek_wire.messages.init_producer_id import InitProducerIdRequest
+from odradek_wire.messages.list_transactions import ListTransactionsRequest
+
+DAY_MS = 24 * 60 * 60 * 1000
+HOUR_MS = 60 * 60 * 1000
+REQUEST_TIMEOUT_MS = 30_000
+
+
+def on(node: Node, connect: Connect, transactional_id: str = ID) -> TransactionalProducer:
+    async def client(_: int) -> Any:
+        return await connect(node)
+
+    return TransactionalProducer(client, lambda: 0, transactional_id)
+
+
+async def undecided(node: Node, connect: Connect) -> TransactionalProducer:
+    """A producer with a record in its open transaction."""
+    client = await connect(node)
+    if "t" not in node.broker.image.topics:
+        await client.create_topic("t")
+    producer = on(node, connect)
+    assert await producer.init() == ErrorCode.NONE
+    assert await producer.add(("t", 0)) == ErrorCode.NONE
+    assert await producer.produce(0) == ErrorCode.NONE
+    return producer
+
+
+def end_offset(node: Node) -> int:
+    found = node.broker.partitions.get("t", 0)
+    assert found is not None
+    return found.log_end_offset
+
+
+# -- one broker -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_question_creates_the_topic_that_keeps_transactions(
+    start_node: StartNode, connect: Connect
+) -> None:
+    node = await start_node(transaction_state_log_num_partitions="7", transaction_state_log_segment_bytes="12345678")
+    client = await connect(node)
+    found = await client.ask(FindCoordinatorRequest(key_type=TRANSACTION_KEY, coordinator_keys=["a", "b"]), 4)
+    assert {(each.key, each.error_code, each.port) for each in found.coordinators} == {
+        (name, 0, node.port) for name in "ab"
+    }
+    topic = node.broker.image.topics[TRANSACTION_STATE]
+    assert len(topic.partitions) == 7
+    assert node.broker.image.topic_configs(TRANSACTION_STATE) == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",
+        "segment.bytes": "12345678",
+        "unclean.leader.election.enable": "false",
+    }
+
+
+async def test_who_may_not_ask_creates_nothing(node: Node, connect: Connect) -> None:
+    node.broker.authorizer = Only(Operation.WRITE)
+    answer = await (await connect(node)).ask(FindCoordinatorRequest(ID, TRANSACTION_KEY), 3)
+    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert TRANSACTION_STATE not in node.broker.image.topics
+
+
+async def test_when_the_last_answer_comes_the_transaction_is_complete(node: Node, connect: Connect) -> None:
+    """With one broker nothing has to be waited for after it."""
+    producer = await undecided(node, connect)
+    assert await producer.end() == ErrorCode.NONE
+    assert await producer.state() == (ErrorCode.NONE, "CompleteCommit")
+    assert end_offset(node) == 2
+    assert await producer.add(("t", 0)) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("crash", [True, False])
+async def test_what_is_open_is_open_after_a_restart_and_ids_keep_their_producers(
+    start_node: StartNode, connect: Connect, crash: bool
+) -> None:
+    before = await start_node()
+    producer = await undecided(before, connect)
+    await (before.kill() if crash else before.stop())
+    after = await start_node()
+    assert after.ready
+    again = on(after, connect)
+    assert await again.state() == (ErrorCode.NONE, "Ongoing")
+    again.producer = producer.producer
+    assert await again.end() == ErrorCode.NONE
+    assert end_offset(after) == 2
+    assert await again.init() == ErrorCode.NONE
+    assert again.producer == Producer(producer.producer.id, producer.producer.epoch + 1)
+
+
+async def test_what_is_abandoned_is_aborted_and_its_producer_fenced(start_node: StartNode, connect: Connect) -> None:
+    clock = ManualClock(int(time.time() * 1000))
+    node = await start_node(clock=clock)
+    producer = await undecided(node, connect)
+    clock.advance_timeouts(59_000)
+    assert await producer.state() == (ErrorCode.NONE, "Ongoing")
+    clock.advance_timeouts(1_001)
+    assert await producer.state() == (ErrorCode.NONE, "CompleteAbort")
+    assert end_offset(node) == 2
+    assert await producer.end() == ErrorCode.PRODUCER_FENCED
+
+
+async def test_ids_that_nobody_uses_are_forgotten(start_node: StartNode, connect: Connect) -> None:
+    clock = ManualClock(int(time.time() * 1000))
+    node = await start_node(clock=clock, transactional_id_expiration_ms=str(3 * DAY_MS))
+    producer = on(node, connect)
+    assert await producer.init() == ErrorCode.NONE
+    clock.advance_wall(2 * DAY_MS)
+    clock.advance_timeouts(HOUR_MS)
+    assert await producer.state() == (ErrorCode.NONE, "Empty")
+    clock.advance_wall(2 * DAY_MS)
+    clock.advance_timeouts(HOUR_MS)
+    assert await producer.state() == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "")
+
+
+async def test_after_a_reset_ids_are_unknown(node: Node, connect: Connect) -> None:
+    producer = await undecided(node, connect)
+    await node.reset({"t": 1})
+    assert await producer.end() == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert await producer.init() == ErrorCode.NONE
+    assert producer.producer.epoch == 0
+
+
+async def test_nobody_has_the_empty_transactional_id(node: Node, connect: Connect) -> None:
+    client = await connect(node)
+    await on(node, connect).init()
+    await client.create_topic("t")
+    topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic("t", [0])
+    added = await client.ask(AddPartitionsToTxnRequest(v3_and_below_topics=[topic]), 3)
+    assert added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == (
+        ErrorCode.INVALID_REQUEST
+    )
+    for request, version in (
+        (InitProducerIdRequest("", 1000), 4),
+        (AddOffsetsToTxnRequest("", 0, 0, "g"), 3),
+        (EndTxnRequest("", 0, 0, True), 3),
+    ):
+        assert (await client.ask(request, version)).error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_one_partition_that_is_not_there_keeps_all_others_out(node: Node, connect: Connect) -> None:
+    producer = on(node, connect)
+    await producer.init()
+    client = await connect(node)
+    await client.create_topic("t", 2)
+    transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+        ID, *producer.producer, False, [AddPartitionsToTxnRequest.AddPartitionsToTxnTopic("t", [0, 5])]
+    )
+    answer = await client.ask(AddPartitionsToTxnRequest([transaction]), 4)
+    (result,) = answer.results_by_transaction
+    assert {
+        each.partition_index: each.partition_error_code for each in result.topic_results[0].results_by_partition
+    } == {
+        0: ErrorCode.OPERATION_NOT_ATTEMPTED,
+        5: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert await producer.state() == (ErrorCode.NONE, "Empty")
+    assert await producer.add((TRANSACTION_STATE, 0)) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+async def test_many_transactions_at_once_are_for_brokers(node: Node, connect: Connect) -> None:
+    producer = on(node, connect)
+    await producer.init()
+    client = await connect(node)
+    await client.create_topic("t")
+    transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+        ID, *producer.producer, False, [AddPartitionsToTxnRequest.AddPartitionsToTxnTopic("t", [0])]
+    )
+    node.broker.authorizer = Only(Operation.WRITE, Operation.DESCRIBE)
+    answer = await client.ask(AddPartitionsToTxnRequest([transaction]), 5)
+    assert (answer.error_code, answer.results_by_transaction) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
+    assert await producer.add(("t", 0)) == ErrorCode.NONE
+
+
+async def test_ids_are_listed_by_state_and_pattern(node: Node, connect: Connect) -> None:
+    await undecided(node, connect)
+    other = on(node, connect, "other")
+    await other.init()
+    client = await connect(node)
+
+    async def listed(request: ListTransactionsRequest) -> set[tuple[str, str]]:
+        answer = await client.ask(request, 2)
+        assert answer.error_code == ErrorCode.NONE
+        return {(each.transactional_id, each.transaction_state) for each in answer.transaction_states}
+
+    assert await listed(ListTransactionsRequest()) == {(ID, "Ongoing"), ("other", "Empty")}
+    assert await listed(ListTransactionsRequest(["Ongoing"])) == {(ID, "Ongoing")}
+    assert await listed(ListTransactionsRequest(transactional_id_pattern="ot.*")) == {("other", "Empty")}
+    assert (await client.ask(ListTransactionsRequest(["Lost"]), 2)).unknown_state_filters == ["Lost"]
+    refused = await client.ask(ListTransactionsRequest(transactional_id_pattern="("), 2)
+    assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    node.broker.authorizer = Only(Operation.WRITE)
+    assert await listed(ListTransactionsRequest()) == set()
+    assert (await other.state())[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE  # its coordinator is not told either
+
+
+# -- several brokers --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[Transactions]:
+    settings = {
+        "request.timeout.ms": str(REQUEST_TIMEOUT_MS),
+        "replica.lag.time.max.ms": str(10 * REQUEST_TIMEOUT_MS),
+        "transaction.state.log.min.isr": "2",
+    }
+    found = Transactions(tmp_path, connect, settings)
+    await found.start()
+    yield found
+    await found.cluster.stop(grace_ms=100)
+
+
+async def initialized(trio: Transactions) -> tuple[TransactionalProducer, int]:
+    """A producer, and its coordinator's broker, with which the others are in sync."""
+    producer = trio.producer()
+    assert await trio.until_answered(producer.init) == ErrorCode.NONE
+    coordinator = await producer.coordinator()
+    leader = trio.state_at(coordinator).leader
+    assert leader is not None
+    await trio.until(lambda: leader.isr == frozenset({0, 1, 2}))
+    return producer, coordinator
+
+
+async def test_the_next_coordinator_knows_what_the_last_one_has_answered(trio: Transactions) -> None:
+    producer, coordinator = await initialized(trio)
+    leader = trio.other_than(coordinator)
+    await trio.create([leader])
+    assert await trio.until_answered(lambda: producer.add(("t", 0))) == ErrorCode.NONE
+    assert await trio.until_answered(lambda: producer.produce(leader)) == ErrorCode.NONE
+    await trio.cluster.kill_broker(coordinator)
+    assert await trio.until_answered(producer.state) == (ErrorCode.NONE, "Ongoing")
+    assert await trio.until_answered(producer.end) == ErrorCode.NONE
+    await trio.until_state(producer, "CompleteCommit")
+    assert trio.hosted(leader).log_end_offset == 2
+
+
+async def test_other_brokers_are_no_coordinators(trio: Transactions) -> None:
+    producer, coordinator = await initialized(trio)
+    client = await trio.client(trio.other_than(coordinator))
+    answer = await client.ask(EndTxnRequest(ID, *producer.producer, True), 3)
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR
+
+
+async def test_with_too_few_in_sync_nothing_is_decided(trio: Transactions) -> None:
+    producer, coordinator = await initialized(trio)
+    for other in {0, 1, 2} - {coordinator}:
+        await trio.cluster.kill_broker(other)
+    end = trio.state_at(coordinator).log_end_offset
+    assert await producer.init() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert trio.state_at(coordinator).log_end_offset == end
+
+
+async def test_what_is_not_replicated_in_time_may_still_take_effect(trio: Transactions) -> None:
+    producer, coordinator = await initialized(trio)
+    before = producer.producer
+    trio.hold_back(coordinator)
+    end = trio.state_at(coordinator).log_end_offset
+    initializing = asyncio.ensure_future(producer.init())
+    await trio.until(lambda: trio.state_at(coordinator).log_end_offset > end)
+    assert not initializing.done()
+    trio.clock.advance_timeouts(REQUEST_TIMEOUT_MS)
+    assert await initializing == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await producer.init() == ErrorCode.CONCURRENT_TRANSACTIONS
+    trio.let_go(coordinator)
+    assert await trio.until_answered(producer.init) == ErrorCode.NONE
+    assert producer.producer == Producer(before.id, before.epoch + 2)
+
+
+async def test_who_waits_is_sent_to_the_next_coordinator_when_this_one_stops(trio: Transactions) -> None:
+    producer, coordinator = await initialized(trio)
+    trio.hold_back(coordinator)
+    end = trio.state_at(coordinator).log_end_offset
+    initializing = asyncio.ensure_future(producer.init())
+    await trio.until(lambda: trio.state_at(coordinator).log_end_offset > end)
+    await trio.cluster.stop_broker(coordinator, grace_ms=100)
+    assert await initializing == ErrorCode.NOT_COORDINATOR
+    assert await trio.until_answered(producer.init) == ErrorCode.NONE
