@@ -15,7 +15,6 @@ from odradek_broker.core.group_shard import GroupShard
 from odradek_wire.records.attributes import NO_PRODUCER_ID
 from odradek_wire.records.batch import RecordBatchHeader, iterate
 from odradek_wire.records.control import ControlRecordType, record_type_of
-from odradek_wire.records.record import Record
 from odradek_wire.records.records import read_records
 
 Latest = dict[bytes, tuple[int, bytes | None]]
@@ -37,18 +36,19 @@ class Loading:
 
     def feed(self, data: memoryview) -> int:
         """Take in these batches (the last may be cut off, and is left); returns the offset to go on from."""
+        latest, pending = self._latest, self._open
         next_offset = -1
         for header in iterate(data, allow_partial=True):
             if header.is_control:
                 self._end_transaction(data, header)
+            elif header.is_transactional:
+                self._take_in_transaction(data, header)
             else:
                 for record in read_records(data, header):
-                    if record.key is None:
-                        continue
-                    if header.is_transactional and record.value is not None and is_offset_key(record.key):
-                        self._open.setdefault(header.producer_id, {})[record.key] = (record.offset, record.value)
-                    else:
-                        self._take(record.key, record)
+                    if record.key is not None:
+                        latest[record.key] = (record.offset, record.value)
+                        if pending and record.value is None:
+                            self._forget(record.key)
             next_offset = header.next_offset
         return next_offset
 
@@ -70,12 +70,22 @@ class Loading:
             self._shard.load(_in_transaction(decode_record(key, value), producer_id))
         return True
 
-    def _take(self, key: bytes, record: Record) -> None:
-        self._latest[key] = (record.offset, record.value)
-        if record.value is None:
-            # What transactions would commit there is deleted with it.
-            for pending in self._open.values():
-                pending.pop(key, None)
+    def _take_in_transaction(self, data: memoryview, header: RecordBatchHeader) -> None:
+        for record in read_records(data, header):
+            if record.key is None:
+                continue
+            into = self._latest
+            if record.value is None:
+                self._forget(record.key)
+            elif is_offset_key(record.key):
+                into = self._open.setdefault(header.producer_id, {})
+            # Whatever else stands there counts at once, as in Kafka.
+            into[record.key] = (record.offset, record.value)
+
+    def _forget(self, key: bytes) -> None:
+        """A deletion takes along what open transactions would commit there."""
+        for pending in self._open.values():
+            pending.pop(key, None)
 
     def _end_transaction(self, data: memoryview, header: RecordBatchHeader) -> None:
         for record in read_records(data, header):
