@@ -69,16 +69,22 @@ def is_transactional(request: ProduceRequest) -> bool:
     """Whether there are batches of transactions. As in Kafka, the first one for each partition is looked at."""
     for topic in request.topic_data:
         for data in topic.partition_data:
-            if is_transactional_batch(data.records):
+            records: Any = data.records
+            if (
+                records
+                and len(records) >= HEADER_SIZE
+                and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT  # what most have not, found without a call
+                and is_transactional_batch(records)
+            ):
                 return True
     return False
 
 
 def is_transactional_batch(records: Any) -> bool:
-    return (
-        records is not None
+    return bool(
+        records
         and len(records) >= HEADER_SIZE
-        and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT != 0
+        and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
         and records[MAGIC_POSITION] == 2
     )
 
