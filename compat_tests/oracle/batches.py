@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
+from compat_tests.oracle.schema import Body
+
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+_CONTROL = 0x20
+_HEADER = struct.Struct(">qiibIhiqqqhii")
 TIME = 1_700_000_000_000
 
 
@@ -48,3 +52,38 @@ def with_new_crc(data: bytes) -> bytes:
     from crc32c import crc32c
 
     return data[:17] + struct.pack(">I", crc32c(data[21:])) + data[21:]
+
+
+def summary(answer: Body) -> Body:
+    """The answer of a Fetch with what tells its batches apart instead of their bytes, and without what may differ:
+
+    - the moments that brokers write into their markers;
+    - aborted transactions that begin behind what is sent: Kafka names them up to one of the next batches in its index,
+      and which one is for its binary search to say;
+    - where exactly a log is stable that begins inside a batch of an open transaction: Kafka means to say where the log
+      begins (UnifiedLog.firstUnstableOffsetMetadata), but says where that batch does.
+    """
+    for topic in answer["responses"]:
+        for partition in topic["partitions"]:
+            batches = partition["records"] = _batches(partition["records"] or b"")
+            end = max((batch[0] + batch[1] + 1 for batch in batches), default=0)
+            aborted = partition["aborted_transactions"]
+            if aborted is not None:
+                partition["aborted_transactions"] = [each for each in aborted if each["first_offset"] < end]
+            if partition["error_code"] == 0:
+                start = partition.get("log_start_offset", 0)
+                partition["last_stable_offset"] = max(partition["last_stable_offset"], start)
+    return answer
+
+
+def _batches(data: bytes) -> list[tuple[int, ...]]:
+    """Offset, last offset delta, bytes, attributes, producer and CRC of each, as far as there is a header."""
+    found: list[tuple[int, ...]] = []
+    at = 0
+    while at + _HEADER.size <= len(data):
+        offset, length, _, _, crc, attributes, delta, *_, producer, epoch, sequence, _ = _HEADER.unpack_from(data, at)
+        whole = min(12 + length, len(data) - at)
+        crc = 0 if attributes & _CONTROL else crc
+        found.append((offset, delta, whole, attributes, producer, epoch, sequence, crc))
+        at += whole
+    return found

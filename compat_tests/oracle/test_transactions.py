@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from odradek_peers import KAFKA_3_9, KAFKA_4_3, JavaTools
 
-from compat_tests.oracle.batches import batch
+from compat_tests.oracle.batches import batch, summary
 from compat_tests.oracle.cases import versions_of
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.schema import Body
@@ -16,8 +16,6 @@ from compat_tests.oracle.test_records import fetch_body, produce_body
 pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]
 PRODUCER = 900
-TIMELESS = ((17, 21), (27, 43))
-"""Where a batch has its CRC and its two timestamps."""
 
 
 class Transactions:
@@ -67,24 +65,12 @@ class Transactions:
             body = {"replica_id": -1, "topics": [{"name": self.topic, "partitions": [wanted]}]}
             found = self.pair.ask("ListOffsets", 7, body)["topics"][0]["partitions"][0]
             last = {"partition": partition, "fetch_offset": max(found["offset"] - 1, 0)}
-            self.pair.ask("Fetch", 12, fetch_body(12, self.topic, None, last), _timeless)
+            self.pair.ask("Fetch", 12, fetch_body(12, self.topic, None, last, isolation_level=1), summary)
 
 
 def _by_producer(answer: Body) -> Body:
     """Kafka has the order of its hashes."""
     return {"markers": sorted(answer["markers"], key=lambda each: int(each["producer_id"]))}
-
-
-def _timeless(answer: Body) -> list[bytes]:
-    """The records alone: read_committed is not served yet, and there is no last stable offset."""
-    found = []
-    for topic in answer["responses"]:
-        for partition in topic["partitions"]:
-            records = bytearray(partition["records"] or b"")
-            for start, end in TIMELESS if records else ():
-                records[start:end] = bytes(end - start)
-            found.append(bytes(records))
-    return found
 
 
 @versions_of("WriteTxnMarkers")
