@@ -1,0 +1,123 @@
+"""Before offsets are committed in a transaction: what its coordinator is asked, when, and what clients hear of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.tests.alone import Node
+from broker.tests.conftest import Connect
+from broker.tests.test_txn_offset_commit import EPOCH, PRODUCER, commit, end, fetch, request, started
+from broker.tests.transactions.test_produce_in_transactions import Coordinator
+
+from odradek_broker.core.transaction import Producer
+from odradek_broker.verification import TRANSACTION_STATE
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
+
+OFFSETS = ("__consumer_offsets", 0)
+VERIFIES, ADDS = 4, 5
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    node = await started(tmp_path, transaction_partition_verification_enable="true")
+    yield node
+    await node.stop()
+
+
+@pytest.fixture
+async def client(node: Node, connect: Connect) -> Any:
+    client = await connect(node)
+    await client.create_topic("t", 2)
+    await client.ask(FindCoordinatorRequest("g", 0), 3)
+    return client
+
+
+@pytest.fixture
+async def coordinator(node: Node, client: Any) -> Coordinator:
+    found = Coordinator()
+    await client.create_topic(TRANSACTION_STATE)
+    node.broker.verifier.own = lambda: found
+    return found
+
+
+@pytest.mark.parametrize(("version", "word"), [(0, "verify"), (3, "verify"), (VERIFIES, "verify"), (ADDS, "add")])
+async def test_the_first_commit_of_a_transaction_is_asked_about_and_the_others_are_not(
+    client: Any, coordinator: Coordinator, version: int, word: str
+) -> None:
+    question = (word, "x", Producer(PRODUCER, EPOCH), (OFFSETS,))
+    for offset in (5, 6):
+        assert await commit(client, request(("t", 0, offset)), version) == {("t", 0): 0}
+    assert coordinator.asked == [question]
+    assert await end(client, commit=True) == 0
+    assert await fetch(client, stable=True) == [(6, 0), (-1, 0)]
+    assert await commit(client, request(("t", 0, 7)), version) == {("t", 0): 0}
+    assert coordinator.asked == [question] * 2
+
+
+@pytest.mark.parametrize(
+    ("told", "version", "heard"),
+    [
+        (ErrorCode.INVALID_TXN_STATE, VERIFIES, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.TRANSACTION_ABORTABLE, VERIFIES, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.TRANSACTION_ABORTABLE, 3, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.PRODUCER_FENCED, VERIFIES, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, VERIFIES, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, VERIFIES, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ADDS, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.NOT_COORDINATOR, ADDS, ErrorCode.NOT_COORDINATOR),
+        # The client need not look for this coordinator again, and the oldest know no better word.
+        (ErrorCode.NETWORK_EXCEPTION, 2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.NETWORK_EXCEPTION, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+async def test_what_the_coordinator_refuses_is_not_committed(
+    client: Any, coordinator: Coordinator, told: ErrorCode, version: int, heard: ErrorCode
+) -> None:
+    coordinator.errors[OFFSETS] = coordinator.error = told
+    assert await commit(client, request(("t", 0, 5), ("t", 1, 5)), version) == {("t", 0): heard, ("t", 1): heard}
+    assert await fetch(client, stable=True) == [(-1, 0), (-1, 0)]
+
+
+async def test_without_a_coordinator_clients_try_again(client: Any, node: Node) -> None:
+    assert await commit(client, request(("t", 0, 5))) == {("t", 0): ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+
+async def test_a_commit_waits_until_the_transaction_includes_it(
+    client: Any, coordinator: Coordinator, node: Node
+) -> None:
+    coordinator.held = []
+    waiting = asyncio.ensure_future(commit(client, request(("t", 0, 5)), ADDS))
+    while not coordinator.held:
+        await asyncio.sleep(0)
+    coordinator.held[0].complete(ErrorCode.NONE)
+    assert await waiting == {("t", 0): 0}
+
+
+async def test_a_transaction_that_has_ended_meanwhile_takes_nothing(
+    client: Any, coordinator: Coordinator, node: Node, connect: Connect
+) -> None:
+    coordinator.held = []
+    waiting = asyncio.ensure_future(commit(client, request(("t", 0, 5)), ADDS))
+    while not coordinator.held:
+        await asyncio.sleep(0)
+    assert await end(await connect(node), commit=True, epoch=EPOCH + 1) == 0
+    coordinator.held[0].complete(ErrorCode.NONE)
+    assert await waiting == {("t", 0): ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert await fetch(client, stable=True) == [(-1, 0), (-1, 0)]
+
+
+async def test_a_broker_that_coordinates_the_group_no_longer_commits_nothing(
+    client: Any, coordinator: Coordinator, node: Node
+) -> None:
+    coordinator.held = []
+    waiting = asyncio.ensure_future(commit(client, request(("t", 0, 5)), ADDS))
+    while not coordinator.held:
+        await asyncio.sleep(0)
+    node.broker.groups.resigned(0)
+    coordinator.held[0].complete(ErrorCode.NONE)
+    assert await waiting == {("t", 0): ErrorCode.NOT_COORDINATOR}
