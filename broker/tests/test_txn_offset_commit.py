@@ -13,6 +13,7 @@ from broker.tests.test_write_txn_markers import Marker, Only, Topic, write
 
 from odradek_broker.authorizer import Operation, Principal
 from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek_wire.messages.offset_commit import OffsetCommitRequest
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest
@@ -26,7 +27,8 @@ VERSIONS = range(6)
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def started(path: Path) -> Node:
+async def started(path: Path, **settings: str) -> Node:
+    """Settings with underscores for dots."""
     return await Node.start(
         {
             "log.dirs": str(path / "data"),
@@ -34,6 +36,7 @@ async def started(path: Path) -> Node:
             "node.id": "1",
             "offsets.topic.num.partitions": "1",
             "transaction.partition.verification.enable": "false",
+            **{name.replace("_", "."): value for name, value in settings.items()},
         }
     )
 
@@ -95,6 +98,15 @@ async def test_an_aborted_one_never_counts(client: Any) -> None:
     await commit(client, request(("t", 0, 5)))
     assert await end(client, commit=False) == 0
     assert await fetch(client, stable=True) == [(3, 0), (-1, 0)]
+
+
+async def test_a_deleted_topic_takes_along_what_is_pending(client: Any) -> None:
+    await commit(client, request(("t", 0, 5)))
+    deleted = await client.ask(DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")]), 6)
+    assert deleted.responses[0].error_code == 0
+    assert await fetch(client, stable=True) == [(-1, 0), (-1, 0)]
+    assert await end(client, commit=True) == 0
+    assert await fetch(client, stable=True) == [(-1, 0), (-1, 0)]
 
 
 async def test_a_restart_changes_nothing(client: Any, node: Node, tmp_path: Path, connect: Connect) -> None:

@@ -165,6 +165,20 @@ def test_a_group_is_deleted_with_what_is_pending_in_it(version: int, pair_for: P
     mine.pair.ask("DescribeGroups", 5, {"groups": [mine.group]})
 
 
+@versions_of("TxnOffsetCommit", LAST_WITHOUT_COORDINATOR, LAST_WITHOUT_COORDINATOR)
+def test_a_deleted_topic_takes_along_what_is_pending(version: int, pair_for: PairFor) -> None:
+    mine = Transactions(pair_for, version)
+    mine.commit_plainly(1, 1)
+    mine.commit((0, 2), (1, 3))
+    mine.pair.ask("DeleteTopics", 5, {"topic_names": [mine.topic], "timeout_ms": 30_000})
+    asked = {"group_id": mine.group, "topics": None}
+    for peer in (mine.pair.kafka, mine.pair.ours):
+        while peer.ask("OffsetFetch", 8, {"groups": [asked], "require_stable": True})["groups"][0]["topics"]:
+            pass
+    mine.look()
+    mine.end(commit=True)
+
+
 @versions_of("TxnOffsetCommit", 3, LAST_WITHOUT_COORDINATOR)
 def test_who_names_a_member_must_be_it(version: int, pair_for: PairFor) -> None:
     mine = Transactions(pair_for, version)
