@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
 
 _UNTHROTTLED = 1e15
 _LEAST_PAUSE_MS = 10
+
+
+class Pass(NamedTuple):
+    """What one pass over a log took."""
+
+    took_ms: int
+    bytes_read: int
+    bytes_written: int
+    buffer_utilization: float
 
 
 class LogCleaner:
@@ -56,8 +65,7 @@ class LogCleaner:
         self.max_dirty_ratio = 0.0
         """Of the dirtiest log when one was looked for last."""
         self.last_run_ms = clock.monotonic_ms()
-        self.last_pass: Cleaning | None = None
-        self.last_pass_ms = 0
+        self.last_pass = Pass(0, 0, 0, 0.0)
 
     def run_soon(self) -> None:
         """Clean what is dirty enough, unless that is being done already."""
@@ -152,7 +160,8 @@ class LogCleaner:
         if self._is_pointless(partition, cleaning):
             return await self._give_up(cleaning)
         cleaning.finish()
-        self.last_pass, self.last_pass_ms = cleaning, self._clock.monotonic_ms() - started_ms
+        took_ms = self._clock.monotonic_ms() - started_ms
+        self.last_pass = Pass(took_ms, cleaning.bytes_read, cleaning.bytes_written, cleaning.buffer_utilization)
         self._log.info(
             "log cleaned",
             partition=log.name,
@@ -160,7 +169,7 @@ class LogCleaner:
             clean_to=cleaning.end_offset,
             bytes_read=cleaning.bytes_read,
             bytes_written=cleaning.bytes_written,
-            took_ms=self.last_pass_ms,
+            took_ms=took_ms,
         )
         directory = partition.directory
         assert directory is not None, "what was cleaned has a directory"

@@ -47,6 +47,7 @@ def collect(broker: Broker, server: Server, loop_lag_s: float) -> Iterator[Metri
     yield from _topics(broker)
     yield from _partitions(broker)
     yield from _cluster(broker)
+    yield from _cleaner(broker)
     yield _gauge("kafka_server_socket_server_metrics_connection_count", "Open connections.", len(server.connections))
     yield _gauge("kafka_network_SocketServer_MemoryPoolUsed", "Bytes held for clients.", server.buffers.budget.used)
     yield _gauge("kafka_server_DelayedOperationPurgatory_PurgatorySize", "Requests that wait.", len(broker.purgatory))
@@ -117,6 +118,34 @@ def _cluster(broker: Broker) -> Iterator[Metric]:
     yield _gauge("kafka_controller_KafkaController_OfflinePartitionsCount", "Partitions without leader.", leaderless)
     active = len(list(image.live_brokers()))
     yield _gauge("kafka_controller_KafkaController_ActiveBrokerCount", "Brokers that clients may use.", active)
+
+
+def _cleaner(broker: Broker) -> Iterator[Metric]:
+    """Nothing before there was something to compact."""
+    cleaner = broker.background.cleaner
+    if cleaner is None:
+        return
+    manager, thread = "kafka_log_LogCleanerManager_", "kafka_log_LogCleaner_"
+    done = cleaner.last_pass
+    yield _gauge(f"{manager}max_dirty_percent", "Of the dirtiest log, lately.", int(100 * cleaner.max_dirty_ratio))
+    since_ms = broker.clock.monotonic_ms() - cleaner.last_run_ms
+    yield _gauge(f"{manager}time_since_last_run_ms", "Since something to compact was looked for.", since_ms)
+    uncleanable = Counter({directory.path: 0 for directory in broker.hosting.directories})
+    for partition in broker.partitions:
+        log, directory = partition.served_log, partition.directory
+        if log is not None and directory is not None and log.cleaner.why_uncleanable is not None:
+            uncleanable[directory.path] += 1
+    yield Metric(
+        f"{manager}uncleanable_partitions_count",
+        "gauge",
+        "Logs that the cleaner met trouble in.",
+        [({"logDirectory": path}, count) for path, count in sorted(uncleanable.items())],
+    )
+    yield _gauge(f"{thread}max_clean_time_secs", "How long the last pass took.", done.took_ms // 1000)
+    recopied = 100 * done.bytes_written // max(done.bytes_read, 1)
+    yield _gauge(f"{thread}cleaner_recopy_percent", "What the last pass left of what it read.", recopied)
+    used = int(100 * done.buffer_utilization)
+    yield _gauge(f"{thread}max_buffer_utilization_percent", "Of the dedupe buffer, in the last pass.", used)
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from broker.tests.test_replication import BROKER, Connect, Trio, configure, fetch, latest
+from log.tests.cleaner_kit import keyed, left
 
 from odradek_broker.identity import id_of
 from odradek_wire.errors import ErrorCode
@@ -147,6 +148,26 @@ async def test_a_copy_gives_up_what_its_log_gives_up(trio: TwoDirectories, make_
     await configure(await trio.client(1), BROKER, "1", {THROTTLE: "1000000"})
     await trio.until(lambda: trio.place(1) == target)
     assert trio.bytes_of(1) == trio.bytes_of(2)
+
+
+async def test_what_was_cleaned_stays_clean_in_the_new_directory(trio: TwoDirectories) -> None:
+    await trio.create([1, 2], cleanup_policy="compact")
+    client = await trio.client(1)
+    for _ in range(5):
+        assert (await client.produce("t", bytes(keyed((b"k", b"v"))))).error_code == ErrorCode.NONE
+    trio.hosted(1).log.roll()
+    await trio.cluster.clean_logs()
+    assert trio.hosted(1).log.cleaner.checkpoint == 5
+    source, target = ("a", "b") if trio.place(1) == "a" else ("b", "a")
+    assert await move(trio, 1, target) == ErrorCode.NONE
+    await trio.until(lambda: trio.place(1) == target)
+    assert trio.hosted(1).log.cleaner.checkpoint == 5
+    assert left(trio.hosted(1).log) == [(4, b"k", b"v")]
+    for each in trio.cluster.nodes[1].directories:
+        each.offer_cleaner_checkpoint()
+        each.write_cleaner_checkpoint()
+    written = [Path(trio.directory(1, name), "cleaner-offset-checkpoint") for name in (target, source)]
+    assert [file.read_text() for file in written] == ["0\n1\nt 0 5\n", "0\n0\n"]
 
 
 async def test_a_move_is_called_off_by_moving_back_and_ends_with_its_topic(

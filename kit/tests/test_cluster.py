@@ -223,6 +223,38 @@ def test_a_clock_of_timeouts_that_was_moved_expels_nobody_at_the_next_start(clus
     consumer.close()
 
 
+def offsets_left(cluster: Cluster, topic: str) -> list[int]:
+    """Of the records in partition 0."""
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader", "enable.partition.eof": True}
+    )
+    try:
+        start, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), WAIT_S)
+        consumer.assign([TopicPartition(topic, 0, start)])
+        found = []
+        while (message := consumer.poll(WAIT_S)) is not None and message.error() is None:
+            found.append(message.offset())
+        return found
+    finally:
+        consumer.close()
+
+
+def test_the_log_cleaner_and_retention_run_by_order(cluster: Cluster) -> None:
+    # A segment for each record, so that only the last one is active.
+    config = {"segment.ms": 1, "min.cleanable.dirty.ratio": 0, "retention.ms": DAY_MS}
+    cluster.create_topic("latest", config={**config, "cleanup.policy": "compact,delete"})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    now_ms = int(time.time() * 1000)
+    for at in range(6):
+        producer.produce("latest", b"v", b"key %d" % (at % 2), timestamp=now_ms + 10 * at)
+        assert producer.flush(WAIT_S) == 0
+    cluster.clean_logs()
+    assert offsets_left(cluster, "latest") == [3, 4, 5]
+    cluster.advance(wall_ms=2 * DAY_MS)
+    cluster.delete_old_segments()
+    assert offsets_left(cluster, "latest") == []
+
+
 def test_what_the_broker_refuses_is_an_error_with_kafkas_code(cluster: Cluster) -> None:
     with pytest.raises(KafkaError, match="Topic 'orders' already exists") as refused:
         cluster.create_topic("orders")

@@ -37,6 +37,7 @@ from odradek_wire.records.records import records_data
 
 _SLICE_COST = 100
 """How long a slice of work may hold the interpreter, about, in microseconds."""
+_KEYS_FORGOTTEN = 1000
 
 
 class Limits(NamedTuple):
@@ -111,16 +112,14 @@ class Cleaning:
         self.bytes_read = 0
         """As Kafka counts them: what was written anew, indexing left aside."""
         self.bytes_written = 0
+        self.buffer_utilization = 0.0
+        """How much of the dedupe buffer was used, from 0 to 1."""
         log.cleaner.under_way = True
 
     @property
     def is_interrupted(self) -> bool:
         """Whether what was planned is no longer right."""
         return self._log.failure is not None or self._log.cleaner.interruptions != self._interruptions
-
-    @property
-    def buffer_utilization(self) -> float:
-        return self._offsets.utilization
 
     @property
     def end_offset(self) -> int:
@@ -159,7 +158,7 @@ class Cleaning:
                 # Left by an attempt that could not remove it; at a start it would undo a swap (`recovery`).
                 disk.remove(f"{self._directory}/{name}")
         yield from self._index()
-        end = self.end_offset
+        end, self.buffer_utilization = self.end_offset, self._offsets.utilization
         sources = [segment for segment in self._row[:-1] if segment.base_offset < end]
         transactions = CleanedTransactions(self._aborted)
         batches = BatchFilter(
@@ -176,6 +175,8 @@ class Cleaning:
             target.finish(transactions.take_kept())
             yield Replacement(group, target)
             disk.sync_directory(self._directory)
+        while self._offsets.forget(_KEYS_FORGOTTEN):
+            yield Read(0, 0)
 
     def _index_size(self, segment: Segment) -> int:
         """Of the larger one; a segment whose index files are still to be written has none."""

@@ -50,6 +50,14 @@ class OffsetMap:
             self.latest_offset = offsets[at]
         return True
 
+    def forget(self, count: int) -> bool:
+        """Give back the memory of so many keys; False when none is left. A large dict that goes at once holds the
+        interpreter for as long as it takes."""
+        known = self._offsets
+        for _ in range(min(count, len(known))):
+            known.popitem()
+        return bool(known)
+
     def superseded(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> list[int]:
         """Which of these records, by index, have a later one with their key."""
         get = self._offsets.get

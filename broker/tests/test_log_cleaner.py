@@ -1,0 +1,307 @@
+"""The log cleaner in a running broker: when it runs, what it leaves alone, and what comes between."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker.tests.alone import Node
+from broker.tests.test_replication import Trio
+from log.tests.cleaner_kit import keyed, left
+from log.tests.failing_disk import FailingDisk
+
+from odradek_broker.clock import Clock, ManualClock
+from odradek_broker.metrics import collect, render
+from odradek_log.log import Log
+from odradek_log.producer_state import TransactionMarker
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek_wire.messages.offset_commit import OffsetCommitRequest
+from odradek_wire.messages.offset_fetch import OffsetFetchRequest
+
+COMPACT = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def log_of(node: Node, topic: str = "t", index: int = 0) -> Log:
+    return node.broker.partitions.get(topic, index).log  # type: ignore[union-attr]
+
+
+async def fill(client: Any, node: Node, topic: str = "t", batches: int = 5) -> None:
+    """Batches of the same two keys, and after them a new segment."""
+    timestamp = node.broker.clock.wall_ms()
+    for at in range(batches):
+        records = keyed((b"a", b"%d" % at), (b"b", b"%d" % at), timestamp=timestamp)
+        assert (await client.produce(topic, bytes(records))).error_code == ErrorCode.NONE
+    log_of(node, topic).roll()
+
+
+async def test_a_compacted_topic_takes_no_record_without_a_key(client: Any, make_batch: Any) -> None:
+    await client.create_topic("t", **COMPACT)
+    assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.INVALID_RECORD
+
+
+async def test_it_runs_when_its_backoff_is_over(start_node: Any, connect: Any, tmp_path: Path) -> None:
+    clock = ManualClock()
+    node = await start_node(clock=clock, log_cleaner_backoff_ms="15000")
+    client = await connect(node)
+    await client.create_topic("t", **COMPACT)
+    for round_ in (1, 2):
+        await fill(client, node)
+        clock.advance_timeouts(15_000)
+        await until(lambda end=10 * round_: log_of(node).cleaner.checkpoint == end)  # type: ignore[misc]
+        assert [offset for offset, _, _ in left(log_of(node))] == [10 * round_ - 2, 10 * round_ - 1]
+    await until(lambda: (tmp_path / "data" / "cleaner-offset-checkpoint").read_bytes() == b"0\n1\nt 0 20\n")
+
+
+async def test_on_demand_all_logs_that_are_dirty_enough_are_cleaned_by_the_clock_that_the_user_moves(
+    start_node: Any, connect: Any
+) -> None:
+    clock = ManualClock()
+    node = await start_node(clock=clock)
+    client = await connect(node)
+    for name in ("one", "two"):
+        await client.create_topic(name, **COMPACT)
+        await fill(client, node, name)
+    await client.create_topic("late", **COMPACT, min_compaction_lag_ms="60000")
+    await fill(client, node, "late")
+    await client.create_topic("clean", cleanup_policy="compact", min_cleanable_dirty_ratio="1")
+    await fill(client, node, "clean")
+    await client.create_topic("kept")
+    await fill(client, node, "kept")
+    sizes = []
+    for _ in range(2):
+        await node.cluster.clean_logs()
+        sizes.append({name: len(left(log_of(node, name))) for name in ("one", "two", "late", "clean", "kept")})
+        clock.advance_wall(60_002)
+    assert sizes == [
+        {"one": 2, "two": 2, "late": 10, "clean": 10, "kept": 10},
+        {"one": 2, "two": 2, "late": 2, "clean": 10, "kept": 10},
+    ]
+
+
+async def test_without_the_cleaner_nothing_is_cleaned(start_node: Any, connect: Any) -> None:
+    node = await start_node(log_cleaner_enable="false")
+    client = await connect(node)
+    await client.create_topic("t", **COMPACT)
+    await fill(client, node)
+    await node.cluster.clean_logs()
+    assert len(left(log_of(node))) == 10
+
+
+async def test_a_log_of_both_policies_is_compacted_and_loses_what_is_too_old(start_node: Any, connect: Any) -> None:
+    clock = ManualClock()
+    node = await start_node(clock=clock)
+    client = await connect(node)
+    await client.create_topic("t", **{**COMPACT, "cleanup_policy": "compact,delete"}, retention_ms="60000")
+    await fill(client, node)
+    await node.cluster.clean_logs()
+    assert len(left(log_of(node))) == 2
+    assert log_of(node).log_start_offset == 0
+    clock.advance_wall(60_002)
+    node.cluster.delete_old_segments()
+    assert (left(log_of(node)), log_of(node).log_start_offset) == ([], 10)
+
+
+async def test_it_stops_where_a_transaction_is_undecided(start_node: Any, connect: Any) -> None:
+    node = await start_node()
+    client = await connect(node)
+    await client.create_topic("t", **COMPACT)
+    await fill(client, node)
+    partition = node.broker.partitions.get("t", 0)
+    log = partition.log
+    log.append(keyed((b"a", b"undecided"), producer=(9, 0, 0), transactional=True), partition.leader_epoch)
+    partition.leader.log_end_offset = partition.leader.high_watermark = partition.high_watermark = log.log_end_offset
+    log.roll()
+    await node.cluster.clean_logs()
+    assert log.cleaner.checkpoint == 10
+    assert [value for _, _, value in left(log)] == [b"4", b"4", b"undecided"]
+    partition.end_transaction(TransactionMarker(9, 0, 0, False, 1))
+    log.roll()
+    await node.cluster.clean_logs()
+    assert log.cleaner.checkpoint == 12
+    assert [value for _, key, value in left(log) if key in (b"a", b"b")] == [b"4", b"4"]
+
+
+async def test_offsets_of_groups_are_compacted_and_loaded_again(start_node: Any, connect: Any) -> None:
+    node = await start_node(offsets_topic_num_partitions="1")
+    client = await connect(node)
+    await client.create_topic("t")
+
+    def commit(offset: int) -> OffsetCommitRequest:
+        partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, offset)
+        return OffsetCommitRequest(
+            "g", topics=[OffsetCommitRequest.OffsetCommitRequestTopic("t", partitions=[partition])]
+        )
+
+    error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    async with asyncio.timeout(10):
+        while error:
+            await client.ask(FindCoordinatorRequest("g"), 2)
+            error = (await client.ask(commit(0), 8)).topics[0].partitions[0].error_code
+    for offset in range(1, 30):
+        assert (await client.ask(commit(offset), 8)).topics[0].partitions[0].error_code == ErrorCode.NONE
+    log = log_of(node, "__consumer_offsets")
+    log.roll()
+    await node.cluster.clean_logs()
+    assert len(left(log)) == 1
+    await node.kill()
+    node = await start_node(offsets_topic_num_partitions="1")
+    client = await connect(node)
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic("t", [0])
+    error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    async with asyncio.timeout(10):
+        while error:
+            answer = await client.ask(OffsetFetchRequest("g", [topic]), 5)
+            error = answer.error_code
+    assert answer.topics[0].partitions[0].committed_offset == 29
+
+
+async def test_the_throttle_makes_it_wait_and_a_deleted_topic_is_given_up(start_node: Any, connect: Any) -> None:
+    clock = ManualClock()
+    node = await start_node(clock=clock, log_cleaner_io_max_bytes_per_second="1000")
+    client = await connect(node)
+    for name in ("t", "u"):
+        await client.create_topic(name, **COMPACT)
+        await fill(client, node, name)
+    run = asyncio.create_task(node.cluster.clean_logs())
+    await until(lambda: log_of(node).cleaner.under_way or log_of(node, "u").cleaner.under_way)
+    first, second = ("t", "u") if log_of(node).cleaner.under_way else ("u", "t")
+    log = log_of(node, first)
+    await client.ask(DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState(first)], timeout_ms=1000), 6)
+    other = log_of(node, second)
+    while other.cleaner.checkpoint is None:
+        clock.advance_timeouts(100)
+        await asyncio.sleep(0)
+    await run
+    assert log.cleaner.checkpoint is None
+    assert len(left(other)) == 2
+    assert clock.monotonic_ms() > 2 * sum(len(batch) for batch in [keyed((b"a", b"1"), (b"b", b"1"))] * 5)
+
+
+async def test_a_broker_ends_in_the_middle_of_a_pass(start_node: Any, connect: Any, tmp_path: Path) -> None:
+    for end in (Node.stop, Node.kill):
+        node = await start_node(clock=ManualClock(), data=end.__name__, log_cleaner_io_max_bytes_per_second="1")
+        client = await connect(node)
+        await client.create_topic("t", **COMPACT)
+        await fill(client, node)
+        run = asyncio.create_task(node.cluster.clean_logs())
+        log = log_of(node)
+        await until(lambda log=log: log.cleaner.under_way)  # type: ignore[misc]
+        async with asyncio.timeout(10):
+            await end(node)
+            await run
+        node = await start_node(data=end.__name__)
+        await node.cluster.clean_logs()
+        assert len(left(log_of(node))) == 2
+        await node.stop()
+
+
+async def test_a_log_with_damage_is_served_and_not_cleaned(start_node: Any, connect: Any, tmp_path: Path) -> None:
+    node = await start_node()
+    client = await connect(node)
+    for name in ("t", "u"):
+        await client.create_topic(name, **COMPACT)
+        await fill(client, node, name)
+    file = tmp_path / "data" / "t-0" / f"{0:020d}.log"
+    content = bytearray(file.read_bytes())
+    content[70] ^= 1
+    file.write_bytes(content)
+    await node.cluster.clean_logs()
+    assert "wrong CRC" in str(log_of(node).cleaner.why_uncleanable)
+    assert len(left(log_of(node, "u"))) == 2
+    assert (await client.produce("t", bytes(keyed((b"a", b"v"))))).error_code == ErrorCode.NONE
+    assert not list((tmp_path / "data" / "t-0").glob("*.cleaned"))
+    metrics = render(collect(node.broker, node.server, 0.0)).splitlines()
+    assert f'kafka_log_LogCleanerManager_uncleanable_partitions_count{{logDirectory="{tmp_path}/data"}} 1' in metrics
+    assert "kafka_log_LogCleaner_cleaner_recopy_percent 20" in metrics
+
+
+@pytest.mark.parametrize("call", ["write", "rename", "replace_file"])
+async def test_a_disk_that_fails_under_it_takes_its_directory_offline(
+    start_node: Any, connect: Any, tmp_path: Path, call: str
+) -> None:
+    disk = FailingDisk()
+    node = await start_node(disk=disk, log_dirs=f"{tmp_path}/one,{tmp_path}/two")
+    client = await connect(node)
+    await client.create_topic("t", 2, **COMPACT)
+    index = next(i for i in (0, 1) if (tmp_path / "two" / f"t-{i}").exists())
+    for at in range(5):
+        for each in (0, 1):
+            records = bytes(keyed((b"a", b"%d" % at)))
+            assert (await client.produce("t", records, partition=each)).error_code == ErrorCode.NONE
+    for each in (0, 1):
+        log_of(node, index=each).roll()
+    disk.fail(
+        errno.EIO,
+        lambda name, path, _: name == call and "/two/" in str(path) and ("clean" in str(path) or ".swap" in str(path)),
+    )
+    await node.cluster.clean_logs()
+    await until(lambda: [each.offline for each in node.broker.hosting.directories] == [False, True])
+    answer = await client.produce("t", bytes(keyed((b"a", b"v"))), partition=index)
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(left(log_of(node, index=1 - index))) == 1
+
+
+async def test_a_replica_copies_what_its_leader_has_compacted_and_cleans_for_itself(
+    tmp_path: Path, connect: Any
+) -> None:
+    trio = Trio(tmp_path, connect)
+    await trio.start()
+    try:
+        await trio.create([1, 2], **COMPACT)
+        client = await trio.client(1)
+
+        async def produce(count: int) -> None:
+            for at in range(count):
+                records = bytes(keyed((b"a", b"%d" % at), (b"b %d" % at, b"%d" % at)))
+                assert (await client.produce("t", records)).error_code == ErrorCode.NONE
+
+        await produce(5)
+        await trio.cluster.kill_broker(2)
+        await produce(5)
+        trio.hosted(1).log.roll()
+        await trio.cluster.clean_logs()
+        await trio.cluster.start_broker(trio.static(2))
+        await trio.until_in_sync(1, 2)
+        leader, follower = trio.hosted(1).log, trio.hosted(2).log
+        assert [offset for offset, _, _ in left(leader)] == [11, 13, 15, 17, 18, 19]
+        # What it had copied before is still there.
+        assert [offset for offset, _, _ in left(follower)] == [*range(10), 11, 13, 15, 17, 18, 19]
+        follower.roll()
+        await trio.cluster.clean_logs()
+        assert left(follower) == left(leader)
+        assert (await client.produce("t", bytes(keyed((b"c", b"next"))))).base_offset == 20
+        await trio.until(lambda: left(follower) == left(leader))
+        assert follower.log_end_offset == 21
+    finally:
+        await trio.cluster.stop(grace_ms=100)
+
+
+async def test_producing_and_fetching_go_on_while_it_works(start_node: Any, connect: Any) -> None:
+    node = await start_node(clock=Clock())
+    client, other = await connect(node), await connect(node)
+    await client.create_topic("t", **COMPACT)
+    for _ in range(20):
+        records = keyed(*((b"%d" % (at % 700), b"x" * 200) for at in range(1000)))
+        assert (await client.produce("t", bytes(records))).error_code == ErrorCode.NONE
+    log_of(node).roll()
+    run = asyncio.create_task(node.cluster.clean_logs())
+    answered = 0
+    while not run.done():
+        assert (await other.produce("t", bytes(keyed((b"%d" % answered, b"new"))))).error_code == ErrorCode.NONE
+        answered += 1
+    await run
+    assert answered > 10
+    keys = [key for _, key, _ in left(log_of(node))]
+    assert len(keys) == 700 + answered
