@@ -384,7 +384,7 @@ class Segment:
         return index
 
     def aborted(self) -> list[AbortedTransaction]:
-        """The aborted transactions that ended here, in the order of their ends. Any thread."""
+        """The aborted transactions that ended here, in the order of their ends."""
         return self.transaction_index.entries()
 
     # --- the files' end

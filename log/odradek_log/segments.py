@@ -77,7 +77,7 @@ class Segments:
         return segment.find_timestamp(timestamp, start_offset) if timestamp >= 0 else None
 
     def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions that have records or their marker in [start, end). Any thread."""
+        """The aborted transactions that have records or their marker in [start, end)."""
         found: list[AbortedTransaction] = []
         for segment in self.from_offset(start):
             index = segment.transaction_index

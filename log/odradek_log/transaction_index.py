@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterable
-from threading import Lock
 from typing import NamedTuple, Protocol
 
 from odradek_log.disk import CREATE, Disk, write_all
@@ -40,11 +39,9 @@ class Owner(IndexOwner, Protocol):
 
 
 class TransactionIndex:
-    """Of one segment. Entries are in the order of the transactions' ends, which is that of the log.
+    """Of one segment. Entries are in the order of the transactions' ends, which is that of the log."""
 
-    The loop thread changes it; the cleaner's reads what stands there, and a flush syncs."""
-
-    __slots__ = ("_data", "_disk", "_loaded", "_one_reader", "_owner", "_unsynced")
+    __slots__ = ("_data", "_disk", "_loaded", "_owner", "_torn", "_unsynced")
 
     def __init__(self, disk: Disk, owner: Owner, loaded: LoadedIndexes) -> None:
         """The file is read when something is first asked; a missing one is an empty one."""
@@ -52,8 +49,9 @@ class TransactionIndex:
         self._owner = owner
         self._loaded = loaded
         self._data: bytearray | None = None
-        """Whole entries: the file's bytes, unless a crash has torn the last of them."""
-        self._one_reader = Lock()
+        """The file's whole entries."""
+        self._torn = False
+        """Whether a crash has left a part of one behind them."""
         self._unsynced = False
 
     @property
@@ -88,14 +86,10 @@ class TransactionIndex:
         """These are all that ended here. If the file says something else it is written anew, and on the disk when this
         returns."""
         data = b"".join(transaction.encode() for transaction in transactions)
-        path = self._owner.path(TXN_INDEX)
-        try:
-            found = self._disk.read_file(path)
-        except FileNotFoundError:
-            found = b""
-        if found != data:
-            self._disk.replace_file(path, data)
-        self._data = bytearray(data)
+        if data != self._read() or self._torn:
+            self._disk.replace_file(self._owner.path(TXN_INDEX), data)
+            self._data = bytearray(data)
+            self._torn = False
 
     def collect(self, start: int, end: int, into: list[AbortedTransaction]) -> bool:
         """Add those that have records or their marker in [start, end). Whether these are all: else some that begin
@@ -127,17 +121,13 @@ class TransactionIndex:
         return AbortedTransaction(*fields)
 
     def _read(self) -> bytearray:
-        data = self._data
-        if data is None:
-            with self._one_reader:
-                data = self._data
-                if data is None:
-                    try:
-                        data = bytearray(self._disk.read_file(self._owner.path(TXN_INDEX)))
-                    except FileNotFoundError:
-                        data = bytearray()
-                    del data[len(data) // _ENTRY.size * _ENTRY.size :]
-                    self._data = data
-                    if data:
-                        self._loaded.add(self._owner, len(data))
-        return data
+        if self._data is None:
+            try:
+                found = self._disk.read_file(self._owner.path(TXN_INDEX))
+            except FileNotFoundError:
+                found = b""
+            self._torn = len(found) % _ENTRY.size > 0
+            self._data = bytearray(found[: len(found) // _ENTRY.size * _ENTRY.size])
+            if self._data:
+                self._loaded.add(self._owner, len(self._data))
+        return self._data

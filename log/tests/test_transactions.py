@@ -202,3 +202,21 @@ def test_an_index_of_an_unknown_version_takes_the_log_offline(tmp_path: Path) ->
     with pytest.raises(CorruptLogError, match="unknown version 1"):
         log.aborted_transactions(0, 11)
     assert log.failure is not None
+
+
+def test_retention_takes_indexes_with_their_segments_and_leaves_the_others(tmp_path: Path) -> None:
+    time = Time()
+    config = LogConfig(retention_ms=1000)
+    log = open_directory(tmp_path, time).create_log("t", 0, TOPIC_ID, config)
+    _produce(log, 7, 0)
+    _end(log, 7, commit=False)
+    _produce(log, 8, 0)
+    log.roll()
+    log.append(batch(b"late", timestamp=START_MS + 5000), 0)
+    _end(log, 8, commit=False)
+    time.advance(5000)
+    assert log.delete_old_segments(log.log_end_offset) == 1
+    assert log.log_start_offset == 5
+    assert log.aborted_transactions(5, 7) == [AbortedTransaction(8, 3, 6, 7)]
+    time.advance(config.file_delete_delay_ms)
+    assert sorted(path.name for path in (tmp_path / "t-0").glob("*.txnindex*")) == ["00000000000000000005.txnindex"]
