@@ -1,0 +1,213 @@
+"""Produce with batches of transactions, while brokers ask the coordinator of the transaction: before version 12 whether
+a partition was added, from then on to add it (KIP-890)."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+
+from compat_tests.oracle.batches import batch, with_bytes, with_new_crc
+from compat_tests.oracle.cases import versions_of
+from compat_tests.oracle.pair import Pair
+from compat_tests.oracle.peer import Peer, Var
+from compat_tests.oracle.schema import Body
+
+pytestmark = pytest.mark.peers
+PairFor = Callable[[str, int], Pair]
+VERIFICATION = "transaction.partition.verification.enable"
+BROKER, SET = 4, 0
+ADDS_FROM = 12
+CONTROL_AND_TRANSACTIONAL = b"\x00\x30"
+ATTRIBUTES_AT = 21
+_numbers = count(1)
+
+
+@pytest.fixture
+def verifying(pair_for: PairFor) -> Iterator[PairFor]:
+    """As `pair_for`, of brokers that verify partitions until the end of the test: they are told while they run."""
+    told: list[Pair] = []
+
+    def tell(pair: Pair, enable: bool) -> None:
+        pair.create_topic("probes")
+        change = {"name": VERIFICATION, "config_operation": SET, "value": str(enable).lower()}
+        body = {"resources": [{"resource_type": BROKER, "resource_name": "", "configs": [change]}]}
+        for peer in (pair.kafka, pair.ours):
+            assert peer.ask("IncrementalAlterConfigs", 1, body)["responses"][0]["error_code"] == 0
+            while _verifies(peer) != enable:
+                pass
+
+    def connect(api: str, version: int) -> Pair:
+        pair = pair_for(api, version)
+        tell(pair, True)
+        told.append(pair)
+        return pair
+
+    yield connect
+    for pair in told:
+        tell(pair, False)
+
+
+def _verifies(peer: Peer) -> bool:
+    """Whether it refuses a batch of a transaction that nobody has begun."""
+    records = batch([b"v"], producer=(800_000 + next(_numbers), 0, 0), transactional=True)
+    data = {"name": "probes", "partition_data": [{"index": 0, "records": records}]}
+    body = {"transactional_id": "probe", "acks": -1, "timeout_ms": 10_000, "topic_data": [data]}
+    return bool(peer.ask("Produce", 9, body)["responses"][0]["partition_responses"][0]["error_code"])
+
+
+class Transactions:
+    """A transactional id on both brokers, and a topic of three partitions."""
+
+    def __init__(self, pair: Pair, version: int, name: str) -> None:
+        self.pair = pair
+        self.version = version
+        self.name = self.topic = f"{name}-{version}"
+        self._id = pair.create_topic(self.topic, 3)
+        for peer in (pair.kafka, pair.ours):
+            while peer.ask("FindCoordinator", 3, {"key": self.name, "key_type": 1})["error_code"]:
+                pass
+            body = {"transactional_id": self.name, "transaction_timeout_ms": 60_000}
+            while (answer := peer.ask("InitProducerId", 4, body))["error_code"]:
+                pass
+            self._take_over(peer, answer)
+
+    def produce(
+        self, *parts: tuple[int, int], epoch: int = 0, producer: int = 0, plain: bool = False, **more: object
+    ) -> None:
+        """Rows of partition and sequence; epoch and producer id are counted from the present ones."""
+        rows = [(index, self._records(sequence, epoch, producer, plain)) for index, sequence in parts]
+        self.produce_records(*rows, **more)
+
+    def produce_records(self, *rows: tuple[int, object], **more: object) -> None:
+        named: Body = {"topic_id": self._id} if self.version >= 13 else {"name": self.topic}
+        data = [{"index": index, "records": records} for index, records in rows]
+        body: Body = {"transactional_id": self.name, "acks": -1, "timeout_ms": 10_000}
+        self.pair.ask("Produce", self.version, {**body, "topic_data": [{**named, "partition_data": data}], **more})
+
+    def add(self, *indexes: int) -> None:
+        """What clients do that do not have their partitions added."""
+        if self.version < ADDS_FROM:
+            body = {
+                "v3_and_below_transactional_id": self.name,
+                "v3_and_below_producer_id": Var("producer"),
+                "v3_and_below_producer_epoch": Var("epoch"),
+                "v3_and_below_topics": [{"name": self.topic, "partitions": list(indexes)}],
+            }
+            self.pair.ask("AddPartitionsToTxn", 3, body)
+
+    def end(self, *, commit: bool = True) -> None:
+        """And wait until all markers are written."""
+        adds = self.version >= ADDS_FROM
+        for peer in (self.pair.kafka, self.pair.ours):
+            body = {
+                "transactional_id": self.name,
+                "producer_id": Var("producer"),
+                "producer_epoch": Var("epoch"),
+                "committed": commit,
+            }
+            answer = peer.ask("EndTxn", 5 if adds else 4, body)
+            assert answer["error_code"] == 0, (peer.name, answer)
+            if adds:
+                self._take_over(peer, answer)
+            asked = {"transactional_ids": [self.name]}
+            while "Complete" not in peer.ask("DescribeTransactions", 0, asked)["transaction_states"][0][_STATE]:
+                pass
+
+    def look(self) -> None:
+        """The state of the transaction, and the partitions' producers."""
+        (state,) = self.pair.ask("DescribeTransactions", 0, {"transactional_ids": [self.name]}, _without_times)[
+            "transaction_states"
+        ]
+        assert state["error_code"] == 0
+        asked = {"topics": [{"name": self.topic, "partition_indexes": [0, 1, 2]}]}
+        self.pair.ask("DescribeProducers", 0, asked, _without_coordinators)
+
+    @staticmethod
+    def _take_over(peer: Peer, answer: Body) -> None:
+        peer.remember("producer", answer["producer_id"])
+        peer.remember("epoch", answer["producer_epoch"])
+
+    def _records(self, sequence: int, epoch: int, producer: int, plain: bool) -> Var:
+        """A batch of one record; each broker has its own producer id."""
+        found = Var(f"records {next(_numbers)}")
+        for peer in (self.pair.kafka, self.pair.ours):
+            known = peer.known
+            identity = (known["producer"] + producer, known["epoch"] + epoch, sequence)
+            peer.remember(found.name, batch([b"v"], producer=identity, transactional=not plain))
+        return found
+
+
+_STATE = "transaction_state"
+
+
+def _without_times(answer: Body) -> Body:
+    for state in answer["transaction_states"]:
+        del state["transaction_start_time_ms"]
+        state["topics"] = sorted((topic["topic"], sorted(topic["partitions"])) for topic in state["topics"])
+    return answer
+
+
+def _without_coordinators(answer: Body) -> Body:
+    """Coordinator epochs are those of leaders, which count what happened to a broker before."""
+    for topic in answer["topics"]:
+        for partition in topic["partitions"]:
+            for producer in partition["active_producers"]:
+                del producer["coordinator_epoch"]
+    return answer
+
+
+@versions_of("Produce", 3)
+def test_a_transaction_takes_in_the_partitions_that_it_has(version: int, verifying: PairFor) -> None:
+    mine = Transactions(verifying("Produce", version), version, "verified")
+    mine.produce((0, 0))
+    mine.look()
+    mine.add(0, 1)
+    mine.produce((0, 0))
+    mine.produce((0, 1), (1, 0), (2, 0))
+    mine.look()
+    mine.produce((0, 1))
+    mine.produce((0, 5))
+    mine.produce((0, 2), plain=True)
+    mine.produce((2, 0), plain=True)
+    mine.produce((0, 2), epoch=-1)
+    mine.produce((0, 0), epoch=1)
+    mine.look()
+    mine.end()
+    mine.look()
+    mine.produce((0, 1))
+    mine.produce((0, 2))
+    mine.add(1, 2)
+    mine.produce((1, 1))
+    mine.produce((2, 1))
+    mine.produce((1, 0))
+    mine.end(commit=False)
+    mine.look()
+    mine.produce((1, 0), epoch=-1)
+    mine.produce((1, 1), epoch=-1)
+
+
+@versions_of("Produce", 3)
+def test_a_batch_of_a_transaction_is_refused(version: int, verifying: PairFor) -> None:
+    mine = Transactions(verifying("Produce", version), version, "refused")
+    mine.produce((0, 0), transactional_id=None)
+    mine.produce((0, 0), transactional_id="")
+    mine.produce((0, 0), transactional_id="nobody")
+    mine.produce((0, 0), producer=1)
+    mine.produce((0, 0), epoch=1)
+    mine.produce((0, 0), epoch=-1)
+    mine.produce((9, 0))
+    mine.add(0, 1)
+    one, other = mine._records(0, 0, 0, False), mine._records(0, 0, 1, False)
+    mine.produce_records((0, one), (1, other))
+    plain = batch([b"plain"])
+    mine.produce_records((0, one), (1, plain), transactional_id=None)
+    mine.produce_records((0, batch([b"v"], transactional=True)))
+    mine.produce_records((0, plain))
+    mine.produce_records((0, plain), transactional_id="nobody")
+    control = with_bytes(batch([b"v"], producer=(5, 0, 0)), ATTRIBUTES_AT, CONTROL_AND_TRANSACTIONAL)
+    mine.produce_records((0, with_new_crc(control)), transactional_id=None)
+    mine.produce_records((0, with_new_crc(control)))
+    mine.produce((1, 3))
+    mine.produce((1, 2))
+    mine.produce((1, 0), acks=5)
+    mine.look()
