@@ -20,7 +20,7 @@ from odradek_broker.follower_reads import FollowerFetches
 from odradek_broker.hosting import Hosting
 from odradek_broker.interceptors import Interceptors
 from odradek_broker.partitions import Partitions
-from odradek_broker.producer_ids import Block, ProducerIds
+from odradek_broker.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_broker.purgatory import Purgatory, Watchers
 from odradek_broker.quotas import Quotas, Unlimited
 from odradek_broker.replication.assignments import Assignments
@@ -166,7 +166,7 @@ class Broker:
         if self._groups is not None:
             await self._groups.stop()
         if self._transactions is not None:
-            await self._transactions.stop()
+            self._transactions.stop()
 
     @property
     def epoch(self) -> int:
@@ -247,13 +247,16 @@ class Broker:
             partition.check_lag(now_ms, lag_time_max_ms)
 
     async def stop_replication(self) -> None:
-        """Fetch no more, propose no more, move no more, ask no coordinator: when this returns, no task does."""
+        """Fetch no more, propose no more, move no more, ask no coordinator, send no markers: when this returns, no task
+        does."""
         await self.following.close()
         await self.isr_changes.close()
         await self.moves.close()
         await self.assignments.close()
         if self._verifier is not None:
             await self._verifier.close()
+        if self._transactions is not None:
+            await self._transactions.close()
 
     def forget_clients(self) -> None:
         """For a reset: sessions and producer ids of clients so far mean nothing any more."""
@@ -268,5 +271,5 @@ class Broker:
     async def _allocate_producer_ids(self) -> Block:
         response = await self.controller.allocate_producer_ids(AllocateProducerIdsRequest(self.node_id, self.epoch))
         if response.error_code:
-            raise RuntimeError(f"no producer ids: {ErrorCode(response.error_code).name}")
+            raise NoProducerIdsError(ErrorCode(response.error_code).name)
         return Block(response.producer_id_start, response.producer_id_len)

@@ -10,6 +10,10 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 
+class NoProducerIdsError(Exception):
+    """The controller gives no ids now: there is none, or it does not take this broker for one of its own yet."""
+
+
 class Block(NamedTuple):
     """Ids from `first` on, `size` of them."""
 
@@ -21,6 +25,7 @@ class ProducerIds:
     __slots__ = ("_allocate", "_allocation", "_end", "_next")
 
     def __init__(self, allocate: Callable[[], Awaitable[Block]]) -> None:
+        """`allocate` may raise NoProducerIdsError."""
         self._allocate = allocate
         self._next = 0
         self._end = 0
@@ -42,7 +47,7 @@ class ProducerIds:
         return found
 
     async def next(self) -> int:
-        """The next id, after asking the controller for a block if need be."""
+        """The next id, after asking the controller for a block if need be. Raises NoProducerIdsError."""
         while (found := self.next_now()) is None:
             await asyncio.shield(self._begin_to_fill())
         return found

@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from odradek_broker.api import Api
 from odradek_broker.authorizer import Operation, ResourceType
 from odradek_broker.context import Context
+from odradek_broker.producer_ids import NoProducerIdsError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -30,11 +31,15 @@ def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdRespon
     producer_id = ctx.broker.producer_ids.next_now()
     if producer_id is not None:
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-    return _after_allocation(ctx)
+    return _after_allocation(ctx, request)
 
 
-async def _after_allocation(ctx: Context) -> InitProducerIdResponse:
-    return InitProducerIdResponse(producer_id=await ctx.broker.producer_ids.next(), producer_epoch=0)
+async def _after_allocation(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    try:
+        return InitProducerIdResponse(producer_id=await ctx.broker.producer_ids.next(), producer_epoch=0)
+    except NoProducerIdsError:
+        # The client asks again, as with Kafka.
+        return failed(ctx, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def failed(ctx: Context, request: InitProducerIdRequest, error: ErrorCode) -> InitProducerIdResponse:

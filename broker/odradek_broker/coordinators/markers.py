@@ -25,6 +25,19 @@ if TYPE_CHECKING:
 RETRY_MS = 50
 """After so long a marker that could not be written is sent again, unless the metadata changes before."""
 
+PASSING = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+"""What happens while leaders change and replicas come and go; other errors are told to operators."""
+
 NEEDS_NO_MARKER = frozenset(
     {
         # The producer went on there in a newer epoch: no later attempt will be accepted either.
@@ -50,12 +63,13 @@ class Coordinating(Protocol):
 class Sending:
     """One decided transaction, until all of its partitions know."""
 
-    __slots__ = ("abandoned", "owner", "work")
+    __slots__ = ("abandoned", "owner", "warned", "work")
 
     def __init__(self, owner: Coordinating, work: MarkerWork) -> None:
         self.owner = owner
         self.work = work
         self.abandoned = False
+        self.warned = False
 
     @property
     def wanted(self) -> bool:
@@ -72,6 +86,7 @@ class Markers:
         self._later: dict[Sending, list[TopicPartition]] = {}
         """What could not be written: sent again at the next change of metadata, or soon if there was a leader."""
         self._timer: TimerHandle | None = None
+        self._closed = False
 
     def send(self, owner: Coordinating, work: MarkerWork) -> None:
         """What can be written here is, before this returns."""
@@ -83,6 +98,7 @@ class Markers:
 
     async def close(self) -> None:
         """Send nothing more; no task is left when this returns."""
+        self._closed = True
         self._later.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -93,6 +109,8 @@ class Markers:
     # -- where they go ------------------------------------------------------------------------------------------------
 
     def _route(self, sending: Sending, partitions: Iterable[TopicPartition]) -> None:
+        if self._closed:
+            return
         broker, image = self._broker, self._broker.image
         settled: list[TopicPartition] = []
         here: list[TopicPartition] = []
@@ -163,7 +181,9 @@ class Markers:
             sending.abandoned = True
             log.warning("a later coordinator has written markers of the producer: ours are given up")
             return False
-        log.debug("a marker was not written; it is sent again")
+        if error not in PASSING and not sending.warned:
+            sending.warned = True
+            log.warning("a marker was not written; it is sent again until it is")
         self._later.setdefault(sending, []).append(place)
         if self._timer is None or not self._timer.pending:
             self._timer = self._broker.timers.call_later(RETRY_MS, self._try_again)

@@ -25,6 +25,7 @@ from odradek_broker.core.transaction_shard import TransactionShard
 from odradek_broker.core.transaction_step import Step, TransactionSettings
 from odradek_broker.deferred import Deferred
 from odradek_broker.partition import Partition
+from odradek_broker.producer_ids import NoProducerIdsError
 from odradek_broker.timers import TimerHandle
 from odradek_controller.levels import TRANSACTION_VERSION
 from odradek_wire.errors import ErrorCode
@@ -87,12 +88,16 @@ class TransactionCoordinators:
             coordinated.shard.transaction_version = version
         self._markers.metadata_changed()
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
+        """Whoever waits is sent elsewhere."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
         for index in list(self._partitions):
             self.resigned(index)
+
+    async def close(self) -> None:
+        """Send no more markers; no task is left when this returns."""
         await self._markers.close()
 
     @property
@@ -129,7 +134,10 @@ class TransactionCoordinators:
     async def _init_after_allocation(
         self, request: InitProducerIdRequest, transactional_id: str, api_version: int
     ) -> InitProducerIdResponse:
-        fresh_id = await self._broker.producer_ids.next()
+        try:
+            fresh_id = await self._broker.producer_ids.next()
+        except NoProducerIdsError:
+            return init_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         coordinated = self._coordinated(transactional_id)
         if isinstance(coordinated, ErrorCode):
             return init_error(coordinated)
@@ -222,7 +230,10 @@ class TransactionCoordinators:
         return self._end(coordinated, request, api_version, fresh_id)
 
     async def _end_after_allocation(self, request: EndTxnRequest, api_version: int) -> EndTxnResponse:
-        fresh_id = await self._broker.producer_ids.next()
+        try:
+            fresh_id = await self._broker.producer_ids.next()
+        except NoProducerIdsError:
+            return EndTxnResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         coordinated = self._coordinated(request.transactional_id)
         if isinstance(coordinated, ErrorCode):
             return EndTxnResponse(error_code=coordinated)

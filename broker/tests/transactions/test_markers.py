@@ -172,3 +172,12 @@ async def test_the_next_coordinator_sends_the_markers_that_its_predecessor_could
     assert not is_open(trio, leader)
     (entry,) = trio.hosted(leader).log.producers
     assert entry.coordinator_epoch == trio.state_at(await producer.coordinator()).leader_epoch > 0
+
+
+async def test_a_coordinator_that_is_killed_sends_nothing_more(trio: Transactions) -> None:
+    producer, leader = await undecided(trio)
+    trio.hold_markers_back(leader)
+    assert await producer.end() == ErrorCode.NONE
+    await trio.until(lambda: trio.markers_held)
+    await trio.cluster.kill()
+    assert [task for task in asyncio.all_tasks() if "MarkerSender" in repr(task.get_coro())] == []

@@ -23,6 +23,7 @@ from broker.tests.transactions.producers import (
 from odradek_broker.authorizer import Operation
 from odradek_broker.clock import ManualClock
 from odradek_broker.core.transaction import Producer
+from odradek_broker.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -149,6 +150,16 @@ async def test_after_a_reset_ids_are_unknown(node: Node, connect: Connect) -> No
     assert await producer.end() == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert await producer.init() == ErrorCode.NONE
     assert producer.producer.epoch == 0
+
+
+async def test_while_the_controller_gives_no_producer_ids_clients_ask_again(node: Node, connect: Connect) -> None:
+    async def allocate() -> Block:
+        raise NoProducerIdsError("not now")
+
+    node.broker.producer_ids = ProducerIds(allocate)
+    assert await on(node, connect).init() == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    idempotent = await (await connect(node)).ask(InitProducerIdRequest(None, 0), 4)
+    assert idempotent.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 async def test_nobody_has_the_empty_transactional_id(node: Node, connect: Connect) -> None:
