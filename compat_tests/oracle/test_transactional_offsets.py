@@ -1,6 +1,7 @@
 """Offsets committed in transactions: when they count, who is told that they are unstable, and what deletes them.
 
-No coordinator of transactions is asked (the brokers are told not to); markers are written by hand, as it would.
+Before version 5 no coordinator of transactions is asked (the brokers are told not to), and markers are written by hand,
+as it would. From then on it is asked in any case.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 
 from compat_tests.oracle.cases import versions_of
 from compat_tests.oracle.pair import Pair, until_coordinated
-from compat_tests.oracle.peer import Var
+from compat_tests.oracle.peer import Peer, Var
 from compat_tests.oracle.schema import Body
 from compat_tests.oracle.test_groups import _become_member
 
@@ -197,3 +198,62 @@ def test_who_names_a_member_must_be_it(version: int, pair_for: PairFor) -> None:
     mine.commit((0, 4))
     mine.look()
     mine.end(commit=True)
+
+
+@versions_of("TxnOffsetCommit", LAST_WITHOUT_COORDINATOR + 1)
+def test_a_transaction_takes_in_the_group_by_itself(version: int, pair_for: PairFor) -> None:
+    mine = Transactions(pair_for, version)
+    _become_producer(mine)
+
+    def commit(*offsets: tuple[int, int], epoch: int = 0, **more: Any) -> None:
+        mine.commit(*offsets, epoch=epoch, **{"producer_id": Var("producer"), **more})
+
+    def end(*, commit: bool, epoch: int) -> None:
+        body = {"transactional_id": mine.group, "producer_id": Var("producer"), "producer_epoch": epoch}
+        mine.pair.ask("EndTxn", 5, {**body, "committed": commit})
+        for peer in (mine.pair.kafka, mine.pair.ours):
+            while not _transaction(peer, mine.group)["transaction_state"].startswith("Complete"):
+                pass
+        mine.look()
+
+    commit((0, 5), (1, 6))
+    mine.pair.ask("DescribeTransactions", 0, {"transactional_ids": [mine.group]}, _timeless)
+    mine.look()
+    for epoch in (-1, 1, 2):
+        commit((2, 1), epoch=epoch)
+    commit((2, 1), producer_id=Var("another"))
+    commit((2, 1), producer_id=-1)
+    commit((2, 1), transactional_id="no-such-id")
+    commit((2, 1), transactional_id="")
+    commit((2, 1), transactional_id="no-such-id", group_id="")
+    end(commit=True, epoch=0)
+    commit((0, 7))
+    commit((0, 8), epoch=1)
+    end(commit=False, epoch=1)
+    commit((2, 1), epoch=2)
+    commit((2, 1), epoch=2, generation_id=3)
+    end(commit=True, epoch=2)
+
+
+def _become_producer(mine: Transactions) -> None:
+    """Known as `producer` afterwards, with epoch 0; `another` is nobody's id."""
+    for peer in (mine.pair.kafka, mine.pair.ours):
+        while peer.ask("FindCoordinator", 3, {"key": mine.group, "key_type": 1})["error_code"]:
+            pass
+        body = {"transactional_id": mine.group, "transaction_timeout_ms": 60_000}
+        while (answer := peer.ask("InitProducerId", 4, body))["error_code"]:
+            pass
+        assert answer["producer_epoch"] == 0
+        peer.remember("producer", answer["producer_id"])
+        peer.remember("another", answer["producer_id"] + 100)
+
+
+def _transaction(peer: Peer, transactional_id: str) -> Body:
+    body = {"transactional_ids": [transactional_id]}
+    state: Body = peer.ask("DescribeTransactions", 0, body)["transaction_states"][0]
+    return state
+
+
+def _timeless(answer: Body) -> Body:
+    [state] = answer["transaction_states"]
+    return {name: value for name, value in state.items() if name != "transaction_start_time_ms"}
