@@ -1,0 +1,120 @@
+"""Kafka Connect: one distributed worker, asked and told over REST."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from odradek_peers import RunningTool, connect_libs
+from odradek_peers.processes import LOOPBACK, free_ports
+
+from compat_tests.exactly_once.java import JavaProgram
+
+_PATIENCE_SECONDS = 120.0
+_BEGINNING = "connect-"
+_NOT_YET = (404, 409, 500, 503)
+"""It does not know (yet), it rebalances, its leader did not answer in time, it is starting."""
+
+
+class Worker:
+    """A worker that can be killed and started again; as a context manager it is up inside."""
+
+    def __init__(self, servers: str, name: str, directory: Path) -> None:
+        (self._port,) = free_ports(1)
+        self._properties = directory / f"{name}.properties"
+        converter = "org.apache.kafka.connect.storage.StringConverter"
+        settings = {
+            "bootstrap.servers": servers,
+            "group.id": f"{_BEGINNING}{name}",
+            "listeners": f"http://{LOOPBACK}:{self._port}",
+            "plugin.discovery": "service_load",
+            "key.converter": converter,
+            "value.converter": converter,
+            **{f"{topic}.storage.topic": f"{_BEGINNING}{name}-{topic}" for topic in ("config", "offset", "status")},
+            **{f"{topic}.storage.replication.factor": "1" for topic in ("config", "offset", "status")},
+            "offset.storage.partitions": "2",
+            "status.storage.partitions": "2",
+            "exactly.once.source.support": "enabled",
+            "offset.flush.interval.ms": "500",
+            # A worker that was killed is missed soon, and nobody waits for it to come back.
+            "session.timeout.ms": "3000",
+            "heartbeat.interval.ms": "500",
+            "scheduled.rebalance.max.delay.ms": "0",
+        }
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        self.running: RunningTool
+
+    def start(self) -> Self:
+        """Start it; returns when it has joined its group and answers."""
+        program = JavaProgram("org.apache.kafka.connect.cli.ConnectDistributed", f"{connect_libs()}/*")
+        self.running = program.start(str(self._properties))
+        self.until(lambda: self.ask("GET", "/connectors") is not None)
+        return self
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.running.kill()
+
+    def create(self, connector: str, config: Mapping[str, str]) -> None:
+        """Create a connector; returns when its only task runs."""
+        self.until(lambda: self.ask("PUT", f"/connectors/{connector}/config", config) is not None)
+        self.until_task(connector, "RUNNING")
+
+    def pause(self, connector: str) -> None:
+        """Pause a connector; returns when its task does nothing any more."""
+        self.ask("PUT", f"/connectors/{connector}/pause")
+        self.until_task(connector, "PAUSED")
+
+    def resume(self, connector: str) -> None:
+        """Let a paused connector go on."""
+        self.ask("PUT", f"/connectors/{connector}/resume")
+
+    def until_task(self, connector: str, state: str) -> None:
+        """Wait until the connector's only task is in that state."""
+
+        def there() -> bool:
+            status = self.ask("GET", f"/connectors/{connector}/status")
+            tasks = status["tasks"] if status else []
+            assert not any(task["state"] == "FAILED" for task in tasks), tasks
+            return [task["state"] for task in tasks] == [state]
+
+        self.until(there)
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """What it answers; None while it cannot: it is starting, it rebalances, or does not know what is asked for."""
+        request = urllib.request.Request(
+            f"http://{LOOPBACK}:{self._port}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return json.loads(answer.read() or b"{}")
+        except urllib.error.HTTPError as refusal:
+            if refusal.code not in _NOT_YET:
+                raise AssertionError(f"{method} {path}: {refusal.read()!r}") from refusal
+            return None
+        except OSError:
+            return None
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for it; fails with what the worker says when that takes too long or the worker ends."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not condition():
+            self.running.poll_line(0.05)
+            assert time.monotonic() < deadline, self.running.errors()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
