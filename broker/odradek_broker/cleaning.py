@@ -125,7 +125,7 @@ class LogCleaner:
         log = partition.served_log
         if log is None or log.failure is not None or not log.config.compact or partition.future is not None:
             return None
-        if log.cleaner.why_uncleanable is not None:
+        if log.cleaner.why_uncleanable is not None or len(log.segments) < 2:
             return None
         try:
             return plan_of(log, partition.last_stable_offset, now_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from log.tests.cleaner_kit import begin, clean, end_transaction, keyed, last_of_each_key, write
 from log.tests.failing_disk import FailingDisk
 from log.tests.log_kit import TOPIC_ID, Time, open_directory
+from log.tests.test_power_loss import PulledPlug
 
 from odradek_log.cleaner.cleaning import Replacement
 from odradek_log.config import LogConfig
@@ -125,3 +127,25 @@ def test_whichever_operation_is_the_last_the_log_holds_the_same(
         directory.abandon()
         shutil.rmtree(path)
     assert calls > 60
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_pulled_plug_costs_nothing_that_was_cleaned(tmp_path: Path, seed: int) -> None:
+    """The new segments are on the disk before the old ones go."""
+    _fill(tmp_path)
+    disk = PulledPlug()
+    directory = open_directory(tmp_path, Time(), disk=disk)
+    directory.load(lambda _: CONFIG)
+    log = directory.logs["t", 0]
+    # Written by another process: as if it had been there for ever.
+    for file in tmp_path.rglob("*"):
+        if file.is_file():
+            disk.sync_file(str(file))
+    held, producers = _committed(log), _producers(log)
+    clean(log)
+    directory.offer_checkpoints()
+    directory.write_checkpoints()
+    directory.abandon()
+    disk.pull(tmp_path, random.Random(seed))
+    log = _opened(tmp_path).logs["t", 0]
+    assert (_committed(log), _producers(log)) == (held, producers)

@@ -8,7 +8,7 @@ stay without records rather than not at all. No I/O.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import NamedTuple
 
 from odradek_log.cleaner.offset_map import OffsetMap
@@ -17,6 +17,8 @@ from odradek_log.producer_state import Producers
 from odradek_wire.records import compaction, conversion
 from odradek_wire.records.batch import Buffer, RecordBatchHeader, check_crc
 from odradek_wire.records.records import read_records, records_data
+
+_NONE: frozenset[int] = frozenset()
 
 
 class LastRecord(NamedTuple):
@@ -84,12 +86,14 @@ class BatchFilter:
         kept = [at for at in range(header.count) if at not in gone]
         return compaction.select(header, body, found, kept)
 
-    def _gone(self, header: RecordBatchHeader, found: compaction.Outline) -> set[int]:
+    def _gone(self, header: RecordBatchHeader, found: compaction.Outline) -> Set[int]:
+        """Which records, by index."""
         base, latest = header.base_offset, self._offsets.latest_offset
         offsets = [base + delta for delta in found.offset_deltas]
-        gone = set(self._offsets.superseded(found.keys, offsets))
-        gone.update(found.keyless)
-        horizon_ms = header.delete_horizon_ms
+        superseded, horizon_ms = self._offsets.superseded(found.keys, offsets), header.delete_horizon_ms
+        if not superseded and not found.keyless and horizon_ms is None:
+            return _NONE
+        gone = {*superseded, *found.keyless}
         if horizon_ms is not None and horizon_ms <= self._now_ms:
             gone.update(found.tombstones)
         if gone and header.last_offset > latest:
