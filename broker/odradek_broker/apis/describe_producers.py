@@ -1,5 +1,5 @@
-"""DescribeProducers (key 61), version 0: the producers that a partition remembers, and where the transactions begin that
-they have open there."""
+"""DescribeProducers (key 61), version 0: the producers that a partition remembers, and where the transactions begin
+that they have open there."""
 
 from __future__ import annotations
 
