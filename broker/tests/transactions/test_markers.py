@@ -14,6 +14,7 @@ from broker.tests.test_write_txn_markers import marker, outcome
 from broker.tests.transactions.producers import TransactionalProducer, Transactions
 
 from odradek_broker.coordinators.markers import RETRY_MS
+from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 
@@ -86,6 +87,37 @@ async def test_who_begins_the_next_transaction_waits_for_the_markers_of_the_one_
     await until_without_time(adding.done)
     assert adding.result() == ErrorCode.NONE
     assert await producer.state() == (ErrorCode.NONE, "Ongoing")
+
+
+async def test_who_has_gone_away_while_waiting_for_markers_begins_nothing(trio: Transactions) -> None:
+    producer, leader = await undecided(trio)
+    trio.hold_markers_back(leader)
+    assert await producer.end() == ErrorCode.NONE
+    await until_without_time(lambda: trio.markers_held)
+    coordinator = trio.cluster.nodes[await producer.coordinator()]
+    client = await trio.client(coordinator.id)
+    connections = coordinator.server.connections
+    seen: list[int] = []
+    coordinator.broker.interceptors.before_handle.append(lambda ctx, request: seen.append(ctx.api_key))
+    client.send(producer.to_add(("t", 0)), 3)
+    await until_without_time(lambda: ApiKey.ADD_PARTITIONS_TO_TXN in seen)
+    before = len(connections)
+    client.close()
+    await until_without_time(lambda: len(connections) < before)
+    trio.let_go(leader)
+    await trio.until_state(producer, "CompleteCommit")
+    assert await producer.state() == (ErrorCode.NONE, "CompleteCommit")
+
+
+async def test_who_waits_for_markers_is_sent_to_the_next_coordinator_when_this_one_stops(trio: Transactions) -> None:
+    producer, leader = await undecided(trio)
+    trio.hold_markers_back(leader)
+    assert await producer.end() == ErrorCode.NONE
+    coordinator = await producer.coordinator()
+    adding = asyncio.ensure_future(producer.add(("t", 0)))
+    assert await producer.state() == (ErrorCode.NONE, "PrepareCommit")
+    trio.cluster.nodes[coordinator].broker.transactions.resigned(0)
+    assert await adding == ErrorCode.NOT_COORDINATOR
 
 
 async def test_a_marker_is_sent_again_after_a_lost_connection(trio: Transactions) -> None:
