@@ -31,7 +31,7 @@ def handle(
     )
     if not isinstance(error, Deferred):
         return AddOffsetsToTxnResponse(error_code=error)
-    response: Deferred[AddOffsetsToTxnResponse] = Deferred()
+    response: Deferred[AddOffsetsToTxnResponse] = Deferred(error.cancel)
     error.when_done(lambda done: response.complete(AddOffsetsToTxnResponse(error_code=done.result())))
     return response
 

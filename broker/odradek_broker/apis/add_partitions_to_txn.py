@@ -34,7 +34,7 @@ def handle(
     outcome = _handle_one(ctx, transaction)
     if not isinstance(outcome, Deferred):
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(outcome))
-    response: Deferred[AddPartitionsToTxnResponse] = Deferred()
+    response: Deferred[AddPartitionsToTxnResponse] = Deferred(outcome.cancel)
     outcome.when_done(
         lambda done: response.complete(
             AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(done.result()))
@@ -79,7 +79,7 @@ def _handle_one(ctx: Context, transaction: Transaction) -> Outcome | Deferred[Ou
     added = transactions.add(transactional_id, producer, places, ctx.api_version)
     if not isinstance(added, Deferred):
         return dict.fromkeys(places, added)
-    outcome: Deferred[Outcome] = Deferred()
+    outcome: Deferred[Outcome] = Deferred(added.cancel)
     added.when_done(lambda done: outcome.complete(dict.fromkeys(places, done.result())))
     return outcome
 

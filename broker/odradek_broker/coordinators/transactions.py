@@ -51,6 +51,7 @@ class TransactionCoordinators:
         self._broker = broker
         self._markers = Markers(broker)
         self._partitions: dict[int, TransactionPartition] = {}
+        self._version = 0
         self._expiry: TimerHandle | None = None
 
     # -- leadership -----------------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ class TransactionCoordinators:
             config.integer("request.timeout.ms"),
             broker.producer_ids.next_now_or_soon,
         )
-        coordinated.shard.transaction_version = broker.image.levels.level(TRANSACTION_VERSION)
+        coordinated.shard.transaction_version = self._version = broker.image.levels.level(TRANSACTION_VERSION)
         self._partitions[partition.index] = coordinated
         coordinated.load()
         if self._expiry is None:
@@ -84,8 +85,10 @@ class TransactionCoordinators:
     def metadata_changed(self, delta: MetadataDelta) -> None:
         """Leaders of partitions may be others now, and the version of transactions."""
         version = delta.image.levels.level(TRANSACTION_VERSION)
-        for coordinated in self._partitions.values():
-            coordinated.shard.transaction_version = version
+        if version != self._version:
+            self._version = version
+            for coordinated in self._partitions.values():
+                coordinated.shard.transaction_version = version
         self._markers.metadata_changed()
 
     def stop(self) -> None:

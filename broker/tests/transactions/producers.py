@@ -69,16 +69,19 @@ class TransactionalProducer:
             self._sequences.clear()
         return ErrorCode(answer.error_code)
 
-    async def add(self, *places: tuple[str, int]) -> ErrorCode:
-        """The error of all of them."""
+    def to_add(self, *places: tuple[str, int]) -> AddPartitionsToTxnRequest:
+        """The request, for version 3."""
         topics = [AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name, [index]) for name, index in places]
-        request = AddPartitionsToTxnRequest(
+        return AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer.id,
             v3_and_below_producer_epoch=self.producer.epoch,
             v3_and_below_topics=topics,
         )
-        answer = await self._ask(request, 3)
+
+    async def add(self, *places: tuple[str, int]) -> ErrorCode:
+        """The error of all of them."""
+        answer = await self._ask(self.to_add(*places), 3)
         if answer is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         found = {
