@@ -139,6 +139,12 @@ class Levels:
         return 18 if level >= 27 else 17 if level >= 21 else 16 if level >= 19 else 15 if level >= 10 else 13
 
     @property
+    def write_txn_markers_version(self) -> int:
+        """In which version coordinators send markers: where Kafka 3.9 may read them there is no version of
+        transactions."""
+        return 2 if self.inter_broker_protocol is None else 1
+
+    @property
     def transaction_version(self) -> int:
         """KIP-890: from 1 on records of transactions have flexible fields, from 2 on each transaction has an epoch of
         its own. Kafka 3.9 has none."""
