@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
+from collections.abc import Callable
 from typing import TypeVar
 
 from odradek_wire.apis import APIS
@@ -18,6 +19,7 @@ from odradek_wire.message import Message
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek_wire.messages.metadata import MetadataRequest, MetadataResponse
 from simulation.trace import Trace
+from simulation.virtual_loop import START_MS
 
 R = TypeVar("R", bound=Message)
 PORT = 9092
@@ -26,6 +28,10 @@ METADATA_VERSION = 12
 FIND_COORDINATOR_VERSION = 3
 Place = tuple[str, int]
 """Topic and partition."""
+
+
+def virtual_wall_ms() -> int:
+    return START_MS + int(asyncio.get_running_loop().time() * 1000)
 
 
 class UnreachableError(ConnectionError):
@@ -109,8 +115,18 @@ class Wire(asyncio.Protocol):
 class Client:
     """`chance` decides what a real client leaves to chance; `brokers` are the hosts to begin with."""
 
-    def __init__(self, host: str, brokers: list[str], chance: random.Random, trace: Trace, rack: str = "") -> None:
+    def __init__(
+        self,
+        host: str,
+        brokers: list[str],
+        chance: random.Random,
+        trace: Trace,
+        rack: str = "",
+        wall_ms: Callable[[], int] = virtual_wall_ms,
+    ) -> None:
+        """`wall_ms` is the time that it writes into records."""
         self.host = host
+        self.wall_ms = wall_ms
         self.rack = rack
         self.preferred: dict[Place, int] = {}
         """The broker to read from, where the leader has named one."""
@@ -121,7 +137,7 @@ class Client:
         self._leaders: dict[Place, tuple[int, int]] = {}
         self._epochs: dict[Place, int] = {}
         """The latest leader epoch that was heard of: a broker that knows an older one only is not believed."""
-        self._coordinators: dict[str, str] = {}
+        self._coordinators: dict[tuple[int, str], str] = {}
         self.topic_ids: dict[str, bytes] = {}
 
     def note(self, event: str) -> None:
@@ -201,23 +217,23 @@ class Client:
                     self._leaders[key] = (partition.leader_id, partition.leader_epoch)
                     self._epochs[key] = partition.leader_epoch
 
-    async def coordinator(self, group: str) -> Wire:
-        """Raises UnreachableError."""
-        broker = self._coordinators.get(group)
+    async def coordinator(self, key: str, key_type: int = 0) -> Wire:
+        """Of a group, or of a transactional id (type 1). Raises UnreachableError."""
+        broker = self._coordinators.get((key_type, key))
         if broker is None:
-            request = FindCoordinatorRequest(key=group)
+            request = FindCoordinatorRequest(key=key, key_type=key_type)
             response = await self.ask_any(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse)
             if response.error_code:
                 raise UnreachableError(f"no coordinator: {ErrorCode(response.error_code).name}")
-            broker = self._coordinators[group] = f"broker-{response.node_id}"
+            broker = self._coordinators[key_type, key] = f"broker-{response.node_id}"
         try:
             return await self.wire(broker)
         except UnreachableError:
-            self.forget_coordinator(group)
+            self.forget_coordinator(key, key_type)
             raise
 
-    def forget_coordinator(self, group: str) -> None:
-        self._coordinators.pop(group, None)
+    def forget_coordinator(self, key: str, key_type: int = 0) -> None:
+        self._coordinators.pop((key_type, key), None)
 
     def close(self) -> None:
         for wire in self._wires.values():

@@ -12,7 +12,6 @@ from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek_wire.records.builder import BatchBuilder
 from simulation.checks import Checks
 from simulation.client import Client, UnreachableError
-from simulation.virtual_loop import START_MS
 
 PRODUCE_VERSION = 9
 INIT_PRODUCER_ID_VERSION = 4
@@ -131,7 +130,7 @@ class Producer:
         builder = BatchBuilder()
         if self._idempotent:
             builder = BatchBuilder(producer_id=self._id, producer_epoch=batch.epoch, base_sequence=batch.base_sequence)
-        now_ms = START_MS + int(asyncio.get_running_loop().time() * 1000)
+        now_ms = self._client.wall_ms()
         for value in batch.values:
             builder.append(now_ms, None, value)
         return bytes(builder.build())

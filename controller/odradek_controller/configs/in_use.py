@@ -16,12 +16,14 @@ _NAMES = """
     log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
     log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio
     log.cleaner.min.compaction.lag.ms log.cleanup.policy log.flush.interval.messages log.flush.interval.ms
+    log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
     log.flush.scheduler.interval.ms log.index.interval.bytes log.index.size.max.bytes
     log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms log.message.timestamp.type
     log.preallocate log.retention.bytes log.retention.check.interval.ms log.retention.hours
     log.retention.minutes log.retention.ms log.roll.hours log.roll.jitter.hours log.roll.jitter.ms log.roll.ms
     log.segment.bytes log.segment.delete.delay.ms max.incremental.fetch.session.cache.slots message.max.bytes
-    min.insync.replicas producer.id.expiration.ms unclean.leader.election.enable
+    min.insync.replicas producer.id.expiration.check.interval.ms producer.id.expiration.ms
+    unclean.leader.election.enable
     group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
     offset.metadata.max.bytes offsets.commit.timeout.ms offsets.retention.check.interval.ms
     offsets.retention.minutes offsets.topic.num.partitions offsets.topic.replication.factor

@@ -1,0 +1,41 @@
+"""`odradek up`, ended by its own hand: `python -m compat_tests.crash.process POINT SEED FILE ARGUMENTS`.
+
+`POINT` is JSON: at which operation of its disk, the kind of it (or null for any) and its number. What was reached is
+appended to `FILE` at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+
+from odradek.cli import main
+from odradek_broker import surroundings
+from odradek_log.disk import Disk, RealDisk
+from simulation.crash_points import CrashingDisk
+
+
+def crash_at(point: str, seed: str, file: str) -> None:
+    """All disks that this process makes from now on end it there."""
+    kind, number = json.loads(point)
+
+    def make(*, sync: bool) -> Disk:
+        disk = CrashingDisk(RealDisk(sync=sync), random.Random(seed), lambda: end(disk))
+        disk.crash_at(None if kind is None else tuple(kind), number)
+        return disk.as_disk()
+
+    def end(disk: CrashingDisk) -> None:
+        with open(file, "a") as told:
+            told.write(json.dumps(disk.reached[-1]) + "\n")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    vars(surroundings)["RealDisk"] = make
+
+
+if __name__ == "__main__":
+    crash_at(*sys.argv[1:4])
+    sys.argv[1:] = sys.argv[4:]
+    main()

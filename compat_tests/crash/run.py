@@ -1,0 +1,247 @@
+"""One run: a broker in a process of its own, crashed again and again under the simulation's clients, judged by its checks.
+
+Owns the process, the loop on which the clients find it by the name that the simulation gives it, and the end: what is
+in the log when all is well again. The seed decides where the process ends and what clients leave to chance; how far
+they have come by then it does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from compat_tests.odradek_up import up
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from odradek_wire.messages.fetch import FetchRequest, FetchResponse
+from odradek_wire.records.batch import iterate
+from odradek_wire.records.records import read_records
+from simulation.checks import Checks, Violation
+from simulation.client import Client, UnreachableError
+from simulation.crash_points import Kind
+from simulation.members import Group
+from simulation.producers import Producer
+from simulation.readers import FETCH_VERSION, Reader, Watcher
+from simulation.trace import Trace
+
+HOST = "broker-0"
+TOPIC = "events"
+PARTITIONS = 3
+LIVES_S = (0.2, 1.2)
+"""How long the process serves, unless it ends itself before."""
+SETTLED_WITHIN_S = 60.0
+SETTINGS = {
+    "offsets.topic.num.partitions": "2",
+    "group.min.session.timeout.ms": "1000",
+    "replica.high.watermark.checkpoint.interval.ms": "100",
+    "log.flush.offset.checkpoint.interval.ms": "150",
+    "log.flush.start.offset.checkpoint.interval.ms": "200",
+}
+POINTS: tuple[Kind, ...] = (
+    ("open", "log"),
+    ("write", "log"),
+    ("sync", "log"),
+    ("write_file", "index"),
+    ("write_file", "timeindex"),
+    ("write_file", "snapshot"),
+    ("sync_file", "snapshot"),
+    ("sync_file", "index"),
+    ("write", "offsets log"),
+    ("write", "metadata log"),
+    ("truncate", "log"),
+    ("remove", "snapshot"),
+    ("replace_file", "leader-epoch-checkpoint"),
+    ("replace_file", "recovery-point-offset-checkpoint"),
+    ("replace_file", "replication-offset-checkpoint"),
+    ("replace_file", "metadata quorum-state"),
+    ("make_directory", "offsets directory"),
+)
+
+
+class NamedHostLoop(asyncio.SelectorEventLoop):
+    """A host of the simulation is `port` of this machine."""
+
+    port = 0
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        assert host == HOST
+        return await super().create_connection(protocol_factory, "127.0.0.1", self.port, **options)
+
+
+class Failure(AssertionError):
+    """A rule does not hold."""
+
+
+def run(seed: int, directory: Path, crashes: int) -> list[str]:
+    """Crash a broker so many times. Returns the points that it reached. Raises Failure."""
+    with asyncio.Runner(loop_factory=NamedHostLoop) as runner:
+        return runner.run(_Run(seed, directory).run(crashes))
+
+
+class _Run:
+    def __init__(self, seed: int, directory: Path) -> None:
+        self._seed = seed
+        self._chance = random.Random(seed)
+        self._directory = directory
+        self._trace = Trace()
+        self._checks = Checks(self._failed)
+        self._process: subprocess.Popen[str] | None = None
+        self._over = asyncio.Event()
+        self._violation: Violation | None = None
+
+    def _failed(self, violation: Violation) -> None:
+        self._violation = self._violation or violation
+        self._trace.add("check", f"VIOLATED: {violation}")
+        self._over.set()
+
+    async def run(self, crashes: int) -> list[str]:
+        began = time.monotonic()
+        self._trace.now = lambda: time.monotonic() - began
+        work = asyncio.ensure_future(self._scenario(crashes))
+        over = asyncio.ensure_future(self._over.wait())
+        try:
+            await asyncio.wait([work, over], return_when=asyncio.FIRST_COMPLETED)
+            if self._violation is not None:
+                raise self._violation
+            await work
+        except (Violation, TimeoutError) as error:
+            again = f".venv/bin/python -m compat_tests.crash --seed {self._seed}"
+            raise Failure(f"{error}\n\nseed {self._seed}; again: {again}\n{self._trace.text(80)}") from error
+        finally:
+            for task in (work, over):
+                task.cancel()
+            await asyncio.gather(work, over, return_exceptions=True)
+            self._kill()
+        told = self._directory / "reached"
+        return told.read_text().splitlines() if told.exists() else []
+
+    # -- the process --------------------------------------------------------------------------------------------------
+
+    async def _start(self, point: tuple[Kind | None, int] | None) -> bool:
+        """False if it ended before it answered."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, NamedHostLoop)
+        program: tuple[str, ...] | None = None
+        if point is not None:
+            told = str(self._directory / "reached")
+            program = (
+                *(sys.executable, "-m", "compat_tests.crash.process"),
+                *(json.dumps(point), str(self._chance.random()), told, "up"),
+            )
+        self._trace.add(HOST, f"starts, to end at {point}")
+        arguments = ("--data", str(self._directory / "data"), "--port", str(loop.port))
+        self._process, address = await asyncio.to_thread(
+            up, self._directory / "log", arguments, SETTINGS, program=program, may_end=True
+        )
+        if address:
+            loop.port = int(address.rpartition(":")[2])
+        return bool(address)
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+    async def _live(self, seconds: float) -> None:
+        """Until it ends itself, or so long."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while loop.time() < end and self._process is not None and self._process.poll() is None:
+            await asyncio.sleep(0.01)
+
+    def _point(self) -> tuple[Kind | None, int] | None:
+        chance = self._chance
+        what = chance.random()
+        if what < 0.2:
+            return None
+        if what < 0.5:
+            return None, chance.randint(1, 150)
+        return chance.choice(POINTS), 1 + int(chance.expovariate(0.3))
+
+    # -- the run ------------------------------------------------------------------------------------------------------
+
+    async def _scenario(self, crashes: int) -> None:
+        assert await self._start(None)
+        await self._create_topic(self._client("admin"))
+        checks, topic = self._checks, (TOPIC, PARTITIONS)
+        producers = [
+            Producer(self._client("idempotent-0"), checks, *topic, acks=-1, idempotent=True),
+            Producer(self._client("idempotent-1"), checks, *topic, acks=-1, idempotent=True),
+            Producer(self._client("plain-all"), checks, *topic, acks=-1, idempotent=False),
+            Producer(self._client("plain-one"), checks, *topic, acks=1, idempotent=False, promised=True),
+        ]
+        reader = Reader(self._client("reader"), checks, *topic)
+        watcher = Watcher(self._client("watcher"), checks, *topic)
+        group = Group(self._client, checks, *topic, self._chance)
+        async with asyncio.TaskGroup() as tasks:
+            producing = [tasks.create_task(producer.run(0.02)) for producer in producers]
+            forever = [tasks.create_task(work) for work in (reader.run(), watcher.run(), group.run())]
+            for _ in range(crashes):
+                await self._live(self._chance.uniform(*LIVES_S))
+                self._kill()
+                self._trace.add(HOST, "is dead")
+                await self._start(self._point())
+            await self._live(self._chance.uniform(*LIVES_S))
+            self._kill()
+            assert await self._start(None)
+            self._trace.add("all", "is well again")
+            for producer in producers:
+                producer.stop()
+            async with asyncio.timeout(SETTLED_WITHIN_S):
+                await asyncio.gather(*producing)
+                logs = await self._again(self._read_all)
+                ends = [len(logs[partition]) for partition in range(PARTITIONS)]
+                while reader.positions != ends or group.committed() != ends:
+                    await asyncio.sleep(0.05)
+            for task in forever:
+                task.cancel()
+        for partition, log in logs.items():
+            checks.final((TOPIC, partition), log, {0: b""})
+
+    def _client(self, host: str) -> Client:
+        chance = random.Random(self._chance.getrandbits(64))
+        return Client(host, [HOST], chance, self._trace, wall_ms=lambda: time.time_ns() // 1_000_000)
+
+    async def _create_topic(self, admin: Client) -> None:
+        entries = [CreateTopicsRequest.CreatableTopicConfig("segment.ms", "200")]
+        request = CreateTopicsRequest([CreateTopicsRequest.CreatableTopic(TOPIC, PARTITIONS, 1, [], entries)], 5000)
+        response = await admin.ask_controller(request, 7, CreateTopicsResponse)
+        assert response.topics[0].error_code == ErrorCode.NONE
+
+    async def _again(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        while True:
+            with suppress(UnreachableError):
+                return await ask()
+            await asyncio.sleep(0.05)
+
+    async def _read_all(self) -> dict[int, dict[int, bytes]]:
+        client = self._client("final")
+        try:
+            return {partition: await self._log(client, partition) for partition in range(PARTITIONS)}
+        finally:
+            client.close()
+
+    async def _log(self, client: Client, partition: int) -> dict[int, bytes]:
+        wire, found, end = await client.leader(TOPIC, partition), dict[int, bytes](), 1
+        while len(found) < end:
+            wanted = [FetchRequest.FetchPartition(partition, -1, len(found), partition_max_bytes=1 << 20)]
+            request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20)
+            request.topics = [FetchRequest.FetchTopic(TOPIC, partitions=wanted)]
+            data = (await wire.ask(request, FETCH_VERSION, FetchResponse)).responses[0].partitions[0]
+            assert data.error_code == ErrorCode.NONE
+            end, records = data.high_watermark, data.records or b""
+            assert isinstance(records, bytes | memoryview)
+            for header in iterate(records, allow_partial=True):
+                found |= {each.offset: each.value or b"" for each in read_records(records, header)}
+        return found

@@ -1,0 +1,16 @@
+"""A broker's process ended with kill -9. More of it: `python -m compat_tests.crash --seeds 100`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compat_tests.crash.run import run
+
+CRASHES = 10
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_killed_broker_comes_back_with_what_it_has_told_clients(seed: int, tmp_path: Path) -> None:
+    assert run(seed, tmp_path, CRASHES)
