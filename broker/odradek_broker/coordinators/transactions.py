@@ -27,7 +27,6 @@ from odradek_broker.deferred import Deferred
 from odradek_broker.partition import Partition
 from odradek_broker.producer_ids import NoProducerIdsError
 from odradek_broker.timers import TimerHandle
-from odradek_controller.levels import TRANSACTION_VERSION
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_transactions import DescribeTransactionsResponse
 from odradek_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -71,7 +70,7 @@ class TransactionCoordinators:
             config.integer("request.timeout.ms"),
             broker.producer_ids.next_now_or_soon,
         )
-        coordinated.shard.transaction_version = self._version = broker.image.levels.level(TRANSACTION_VERSION)
+        coordinated.shard.transaction_version = self._version = broker.image.levels.transaction_version
         self._partitions[partition.index] = coordinated
         coordinated.load()
         if self._expiry is None:
@@ -84,7 +83,7 @@ class TransactionCoordinators:
 
     def metadata_changed(self, delta: MetadataDelta) -> None:
         """Leaders of partitions may be others now, and the version of transactions."""
-        version = delta.image.levels.level(TRANSACTION_VERSION)
+        version = delta.image.levels.transaction_version
         if version != self._version:
             self._version = version
             for coordinated in self._partitions.values():
