@@ -85,6 +85,10 @@ class Broker:
         end = log.log_end_offset
         self.partition.become_leader(PartitionLeader(1, 0, 0, replicas, frozenset(replicas), end, end, 0))
         self.log = Notes()
+        self.coordinate()
+
+    def coordinate(self) -> None:
+        """A coordinator that begins with what is in the log."""
         self.groups = GroupPartition(self.partition, self.clock, self.timers, GroupSettings(), self.log)
         self.groups.load()
 
