@@ -45,6 +45,11 @@ def limit(most: float, unit: str) -> Target:
     return Target(f"≤ {most:g} {unit}", lambda figures: figures[ODRADEK] <= most)
 
 
+def floor(least: float, unit: str) -> Target:
+    """Whatever the others do; more is better."""
+    return Target(f"≥ {least:g} {unit}", lambda figures: figures[ODRADEK] >= least)
+
+
 def as_fast_as(factor: float, library: str) -> Target:
     """Times: so many of ours go into one of theirs."""
     return Target(f"{factor:g} × as fast as {library}", lambda figures: factor * figures[ODRADEK] <= figures[library])

@@ -18,6 +18,7 @@ NAMES = (
     "connections",
     "cluster",
     "large_log",
+    "cleaner",
     "codec",
     "record_data",
 )

@@ -71,6 +71,16 @@ def _batches(partition: Path) -> list[object]:
     return found
 
 
+def _tombstones(partition: Path, end: int) -> list[int]:
+    """The offsets below `end` of records without a value."""
+    found: list[int] = []
+    for file in sorted(partition.glob("*.log")):
+        data = file.read_bytes()
+        for header in iterate(data):
+            found += [record.offset for record in read_records(data, header) if record.value is None]
+    return [offset for offset in found if offset < end]
+
+
 def _committed(kafka: ApacheKafka, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
     consumer = Consumer(
         {
@@ -103,9 +113,44 @@ def _wait_for(what: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+def _set(admin: AdminClient, topic: str, **configs: str) -> None:
+    change = ConfigResource(ResourceType.TOPIC, topic)
+    for name, value in configs.items():
+        entry = ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+        change.add_incremental_config(entry)
+    for done in admin.incremental_alter_configs([change]).values():
+        done.result()
+
+
+def _clean_here(path: Path, topic: str, clock: Time) -> int:
+    """A pass over a partition of a directory that Kafka has closed; where its active segment begins."""
+    directory = open_directory(path, clock)
+    directory.load(lambda _: COMPACT)
+    assert directory.failed == {}
+    log = directory.logs[topic, 0]
+    size, end = log.size_bytes, log.segments.active.base_offset
+    assert len(log.segments) > 3
+    assert clean(log, limits=LIMITS._replace(dedupe_buffer_bytes=1 << 24)).end_offset == end
+    assert log.size_bytes < size / 2
+    clock.advance(log.config.file_delete_delay_ms)
+    directory.close(directory.previous_broker_epoch)
+    return end
+
+
+def _copied(kafka: ApacheKafka, path: Path) -> Path:
+    """The topic that Kafka cleans, to be cleaned by us, with what Kafka knows of its earlier passes."""
+    path.mkdir()
+    shutil.copytree(kafka.data_directory / "theirs-0", path / "theirs-0")
+    checkpoint = kafka.data_directory / "cleaner-offset-checkpoint"
+    if checkpoint.exists():
+        shutil.copy(checkpoint, path)
+    return path
+
+
 def test_kafka_leaves_the_same_of_a_log_and_reads_what_we_left_of_it(tmp_path: Path) -> None:
-    kafka = ApacheKafka(KAFKA_4_3, directory=tmp_path / "kafka", config={"log.cleaner.backoff.ms": "100"})
     (tmp_path / "kafka").mkdir()
+    kafka = ApacheKafka(KAFKA_4_3, directory=tmp_path / "kafka", config={"log.cleaner.backoff.ms": "100"})
+    checkpoint = kafka.data_directory / "cleaner-offset-checkpoint"
     try:
         kafka.start()
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
@@ -114,43 +159,39 @@ def test_kafka_leaves_the_same_of_a_log_and_reads_what_we_left_of_it(tmp_path: P
             future.result()
         _produce(kafka, ("ours", "theirs"))
         kafka.stop()
-
         clock = Time()
         clock.now_ms = time.time_ns() // 1_000_000
-        copy = tmp_path / "copy"
-        copy.mkdir()
-        shutil.copytree(kafka.data_directory / "theirs-0", copy / "theirs-0")
-        for path in (kafka.data_directory, copy):
-            directory = open_directory(path, clock)
-            directory.load(lambda _: COMPACT)
-            assert directory.failed == {}
-            log = directory.logs["ours" if path != copy else "theirs", 0]
-            size, end = log.size_bytes, log.segments.active.base_offset
-            assert len(log.segments) > 3
-            assert clean(log, limits=LIMITS._replace(dedupe_buffer_bytes=1 << 24)).end_offset == end
-            assert log.size_bytes < size / 2
-            clock.advance(log.config.file_delete_delay_ms)
-            directory.close(directory.previous_broker_epoch)
-
-        files = sorted(str(file) for file in (kafka.data_directory / "ours-0").iterdir() if file.suffix != ".metadata")
-        files = [file for file in files if not file.endswith("checkpoint")]
-        dump = JavaTools(KAFKA_4_3).run("kafka-dump-log", "--files", ",".join(files), "--deep-iteration")
+        first = _copied(kafka, tmp_path / "first")
+        end = _clean_here(kafka.data_directory, "ours", clock)
+        assert _clean_here(first, "theirs", clock) == end
+        files = [file for file in (kafka.data_directory / "ours-0").iterdir() if file.name[0] == "0"]
+        paths = ",".join(str(file) for file in sorted(files))
+        dump = JavaTools(KAFKA_4_3).run("kafka-dump-log", "--files", paths, "--deep-iteration")
         assert not re.search(r"mismatch|non-?consecutive|corrupt|exception|not sane|isvalid: false", dump, re.I), dump
 
         kafka.start()
-        assert (kafka.data_directory / "cleaner-offset-checkpoint").read_text() == f"0\n1\nours 0 {end}\n"
-        change = ConfigResource(ResourceType.TOPIC, "theirs")
-        for name, value in {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0001"}.items():
-            change.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
-        for done in admin.incremental_alter_configs([change]).values():
-            done.result()
-        checkpoint = kafka.data_directory / "cleaner-offset-checkpoint"
+        assert checkpoint.read_text() == f"0\n1\nours 0 {end}\n"
+        # The horizon of tombstones and markers has passed as soon as it is set.
+        _set(admin, "theirs", cleanup_policy="compact", min_cleanable_dirty_ratio="0.0001", delete_retention_ms="1")
         _wait_for(lambda: f"theirs 0 {end}\n" in checkpoint.read_text())
+        _set(admin, "theirs", min_cleanable_dirty_ratio="1")
         ours, theirs = _committed(kafka, "ours"), _committed(kafka, "theirs")
-        kafka.stop()
         assert ours == theirs
         assert len(ours) > 900
-        assert _batches(copy / "theirs-0") == _batches(kafka.data_directory / "theirs-0")
+        assert _batches(first / "theirs-0") == _batches(kafka.data_directory / "theirs-0")
+
+        _produce(kafka, ("theirs",))
+        kafka.stop()
+        clock.now_ms = time.time_ns() // 1_000_000
+        second = _copied(kafka, tmp_path / "second")
+        assert len(_tombstones(second / "theirs-0", end)) > 50
+        was_end, end = end, _clean_here(second, "theirs", clock)
+        assert _tombstones(second / "theirs-0", was_end) == []
+        kafka.start()
+        _set(admin, "theirs", min_cleanable_dirty_ratio="0.0001")
+        _wait_for(lambda: f"theirs 0 {end}\n" in checkpoint.read_text())
+        kafka.stop()
+        assert _batches(second / "theirs-0") == _batches(kafka.data_directory / "theirs-0")
         log_text = (kafka.directory / "server.log").read_text()
         assert not re.search(r"Corrupt|stray|rebuilding index|truncat.*ours|marked as offline", log_text, re.I)
     finally:
