@@ -8,6 +8,7 @@ import pytest
 
 from compat_tests.oracle.cases import versions_of
 from compat_tests.oracle.pair import Pair
+from compat_tests.oracle.peer import Peer
 from compat_tests.oracle.schema import Body
 
 pytestmark = pytest.mark.peers
@@ -215,6 +216,51 @@ def test_update_features(version: int, pair_for: PairFor) -> None:
     ask("metadata.version", -1)
     ask("", 1)
     pair.ask("UpdateFeatures", version, {"timeout_ms": 9000, "feature_updates": []})
+
+
+@versions_of("UpdateFeatures")
+def test_the_version_of_transactions(version: int, pair_for: PairFor) -> None:
+    """Down and up again, and what is refused on the way. Version 0 cannot go down."""
+    pair = pair_for("UpdateFeatures", version)
+    up: Body = {} if version == 0 else {"upgrade_type": 1}
+    down: Body = {"allow_downgrade": True} if version == 0 else {"upgrade_type": 2}
+
+    def ask(level: int, how: Body, **more: Any) -> None:
+        update = {"feature": "transaction.version", "max_version_level": level, **how}
+        pair.ask("UpdateFeatures", version, {"timeout_ms": 9000, "feature_updates": [update], **more})
+
+    def told(peer: Peer) -> dict[str, int]:
+        asked = {"client_software_name": "oracle", "client_software_version": "1"}
+        features = peer.ask("ApiVersions", 4, asked)["finalized_features"]
+        return {each["name"]: each["max_version_level"] for each in features}
+
+    def agree(level: int | None) -> None:
+        """A broker hears of it a moment later."""
+        for peer in (pair.kafka, pair.ours):
+            deadline = time.monotonic() + 30
+            while told(peer).get("transaction.version") != level:
+                assert time.monotonic() < deadline, (peer.name, told(peer))
+
+    agree(2)
+    ask(3, up)
+    ask(-1, up)
+    ask(1, up)
+    ask(2, up)
+    ask(2, down)
+    if version == 0:
+        ask(1, down)
+        return agree(2)
+    ask(1, down, validate_only=True)
+    ask(1, {"upgrade_type": 0})
+    ask(1, {"upgrade_type": 4})
+    agree(2)
+    ask(1, down)
+    agree(1)
+    ask(2, down)
+    ask(0, down)
+    agree(None)
+    ask(2, up)
+    return agree(2)
 
 
 @versions_of("DescribeQuorum")

@@ -45,7 +45,7 @@ def _refuse(
     emulation: Emulation,
 ) -> str | None:
     name, level = update.feature, update.max_version_level
-    upgrade_type = _SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type  # version 0 has the former only
+    upgrade_type = update.upgrade_type  # an upgrade in version 0, whose word for downgrades Kafka does not heed
     supported = emulation.supported.get(name)
     if supported is None:
         return f"Local controller {settings.node_id} does not support this feature."
