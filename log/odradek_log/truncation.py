@@ -25,8 +25,8 @@ def truncate(log: Log, offset: int) -> None:
         position, _, base_offset = found
         segment.truncate(position, base_offset)
         offset = max(base_offset, log.log_start_offset)
-        if offset > base_offset and position == 0:
-            # Nothing is left, and the segment's name would say that less was deleted than was.
+        if offset > base_offset:
+            # Only deleted records are left, and the segments would say that less was deleted than was.
             begin_anew(log, offset)
             return
     _end_at(log, offset)

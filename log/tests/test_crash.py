@@ -265,3 +265,16 @@ def test_a_batch_header_damaged_under_a_clean_log_is_found_when_it_is_read(tmp_p
     with pytest.raises(LogOfflineError):
         log.append(batch(b"x"), 0)
     assert values(read_all(other)) == [(0, b"0"), (1, b"1"), (2, b"2")]
+
+
+def test_a_log_that_was_cut_down_to_deleted_records_ends_where_it_did_before_a_crash(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    append(log, b"deleted")
+    append(log, b"deleted, too", b"cut")
+    log.advance_log_start_offset(2)
+    log.truncate_to(2)
+    assert (log.log_start_offset, log.log_end_offset) == (2, 2)
+    directory.abandon()
+    log = _log(tmp_path)
+    assert (log.log_start_offset, log.log_end_offset) == (2, 2)
