@@ -128,8 +128,7 @@ class Broker:
         if self._verifier is None:
             from odradek_broker.verification import Verifier
 
-            self._verifier = Verifier(self)
-            self._verifier.own = lambda: self.transactions
+            self._verifier = Verifier(self, lambda: self.transactions)
         return self._verifier
 
     @property

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from odradek_broker.auto_create import TRANSACTION_STATE
 from odradek_broker.core.java_hash import partition_for
 from odradek_broker.core.transaction import Producer, TopicPartition
 from odradek_broker.deferred import Deferred
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from odradek_broker.broker import Broker
     from odradek_controller.image import Endpoint
 
-TRANSACTION_STATE = "__transaction_state"
 REQUEST_VERSION = 5
 """Of AddPartitionsToTxn between brokers: many transactions, and TRANSACTION_ABORTABLE among the answers."""
 
@@ -92,10 +92,10 @@ class OwnCoordinator(Protocol):
 class Verifier:
     """`ask`; `close` it in the end."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, own: Callable[[], OwnCoordinator]) -> None:
+        """`own` finds this broker's coordinator, when there is something to ask it."""
         self._broker = broker
-        self.own: Callable[[], OwnCoordinator]
-        """Finds this broker's coordinator, when there is something to ask it."""
+        self.own = own
         self._lines: dict[int, _Line] = {}
 
     def ask(self, claim: Claim) -> Refusals | Deferred[Refusals]:
