@@ -2,6 +2,9 @@
 
 Up to version 3 a client asks, for its one transaction. From version 4 on brokers ask, for many at once (KIP-890): to
 have partitions added for clients of transaction version 2, or only whether they have been (`verify_only`).
+
+While the transaction before is being completed Kafka answers CONCURRENT_TRANSACTIONS at once, and whoever asked comes
+again some 20 ms later. Here the answer waits for that, for `add.partitions.to.txn.retry.backoff.max.ms` at most.
 """
 
 from __future__ import annotations
