@@ -173,11 +173,6 @@ async def test_an_idempotent_producer_is_told_its_first_offset_for_a_duplicate(c
     ]
 
 
-async def test_a_transactional_id_is_refused(client: Any) -> None:
-    assert (await client.ask(InitProducerIdRequest("tx", 1000), 4)).error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert (await client.ask(InitProducerIdRequest("", 1000), 4)).error_code == ErrorCode.INVALID_REQUEST
-
-
 # -- what Fetch answers -----------------------------------------------------------------------------------------------
 
 
