@@ -60,6 +60,8 @@ def test_a_killed_worker_brings_every_line_from_file_to_file_once(
                 "topics": topic,
                 "consumer.override.isolation.level": "read_committed",
                 "consumer.override.auto.offset.reset": "earliest",
+                "consumer.override.session.timeout.ms": "3000",
+                "consumer.override.heartbeat.interval.ms": "500",
             },
         )
         reader.read_count(_FIRST, beside=worker.running)

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,7 +17,6 @@ from compat_tests.exactly_once.reader import Reader
 
 pytestmark = pytest.mark.peers
 
-_BASE_MS = 1_700_000_000_000
 _LINES, _WORDS_IN_LINE, _PAIRS = 40, 3, 30
 _VOCABULARY = ["beam", "castle", "father", "spool", "stairs", "star", "thread", "wood"]
 
@@ -32,6 +32,8 @@ class Job:
         self._servers = servers
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
         self._random = random.Random(5)
+        # Records of long ago would be deleted at once.
+        self._begun_ms = int(time.time() * 1000)
 
     def start(self) -> RunningTool:
         """Every result is written, none is combined with the next; a transaction is about as long as a batch."""
@@ -58,7 +60,7 @@ class Job:
 
     def feed_one(self, topic: str, key: str, value: str, after_ms: int) -> None:
         """A record with its time."""
-        self._producer.produce(topic, value, key, timestamp=_BASE_MS + after_ms)
+        self._producer.produce(topic, value, key, timestamp=self._begun_ms + after_ms)
         self._producer.flush()
 
 
