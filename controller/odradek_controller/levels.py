@@ -147,8 +147,9 @@ class Levels:
     @property
     def transaction_version(self) -> int:
         """KIP-890: from 1 on records of transactions have flexible fields, from 2 on each transaction has an epoch of
-        its own. Kafka 3.9 has none."""
-        return self.level(TRANSACTION_VERSION)
+        its own. Kafka 3.9 has none, and brokers of it, which may be in a cluster in ZooKeeper, know nothing of 2."""
+        level = self.level(TRANSACTION_VERSION)
+        return level if self.inter_broker_protocol is None else min(level, 1)
 
     @property
     def directories(self) -> bool:

@@ -76,3 +76,4 @@ def test_transactions_have_version_2_from_4_0_on_and_none_before_and_in_zookeepe
         Emulation.UNION: 2,
     }
     assert Levels({}, inter_broker_protocol=21).transaction_version == 0
+    assert Levels({"transaction.version": 2}, inter_broker_protocol=21).transaction_version == 1
