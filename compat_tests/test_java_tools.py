@@ -177,6 +177,20 @@ def test_kafka_features_and_quorum_describe_the_cluster(servers: str, broker_nam
     assert re.search(r"LeaderId:\s+1\n", quorum)
 
 
+def test_kafka_features_changes_the_version_of_transactions(servers: str, broker_name: str) -> None:
+    if broker_name == "kafka-3.9.1":
+        pytest.skip("it has none")
+    tools, where = JavaTools(KAFKA_4_3), ("--bootstrap-server", servers)
+    lowered = tools.run("kafka-features", *where, "downgrade", "--feature", "transaction.version=1")
+    try:
+        assert "transaction.version was downgraded to 1." in lowered
+        described = tools.run("kafka-features", *where, "describe")
+        assert re.search(r"transaction\.version\s.*FinalizedVersionLevel: 1\s", described)
+    finally:
+        raised = tools.run("kafka-features", *where, "upgrade", "--feature", "transaction.version=2")
+    assert "transaction.version was upgraded to 2." in raised
+
+
 def test_the_console_producer_creates_the_topic_that_it_writes_to(tools: JavaTools, servers: str) -> None:
     topic = f"by-writing-{tools.version}"
     tools.run("kafka-console-producer", "--bootstrap-server", servers, "--topic", topic, stdin="one\ntwo\n")
