@@ -7,6 +7,7 @@ connection. Here such a request is kept back as the bytes that the client sent, 
 
 from __future__ import annotations
 
+import random
 import time
 from typing import Any
 
@@ -30,8 +31,6 @@ from odradek_wire.records.batch import iterate
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.records import read_records
 
-ID = "tx"
-TOPIC = "t"
 DOWNGRADE = 2
 READ_COMMITTED = 1
 
@@ -40,7 +39,9 @@ class Party:
     """A producer and what consumers see of it, in one version of transactions. Requests go out on `connection`, which
     the producer gives up for another one when it has waited too long."""
 
-    def __init__(self, node: Node, connect: Connect, version: int) -> None:
+    def __init__(self, node: Node, connect: Connect, version: int, name: str = "t") -> None:
+        """`name` is that of the transactional id and of the topic."""
+        self.name = name
         self._node = node
         self._connect = connect
         self.version = version
@@ -50,9 +51,9 @@ class Party:
 
     async def start(self) -> None:
         await self.connect_anew()
-        await self.connection.create_topic(TOPIC)
-        await self.connection.ask(FindCoordinatorRequest(ID, 1), 3)
-        while (answer := await self.connection.ask(InitProducerIdRequest(ID, 60_000), 4)).error_code:
+        await self.connection.create_topic(self.name)
+        await self.connection.ask(FindCoordinatorRequest(self.name, 1), 3)
+        while (answer := await self.connection.ask(InitProducerIdRequest(self.name, 60_000), 4)).error_code:
             assert answer.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
         self.producer = Producer(answer.producer_id, answer.producer_epoch)
 
@@ -65,10 +66,10 @@ class Party:
         """What clients of version 1 do before they produce."""
         if self.version == 1:
             request = AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=ID,
+                v3_and_below_transactional_id=self.name,
                 v3_and_below_producer_id=self.producer.id,
                 v3_and_below_producer_epoch=self.producer.epoch,
-                v3_and_below_topics=[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(TOPIC, [0])],
+                v3_and_below_topics=[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(self.name, [0])],
             )
             error = ErrorCode.CONCURRENT_TRANSACTIONS
             while error == ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -84,10 +85,10 @@ class Party:
             is_transactional=True,
         )
         builder.append(int(time.time() * 1000), None, value)
-        return produce_request(TOPIC, bytes(builder.build()), transactional_id=ID), self._versions["produce"]
+        return produce_request(self.name, bytes(builder.build()), transactional_id=self.name), self._versions["produce"]
 
     def end_request(self, *, commit: bool) -> tuple[Message, int]:
-        return EndTxnRequest(ID, *self.producer, commit), self._versions["end"]
+        return EndTxnRequest(self.name, *self.producer, commit), self._versions["end"]
 
     async def produce(self, value: bytes, sequence: int = 0) -> int:
         request, version = self.produce_request(value, sequence)
@@ -112,7 +113,7 @@ class Party:
     # -- what others see ----------------------------------------------------------------------------------------------
 
     async def state(self) -> str:
-        (found,) = (await self.connection.ask(DescribeTransactionsRequest([ID]), 0)).transaction_states
+        (found,) = (await self.connection.ask(DescribeTransactionsRequest([self.name]), 0)).transaction_states
         return str(found.transaction_state)
 
     async def committed(self) -> list[bytes]:
@@ -120,18 +121,20 @@ class Party:
         while (await self.state()).startswith("Prepare"):
             pass
         partition = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1 << 20)
-        wanted = [FetchRequest.FetchTopic(topic=TOPIC, partitions=[partition])]
+        wanted = [FetchRequest.FetchTopic(topic=self.name, partitions=[partition])]
         request = FetchRequest(max_wait_ms=0, min_bytes=0, isolation_level=READ_COMMITTED, topics=wanted)
         (data,) = (await self.connection.ask(request, 11)).responses[0].partitions
         records = bytes(data.records or b"")
-        aborted = {each.producer_id: each.first_offset for each in data.aborted_transactions or ()}
+        to_come = sorted(data.aborted_transactions or (), key=lambda each: -each.first_offset)
+        aborted: set[int] = set()
         values = []
         for header in iterate(records, allow_partial=True):
             batch = records[header.position : header.end]
-            is_aborted = header.base_offset >= aborted.get(header.producer_id, header.next_offset)
-            if header.is_control and is_aborted:
-                del aborted[header.producer_id]
-            elif not header.is_control and not is_aborted:
+            while to_come and to_come[-1].first_offset <= header.base_offset:
+                aborted.add(to_come.pop().producer_id)
+            if header.is_control:
+                aborted.discard(header.producer_id)
+            elif header.producer_id not in aborted:
                 values += [record.value or b"" for record in read_records(batch, _at_start(header))]
         return values
 
@@ -158,14 +161,18 @@ def _produced(answer: Any) -> int:
     return int(answer.responses[0].partition_responses[0].error_code)
 
 
+async def go_down(client: Any) -> None:
+    """To version 1 of transactions."""
+    update = UpdateFeaturesRequest.FeatureUpdateKey("transaction.version", 1, False, DOWNGRADE)
+    assert (await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)).error_code == 0
+
+
 @pytest.fixture(params=["union", "3.9"])
 async def old(request: pytest.FixtureRequest, start_node: StartNode, connect: Connect) -> Party:
     """Version 1: of a cluster that was told to, and of Kafka 3.9."""
     node = await start_node(odradek_emulate=request.param)
     if request.param == "union":
-        update = UpdateFeaturesRequest.FeatureUpdateKey("transaction.version", 1, False, DOWNGRADE)
-        client = await connect(node)
-        assert (await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)).error_code == 0
+        await go_down(await connect(node))
     party = Party(node, connect, 1)
     await party.start()
     return party
@@ -258,3 +265,71 @@ async def test_under_version_2_a_late_commit_leaves_the_next_transaction_open(ne
     assert await new.state() == "Ongoing"
     assert await new.end(commit=False) == 0
     assert await new.committed() == [b"one"]
+
+
+async def walk(party: Party, rng: random.Random) -> list[bytes]:
+    """Transactions in which the network keeps requests back now and then, and delivers them at any time. Whoever misses
+    an answer to a batch aborts, and whoever misses the answer to an end asks again. What consumers should see: the
+    acknowledged records of transactions whose commit was acknowledged."""
+    expected: list[bytes] = []
+    under_way: list[tuple[Late, type[Message]]] = []
+    sequence = 0
+
+    async def some_arrive(chance: float) -> None:
+        for each in [each for each in under_way if rng.random() < chance]:
+            under_way.remove(each)
+            late, answer = each
+            await late.arrives(answer)
+
+    for number in range(8):
+        written: list[bytes] = []
+        missed = False
+        await party.add_partition()
+        for _ in range(rng.randint(1, 3)):
+            value = b"%d of %d" % (len(written), number)
+            if rng.random() < 0.3:
+                under_way.append((party.keep_back(*party.produce_request(value, sequence)), ProduceResponse))
+                await party.connect_anew()
+                missed = True
+                break
+            missed = bool(await party.produce(value, sequence))
+            if missed:
+                break
+            written.append(value)
+            sequence += 1
+            await some_arrive(0.2)
+        commit = not missed and rng.random() < 0.7
+        if rng.random() < 0.3:
+            under_way.append((party.keep_back(*party.end_request(commit=commit)), EndTxnResponse))
+            await party.connect_anew()
+        await some_arrive(0.2)
+        if not await party.end(commit=commit) and commit:
+            expected += written
+        if party.version == 2:
+            sequence = 0
+    await some_arrive(1)
+    return expected
+
+
+async def test_under_version_2_no_late_request_changes_what_is_committed(
+    start_node: StartNode, connect: Connect
+) -> None:
+    node = await start_node()
+    for seed in range(30):
+        party = Party(node, connect, 2, f"walk-{seed}")
+        await party.start()
+        expected = await walk(party, random.Random(seed))
+        assert await party.committed() == expected, f"seed {seed}"
+
+
+async def test_under_version_1_late_requests_change_what_is_committed(start_node: StartNode, connect: Connect) -> None:
+    """The same walks, which therefore can find it."""
+    node = await start_node()
+    await go_down(await connect(node))
+    changed = 0
+    for seed in range(30):
+        party = Party(node, connect, 1, f"walk-{seed}")
+        await party.start()
+        expected = await walk(party, random.Random(seed))
+        changed += await party.committed() != expected
+    assert changed
