@@ -8,6 +8,7 @@ from odradek_peers import ApacheKafka
 
 from compat_tests.brokers import COMMON_CONFIG, Broker, new_broker
 from compat_tests.oracle import schema
+from compat_tests.oracle.coordinated import NEWEST_LEVEL, finalize, verify_partitions
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.peer import Peer
 
@@ -15,6 +16,9 @@ STRICT = {"odradek": {"odradek.validation": "strict"}}
 SETTINGS = {
     # So that a transaction can be open in a log without a coordinator who knows of it.
     "transaction.partition.verification.enable": "false",
+    # So that an abandoned transaction is soon seen to be one.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "transaction.state.log.num.partitions": "4",
 }
 
 
@@ -68,5 +72,25 @@ def pair_for(
         return Pair(kafka, ours)
 
     yield connect
+    for peer in peers:
+        peer.close()
+
+
+@pytest.fixture(scope="module", params=(2, 1, 0), ids=lambda level: f"version-{level}")
+def level(
+    request: pytest.FixtureRequest,
+    kafka_servers: Callable[[str], str],
+    strict_servers: Callable[[str], str],
+    broker_name: str,
+) -> Iterator[int]:
+    """transaction.version as finalized in both brokers, whose partitions ask the coordinator."""
+    if broker_name == f"kafka-{schema.KAFKA_3_9}":
+        pytest.skip("knows of no version of transactions that could be set")
+    peers = [Peer(find.__name__, find(schema.KAFKA_4_3)) for find in (kafka_servers, strict_servers)]
+    finalize(peers, request.param)
+    verify_partitions(peers, True)
+    yield request.param
+    verify_partitions(peers, False)
+    finalize(peers, NEWEST_LEVEL)
     for peer in peers:
         peer.close()

@@ -59,6 +59,7 @@ DIFFERENCES = (
     Difference("DescribeQuorum", r".*\.(leader_epoch|high_watermark|log_end_offset)", "its own log", _sign_alike),
     Difference("DescribeQuorum", r".*\.last_(fetch|caught_up)_timestamp", "moments", _sign_alike),
     Difference("DescribeProducers", r".*\.last_timestamp", "a moment", _sign_alike),
+    Difference("DescribeTransactions", r".*\.transaction_start_time_ms", "a moment", _sign_alike),
     Difference("ApiVersions", r"finalized_features_epoch", "its own metadata log", _sign_alike),
 )  # fmt: skip
 

@@ -11,6 +11,7 @@ from compat_tests.oracle.schema import Body
 _IDENTITY = (
     "name", "topic", "topic_name", "topic_id", "group_id", "key", "resource_type", "resource_name", "config_name",
     "partition_index", "partition", "index", "api_key", "node_id", "broker_id", "member_id", "log_dir", "feature",
+    "transactional_id",
 )  # fmt: skip
 _CLOSED = "connection closed"
 
@@ -21,12 +22,22 @@ class Pair:
     def __init__(self, kafka: Peer, ours: Peer) -> None:
         self.kafka, self.ours = kafka, ours
 
-    def ask(self, api: str, version: int, body: Body, shown: Callable[[Body], object] = lambda answer: answer) -> Body:
+    def ask(
+        self,
+        api: str,
+        version: int,
+        body: Body,
+        shown: Callable[[Body], object] = lambda answer: answer,
+        learn: Callable[[Peer, Body], None] = lambda peer, answer: None,
+    ) -> Body:
         """Compare the answers; returns Kafka's, with each broker's own values replaced by their names.
 
-        `shown` picks what is compared, where a broker also tells of what other tests have left there.
+        `shown` picks what is compared, where a broker also tells of what other tests have left there; before that
+        `learn` may remember what is the broker's own.
         """
-        theirs, ours = (_comparable(peer, _answer(peer, api, version, body, shown)) for peer in (self.kafka, self.ours))
+        theirs, ours = (
+            _comparable(peer, _answer(peer, api, version, body, shown, learn)) for peer in (self.kafka, self.ours)
+        )
         found = [
             f"{path or 'answer'}: {_told(left, right)}"
             for path, left, right in _differences(theirs, ours)
@@ -99,12 +110,20 @@ def _wait_for_leaders(peer: Peer, name: str, partitions: int) -> None:
     peer.remember(f"id of {name}", answer["topics"][0]["topic_id"])
 
 
-def _answer(peer: Peer, api: str, version: int, body: Body, shown: Callable[[Body], object]) -> Any:
+def _answer(
+    peer: Peer,
+    api: str,
+    version: int,
+    body: Body,
+    shown: Callable[[Body], object],
+    learn: Callable[[Peer, Body], None],
+) -> Any:
     try:
         answer = peer.ask(api, version, body)
     except Closed:
         peer.reconnect()
         return _CLOSED
+    learn(peer, answer)
     return shown(answer)
 
 
@@ -127,8 +146,10 @@ def _named(peer: Peer, field: str, value: Any) -> Any:
         return "<host>"
     if field in ("port", "host", "error_code") or isinstance(value, (list, dict)):
         return value
-    for name, own in peer.known.items():
-        if type(own) is type(value) and own == value and not isinstance(value, int):
+    # Numbers are no names, save those of producers, where a test has learnt them.
+    names = peer.known if not isinstance(value, int) else peer.producers if field == "producer_id" else {}
+    for name, own in names.items():
+        if type(own) is type(value) and own == value:
             return f"<{name}>"
     return value
 

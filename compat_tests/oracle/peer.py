@@ -38,6 +38,16 @@ class Peer:
         """From now on Var(name) is this value when asking, and this value is <name> when comparing."""
         self.known[name] = value
 
+    def remember_producer(self, producer_id: int) -> None:
+        """Var("producer 1") is the first producer id that was handed out, and so on; nothing if it is known."""
+        if producer_id >= 0 and producer_id not in self.producers.values():
+            self.remember(f"producer {len(self.producers) + 1}", producer_id)
+
+    @property
+    def producers(self) -> dict[str, int]:
+        """Producer ids by their names."""
+        return {name: value for name, value in self.known.items() if name.startswith("producer ")}
+
     def ask(self, api: str, version: int, body: Body) -> Body:
         """Send a request and wait for its answer."""
         release = schema.release_for(api, version)
@@ -109,6 +119,8 @@ class Peer:
     def _own(self, value: Any) -> Any:
         if isinstance(value, Var):
             return self.known[value.name]
+        if callable(value):
+            return value(self)
         if isinstance(value, dict):
             return {name: self._own(each) for name, each in value.items()}
         if isinstance(value, list):

@@ -17,7 +17,7 @@ PairFor = Callable[[str, int], Pair]
 UNKNOWN_ID = bytes(range(16))
 
 
-def produce_body(version: int, topic: str, topic_id: object, *parts: tuple[int, bytes | None], acks: int = -1) -> Body:
+def produce_body(version: int, topic: str, topic_id: object, *parts: tuple[int, object], acks: int = -1) -> Body:
     """A request for one topic, named as the version wants it."""
     named: Body = {"topic_id": topic_id} if version >= 13 else {"name": topic}
     partitions = [{"index": index, "records": records} for index, records in parts]

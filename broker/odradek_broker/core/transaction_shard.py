@@ -24,10 +24,6 @@ from odradek_wire.messages.end_txn import EndTxnRequest
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest
 from odradek_wire.messages.list_transactions import ListTransactionsResponse
 
-CLIENTS_END_WITH_EPOCH_FROM = 5
-"""The version of EndTxn from which on clients take part in transaction version 2."""
-ADDED_BY_BROKERS_FROM = 4
-"""The version of AddPartitionsToTxn from which on it comes from brokers, for clients of transaction version 2."""
 TOMBSTONES_BYTES_MAX = 256 * 1024
 """Of one batch."""
 
@@ -112,7 +108,7 @@ class TransactionShard:
         """One transaction of AddPartitionsToTxn v0-5, not verify-only; answered with an `ErrorCode`, that of each
         partition."""
         caller = Caller(token, Asked.ADD_PARTITIONS, api_version)
-        version = EPOCH_GROWS_FROM if api_version >= ADDED_BY_BROKERS_FROM else 0
+        version = EPOCH_GROWS_FROM if caller.grows_epochs else 0
         return self._add(transactional_id, producer, partitions, version, caller, now)
 
     def add_offsets(
@@ -144,10 +140,11 @@ class TransactionShard:
         id_ = request.transactional_id
         producer = Producer(request.producer_id, request.producer_epoch)
         current = self.transactions.get(id_)
+        caller = Caller(token, Asked.END, api_version)
         outcome: rules.Outcome
         if not id_:
             outcome = ErrorCode.INVALID_REQUEST
-        elif api_version < CLIENTS_END_WITH_EPOCH_FROM:
+        elif not caller.grows_epochs:
             # Who is outdated is told so, whatever is under way.
             outcome = rules.identity_error(current, producer) or ErrorCode.CONCURRENT_TRANSACTIONS
             if not self._progress.is_busy(id_):
@@ -156,7 +153,7 @@ class TransactionShard:
             outcome = ErrorCode.CONCURRENT_TRANSACTIONS
         else:
             outcome = rules.end(current, producer, request.committed, fresh_id, now.wall_ms)
-        step, write = self._settle(id_, outcome, Caller(token, Asked.END, api_version), now)
+        step, write = self._settle(id_, outcome, caller, now)
         if write is not None and isinstance(outcome, Transaction):
             write.producer = outcome.complete(now.wall_ms).producer
         return step
@@ -186,6 +183,9 @@ class TransactionShard:
     ) -> tuple[Step, Write | None]:
         """Answer an error, or what needs no writing; write the rest, and let the caller wait."""
         step = Step(now)
+        if isinstance(outcome, Transaction) and caller.grows_epochs and not self.transaction_version:
+            # Records of this level cannot say it. Clients that are told the level do not ask.
+            outcome = ErrorCode.UNSUPPORTED_VERSION
         if isinstance(outcome, Transaction):
             return step, self._progress.begin(step, transactional_id, outcome, caller)
         if outcome:

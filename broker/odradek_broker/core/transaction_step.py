@@ -28,13 +28,14 @@ Answer = InitProducerIdResponse | EndTxnResponse | ErrorCode
 
 
 class Asked(Enum):
-    """What a request asks for; the value is the first version of its API whose clients know PRODUCER_FENCED. Older ones
-    are told INVALID_PRODUCER_EPOCH (KIP-588)."""
+    """What a request asks for. The values are versions of its API: the first one whose clients know PRODUCER_FENCED
+    (older ones are told INVALID_PRODUCER_EPOCH, KIP-588), and the first one of clients whose transactions each have an
+    epoch of its own (KIP-890), if that can be told: those have partitions added by brokers, and end with the epoch."""
 
-    INIT = "InitProducerId", 4
-    ADD_PARTITIONS = "AddPartitionsToTxn", 2
-    ADD_OFFSETS = "AddOffsetsToTxn", 2
-    END = "EndTxn", 2
+    INIT = "InitProducerId", 4, None
+    ADD_PARTITIONS = "AddPartitionsToTxn", 2, 4
+    ADD_OFFSETS = "AddOffsetsToTxn", 2, None
+    END = "EndTxn", 2, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,12 @@ class Caller:
     token: Token
     asked: Asked
     api_version: int
+
+    @property
+    def grows_epochs(self) -> bool:
+        """Whether it comes from a client that takes part in transaction version 2."""
+        first = self.asked.value[2]
+        return first is not None and self.api_version >= first
 
     def answer(self, error: ErrorCode, producer: Producer = NO_PRODUCER) -> Answer:
         """`producer` is told by InitProducerId and EndTxn, the latter from version 5 on."""

@@ -186,7 +186,8 @@ class CoreAlone:
         """A producer of "t" that has begun a transaction."""
         told = self.init(timeout_ms=timeout_ms)
         assert told is not None
-        assert self.add(told[1], *partitions) == ErrorCode.NONE
+        version = 4 if self.shard.transaction_version else 3
+        assert self.add(told[1], *partitions, version=version) == ErrorCode.NONE
         return told[1]
 
     def put(self, transaction: Transaction, transactional_id: str = "t") -> None:

@@ -10,6 +10,7 @@ from odradek_broker.core.transaction import Producer, Transaction, TransactionSt
 from odradek_broker.core.transaction_loading import TransactionLoading
 from odradek_broker.core.transaction_progress import NEVER_ABANDONED_MS, RETRY_MS
 from odradek_broker.core.transaction_records import TransactionRecord
+from odradek_broker.core.transaction_rules import NO_PRODUCER
 from odradek_broker.core.transaction_shard import TransactionShard
 from odradek_broker.core.transaction_step import TransactionSettings
 from odradek_wire.errors import DecodeError, ErrorCode
@@ -405,6 +406,17 @@ def test_before_transaction_version_1_records_are_those_of_kafka_before_4() -> N
     core.shard.transaction_version = 1
     core.init()
     assert [value[:2] for _, value in core.log if value] == [b"\0\0", b"\0\1"]
+
+
+def test_before_transaction_version_1_nobody_may_ask_for_what_its_records_cannot_say() -> None:
+    core = CoreAlone(level=0)
+    told = core.init()
+    assert told is not None
+    assert core.add(told[1], A0, version=4) == ErrorCode.UNSUPPORTED_VERSION
+    assert core.end(told[1], commit=False, version=5) == (ErrorCode.UNSUPPORTED_VERSION, NO_PRODUCER)
+    assert core.add(told[1], A0, version=3) == ErrorCode.NONE
+    assert core.end(told[1], version=5) == (ErrorCode.UNSUPPORTED_VERSION, NO_PRODUCER)
+    assert core.end(told[1], version=4) == (ErrorCode.NONE, told[1])
 
 
 # -- loading

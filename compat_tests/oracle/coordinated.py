@@ -1,0 +1,292 @@
+"""A transactional id on both brokers, and the requests of whoever works with it: producers, brokers, administrators.
+
+Owns the state that a walk through a transaction needs (who the producer is, its sequences), waiting until Kafka has
+written its markers behind the answer to EndTxn, and looking at all that there is to see of a transaction. Every answer
+is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from compat_tests.oracle.batches import batch, summary
+from compat_tests.oracle.pair import Pair, until_coordinated
+from compat_tests.oracle.peer import Peer, Var
+from compat_tests.oracle.schema import Body
+from compat_tests.oracle.test_records import fetch_body, produce_body
+
+PARTITIONS = 3
+CONCURRENT_TRANSACTIONS = 51
+UNDER_WAY = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+FINALIZED, NEWEST_LEVEL, SAFE_DOWNGRADE = "transaction.version", 2, 2
+
+
+class Producer(NamedTuple):
+    """`id` is a number of the test's choice, or stands for one that the brokers have handed out."""
+
+    id: Any
+    epoch: int
+
+    def at(self, epochs: int) -> Producer:
+        """With a later epoch, or an earlier one."""
+        return self._replace(epoch=self.epoch + epochs)
+
+
+NOBODY = Producer(-1, -1)
+Places = Sequence[tuple[str, Sequence[int]]]
+
+
+class Coordinated:
+    """One transactional id, with a topic and a group of its own name."""
+
+    def __init__(self, pair: Pair, name: str) -> None:
+        self.pair = pair
+        self.id = name
+        self.topic = name
+        self.producer = NOBODY
+        self.sequences: dict[tuple[str, int, int], int] = {}
+        until_transactions_are_coordinated(pair, name)
+        until_coordinated(pair, name)
+        self.topic_id = pair.create_topic(name, PARTITIONS)
+
+    # -- producers ------------------------------------------------------------------------------------------------
+
+    def init(
+        self, version: int = 5, expected: Producer = NOBODY, *, timeout_ms: int = 60_000, name: str | None = ""
+    ) -> int:
+        """InitProducerId; who gets an answer is the producer from then on. The error."""
+        body: Body = {
+            "transactional_id": self.id if name == "" else name,
+            "transaction_timeout_ms": timeout_ms,
+            "producer_id": expected.id,
+            "producer_epoch": expected.epoch,
+        }
+        answer = self.pair.ask("InitProducerId", version, body, learn=_learn)
+        if not answer["error_code"]:
+            self.producer = self._answered(answer)
+        self.settle()
+        return int(answer["error_code"])
+
+    def begin(self, version: int = 5) -> None:
+        """InitProducerId until there is a producer."""
+        while self.init(version) == CONCURRENT_TRANSACTIONS:
+            pass
+
+    def add(self, *partitions: int, version: int = 3, by: Producer | None = None, places: Places = ()) -> None:
+        """AddPartitionsToTxn of a client."""
+        producer = by or self.producer
+        topics = self._topics(partitions, places)
+        body = {
+            "v3_and_below_transactional_id": self.id,
+            "v3_and_below_producer_id": producer.id,
+            "v3_and_below_producer_epoch": producer.epoch,
+            "v3_and_below_topics": topics,
+        }
+        self.pair.ask("AddPartitionsToTxn", version, body)
+
+    def added(
+        self,
+        *partitions: int,
+        version: int = 5,
+        by: Producer | None = None,
+        places: Places = (),
+        verify: bool = False,
+        name: str = "",
+    ) -> Body:
+        """One transaction of AddPartitionsToTxn of a broker."""
+        producer = by or self.producer
+        return {
+            "transactional_id": name or self.id,
+            "producer_id": producer.id,
+            "producer_epoch": producer.epoch,
+            "verify_only": verify,
+            "topics": self._topics(partitions, places),
+        }
+
+    def ask_as_broker(self, *transactions: Body, version: int = 5) -> None:
+        self.pair.ask("AddPartitionsToTxn", version, {"transactions": list(transactions)})
+
+    def add_offsets(self, *, version: int = 3, by: Producer | None = None, group: str | None = None) -> None:
+        producer = by or self.producer
+        body = {"transactional_id": self.id, "producer_id": producer.id, "producer_epoch": producer.epoch}
+        self.pair.ask("AddOffsetsToTxn", version, {**body, "group_id": self.id if group is None else group})
+
+    def commit_offsets(self, offset: int, *, version: int = 5, by: Producer | None = None, **more: Any) -> int:
+        """TxnOffsetCommit of the topic's first partition. The error."""
+        producer = by or self.producer
+        partition: Body = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "m"}
+        body = {
+            "transactional_id": self.id,
+            "group_id": self.id,
+            "producer_id": producer.id,
+            "producer_epoch": producer.epoch,
+            "topics": [{"name": self.topic, "partitions": [partition]}],
+            **more,
+        }
+        answer = self.pair.ask("TxnOffsetCommit", version, body)
+        return int(answer["topics"][0]["partitions"][0]["error_code"])
+
+    def produce(
+        self,
+        partition: int = 0,
+        *,
+        version: int = 12,
+        by: Producer | None = None,
+        sequence: int | None = None,
+        transactional: bool = True,
+        name: str | None = "",
+    ) -> int:
+        """The next record of a producer, for each broker with its own id. The error."""
+        producer = by or self.producer
+        key = (_name_of(producer.id), producer.epoch, partition)
+        at = self.sequences.get(key, 0) if sequence is None else sequence
+
+        def records(peer: Peer) -> bytes:
+            id_ = peer.known[producer.id.name] if isinstance(producer.id, Var) else producer.id
+            return batch([b"v"], producer=(id_, producer.epoch, at), transactional=transactional)
+
+        body = produce_body(version, self.topic, self.topic_id, (partition, records))
+        body["transactional_id"] = (self.id if transactional else None) if name == "" else name
+        answer = self.pair.ask("Produce", version, body)
+        error = int(answer["responses"][0]["partition_responses"][0]["error_code"])
+        if not error:
+            self.sequences[key] = at + 1
+        return error
+
+    def end(self, commit: bool, *, version: int = 5, by: Producer | None = None, name: str = "") -> int:
+        """EndTxn; from version 5 on the answer says who the producer is then. The error."""
+        producer = by or self.producer
+        body = {
+            "transactional_id": name or self.id,
+            "producer_id": producer.id,
+            "producer_epoch": producer.epoch,
+            "committed": commit,
+        }
+        answer = self.pair.ask("EndTxn", version, body, learn=_learn)
+        if not answer["error_code"] and version >= 5:
+            self.producer = self._answered(answer)
+        self.settle()
+        return int(answer["error_code"])
+
+    # -- looking at it --------------------------------------------------------------------------------------------
+
+    def settle(self, *, until: Callable[[str], bool] = lambda state: state not in UNDER_WAY) -> None:
+        """Wait until both have written what follows from an answer by itself."""
+        for peer in (self.pair.kafka, self.pair.ours):
+            while True:
+                answer = peer.ask("DescribeTransactions", 0, {"transactional_ids": [self.id]})
+                if until(answer["transaction_states"][0]["transaction_state"]):
+                    break
+
+    def describe(self) -> Body:
+        answer = self.pair.ask("DescribeTransactions", 0, {"transactional_ids": [self.id]}, _sorted_partitions)
+        state: Body = answer["transaction_states"][0]
+        return state
+
+    def look(self) -> None:
+        """All that can be seen of the transaction, in the coordinator and in its partitions."""
+        self.describe()
+        self.pair.ask("ListTransactions", 2, {"transactional_id_pattern": self.id})
+        indexes = list(range(PARTITIONS))
+        self.pair.ask(
+            "DescribeProducers", 0, {"topics": [{"name": self.topic, "partition_indexes": indexes}]}, _by_producer
+        )
+        parts: list[Body] = [{"partition": index} for index in indexes]
+        for isolation in (0, 1):
+            wanted: list[Body] = [{"partition_index": index, "timestamp": -1} for index in indexes]
+            topic = {"name": self.topic, "partitions": wanted}
+            self.pair.ask("ListOffsets", 7, {"replica_id": -1, "isolation_level": isolation, "topics": [topic]})
+            asked = fetch_body(12, self.topic, None, *parts, isolation_level=isolation)
+            self.pair.ask("Fetch", 12, asked, self._fetched)
+        for stable in (False, True):
+            group = {"group_id": self.id, "topics": [{"name": self.topic, "partition_indexes": [0]}]}
+            self.pair.ask("OffsetFetch", 8, {"groups": [group], "require_stable": stable})
+
+    def _fetched(self, answer: Body) -> Body:
+        """Without CRC and producer id of the batches: each broker has its own producers."""
+        for topic in summary(answer)["responses"]:
+            for partition in topic["partitions"]:
+                partition["records"] = [(*each[:4], *each[5:7]) for each in partition["records"]]
+        return answer
+
+    def _topics(self, partitions: Sequence[int], places: Places) -> list[Body]:
+        named = [(self.topic, partitions)] if partitions else []
+        return [{"name": topic, "partitions": list(indexes)} for topic, indexes in (*named, *places)]
+
+    def _answered(self, answer: Body) -> Producer:
+        name = str(answer["producer_id"]).strip("<>")
+        return Producer(Var(name), answer["producer_epoch"])
+
+
+def until_transactions_are_coordinated(pair: Pair, transactional_id: str) -> None:
+    """Ask until the coordinator is there and has loaded; the first question creates __transaction_state. And until
+    there are producer ids to hand out: Kafka's first ones come from the controller after they are asked for."""
+    for peer in (pair.kafka, pair.ours):
+        while peer.ask("InitProducerId", 1, {"transactional_id": None, "transaction_timeout_ms": 1})["error_code"] != 0:
+            pass
+        while peer.ask("FindCoordinator", 3, {"key": transactional_id, "key_type": 1})["error_code"] != 0:
+            pass
+        while True:
+            answer = peer.ask("DescribeTransactions", 0, {"transactional_ids": [transactional_id]})
+            if answer["transaction_states"][0]["error_code"] in (0, 105):
+                break
+
+
+def finalize(peers: Sequence[Peer], level: int) -> None:
+    """Set transaction.version, and wait until the brokers tell their clients."""
+    for peer in peers:
+        if _finalized(peer) == level:
+            continue
+        downgrade = _finalized(peer) > level
+        update = {"feature": FINALIZED, "max_version_level": level, "upgrade_type": SAFE_DOWNGRADE if downgrade else 1}
+        answer = peer.ask("UpdateFeatures", 1, {"timeout_ms": 20_000, "feature_updates": [update]})
+        assert not any(each["error_code"] for each in (answer, *answer["results"])), answer
+        while _finalized(peer) != level:
+            pass
+
+
+def _finalized(peer: Peer) -> int:
+    answer = peer.ask("ApiVersions", 3, {"client_software_name": "oracle", "client_software_version": "1"})
+    levels = {each["name"]: each["max_version_level"] for each in answer["finalized_features"]}
+    return int(levels.get(FINALIZED, 0))
+
+
+def verify_partitions(peers: Sequence[Peer], enabled: bool) -> None:
+    """Whether partitions ask the coordinator before a transaction begins there."""
+    name, value = "transaction.partition.verification.enable", str(enabled).lower()
+    setting = {"name": name, "config_operation": 0, "value": value}
+    resource = {"resource_type": 4, "resource_name": "", "configs": [setting]}
+    for peer in peers:
+        answer = peer.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
+        assert answer["responses"][0]["error_code"] == 0, answer
+        told = None
+        asked = {"resource_type": 4, "resource_name": "1", "configuration_keys": [name]}
+        while told != value:
+            (found,) = peer.ask("DescribeConfigs", 4, {"resources": [asked]})["results"]
+            told = found["configs"][0]["value"]
+
+
+def _learn(peer: Peer, answer: Body) -> None:
+    with suppress(KeyError):
+        peer.remember_producer(answer["producer_id"])
+
+
+def _name_of(producer_id: Any) -> str:
+    return producer_id.name if isinstance(producer_id, Var) else str(producer_id)
+
+
+def _sorted_partitions(answer: Body) -> Body:
+    """Kafka has the order of its hashes."""
+    for state in answer["transaction_states"]:
+        for topic in state["topics"]:
+            topic["partitions"].sort()
+    return answer
+
+
+def _by_producer(answer: Body) -> Body:
+    for topic in answer["topics"]:
+        for partition in topic["partitions"]:
+            partition["active_producers"].sort(key=lambda each: int(each["producer_epoch"]))
+    return answer
