@@ -50,6 +50,8 @@ def test_a_killed_worker_brings_every_line_from_file_to_file_once(
                 "topic": topic,
                 "batch.size": _LINES_IN_TRANSACTION,
                 "exactly.once.support": "required",
+                # Before anything else a worker reads all offsets: what a killed one left open must end first.
+                "producer.override.transaction.timeout.ms": "6000",
             },
         )
         worker.create(
