@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from odradek_peers import KAFKA_3_9, KAFKA_4_3, JavaTools
 
+from compat_tests.clients.transactional import TRANSACTIONAL, TransactionalClient
+from compat_tests.test_transactions import COMMITTED, values
 from odradek import Cluster
 
 
@@ -43,6 +45,23 @@ def test_a_verifiable_producer_is_acknowledged_again_after_a_reset(cluster: Clus
         # What was sent from now on begins a log of its own: offsets start again.
         while _next(producer.next_line, "producer_send_success")["offset"] > 100:
             pass
+
+
+@pytest.mark.parametrize("producing", TRANSACTIONAL)
+def test_a_transaction_that_is_open_at_a_reset_is_never_committed_and_its_producers_successor_goes_on(
+    cluster: Cluster, producing: TransactionalClient
+) -> None:
+    with producing.open(cluster.bootstrap_servers, "tx") as producer:
+        producer.begin()
+        producer.send("t", b"before")
+        cluster.reset()
+        with pytest.raises(Exception, match=r"INVALID_PRODUCER_ID_MAPPING|Unexpected error"):
+            producer.commit()
+    with producing.open(cluster.bootstrap_servers, "tx") as successor:
+        successor.begin()
+        successor.send("t", b"after")
+        successor.commit()
+    assert values(cluster.bootstrap_servers, "t", COMMITTED) == [b"after"]
 
 
 def _next(next_line: Callable[[], str], name: str) -> dict[str, Any]:
