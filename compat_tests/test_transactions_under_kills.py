@@ -1,0 +1,122 @@
+"""Transactions over two topics while brokers are killed and stopped: both topics agree, whoever coordinated and whoever
+led. What was said to be committed is there once, what was said to be aborted is not."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from compat_tests.test_transactions import COMMITTED, values
+from odradek import Cluster
+
+PRODUCERS = 3
+PARTITIONS = 2
+TOPICS = ("a", "b")
+SECONDS = 10
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def cluster(broker_name: str) -> Iterator[Cluster]:
+    if broker_name != "odradek":
+        pytest.skip("brokers of Odradek are killed")
+    settings = {"transaction.state.log.min.isr": 2, "transaction.state.log.num.partitions": 5}
+    with Cluster(brokers=3, config=settings) as made:
+        for topic in TOPICS:
+            made.create_topic(topic, PARTITIONS, replicas=3, config={"min.insync.replicas": 2})
+        yield made
+
+
+class Party:
+    """One producer, and what it was told became of its transactions, by name."""
+
+    def __init__(self, servers: str, number: int) -> None:
+        self._servers = servers
+        self._id = f"party-{number}"
+        self._rng = random.Random(number)
+        self.committed: set[bytes] = set()
+        self.aborted: set[bytes] = set()
+        self.unknown: set[bytes] = set()
+        """Its producer was given up before it knew."""
+
+    def run(self, over: Event) -> None:
+        producer, number = self.begin_anew(), 0
+        while not over.is_set():
+            number += 1
+            name = f"{self._id}-{number}".encode()
+            try:
+                self._one(producer, name)
+            except KafkaException as failure:
+                if failure.args[0].txn_requires_abort():
+                    producer.abort_transaction(PATIENCE_S)
+                    self.aborted.add(name)
+                else:
+                    self.unknown.add(name)
+                    producer = self.begin_anew()
+
+    def begin_anew(self) -> Producer:
+        """What a predecessor has left open is aborted when this returns."""
+        settings = {"bootstrap.servers": self._servers, "transactional.id": self._id, "linger.ms": 0, "log_level": 0}
+        producer = Producer(settings)
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                producer.init_transactions(PATIENCE_S)
+                return producer
+            except KafkaException as failure:
+                if not failure.args[0].retriable() or time.monotonic() > deadline:
+                    raise
+
+    def _one(self, producer: Producer, name: bytes) -> None:
+        producer.begin_transaction()
+        for topic in TOPICS:
+            producer.produce(topic, name, partition=self._rng.randrange(PARTITIONS))
+        if self._rng.random() < 0.5:
+            producer.flush(PATIENCE_S)
+        if self._rng.random() < 0.3:
+            producer.abort_transaction(PATIENCE_S)
+            self.aborted.add(name)
+        else:
+            producer.commit_transaction(PATIENCE_S)
+            self.committed.add(name)
+
+
+def read(cluster: Cluster, topic: str) -> Counter[bytes]:
+    servers = cluster.bootstrap_servers
+    return Counter(value for each in range(PARTITIONS) for value in values(servers, topic, COMMITTED, each))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_transactions_over_two_topics_are_whole_while_brokers_are_killed(seed: int, cluster: Cluster) -> None:
+    rng, over = random.Random(seed), Event()
+    parties = [Party(cluster.bootstrap_servers, number) for number in range(PRODUCERS)]
+    with ThreadPoolExecutor(PRODUCERS) as pool:
+        running = [pool.submit(party.run, over) for party in parties]
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            gone = rng.sample(range(3), rng.choice([1, 1, 2]))
+            for broker in gone:
+                rng.choice([cluster.kill, cluster.stop])(broker)
+            over.wait(rng.uniform(0, 1))
+            for broker in gone:
+                cluster.start(broker)
+            over.wait(rng.uniform(0, 1))
+        over.set()
+        for each in running:
+            each.result()
+    for party in parties:
+        party.begin_anew()
+
+    first, second = (read(cluster, topic) for topic in TOPICS)
+    committed = {name for party in parties for name in party.committed}
+    aborted = {name for party in parties for name in party.aborted}
+    unknown = {name for party in parties for name in party.unknown}
+    assert first == second
+    assert set(first.values()) == {1}
+    assert committed <= set(first) <= committed | unknown
+    assert not aborted & set(first)
