@@ -8,14 +8,13 @@ import pytest
 
 from compat_tests.oracle.batches import batch, with_bytes, with_new_crc
 from compat_tests.oracle.cases import versions_of
+from compat_tests.oracle.coordinated import verify_partitions
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.peer import Peer, Var
 from compat_tests.oracle.schema import Body
 
 pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]
-VERIFICATION = "transaction.partition.verification.enable"
-BROKER, SET = 4, 0
 ADDS_FROM = 12
 CONTROL_AND_TRANSACTIONAL = b"\x00\x30"
 ATTRIBUTES_AT = 21
@@ -25,34 +24,16 @@ _numbers = count(1)
 @pytest.fixture
 def verifying(pair_for: PairFor) -> Iterator[PairFor]:
     """As `pair_for`, of brokers that verify partitions until the end of the test: they are told while they run."""
-    told: list[Pair] = []
-
-    def tell(pair: Pair, enable: bool) -> None:
-        pair.create_topic("probes")
-        change = {"name": VERIFICATION, "config_operation": SET, "value": str(enable).lower()}
-        body = {"resources": [{"resource_type": BROKER, "resource_name": "", "configs": [change]}]}
-        for peer in (pair.kafka, pair.ours):
-            assert peer.ask("IncrementalAlterConfigs", 1, body)["responses"][0]["error_code"] == 0
-            while _verifies(peer) != enable:
-                pass
+    told: list[Peer] = []
 
     def connect(api: str, version: int) -> Pair:
         pair = pair_for(api, version)
-        tell(pair, True)
-        told.append(pair)
+        told.extend((pair.kafka, pair.ours))
+        verify_partitions(told, True)
         return pair
 
     yield connect
-    for pair in told:
-        tell(pair, False)
-
-
-def _verifies(peer: Peer) -> bool:
-    """Whether it refuses a batch of a transaction that nobody has begun."""
-    records = batch([b"v"], producer=(800_000 + next(_numbers), 0, 0), transactional=True)
-    data = {"name": "probes", "partition_data": [{"index": 0, "records": records}]}
-    body = {"transactional_id": "probe", "acks": -1, "timeout_ms": 10_000, "topic_data": [data]}
-    return bool(peer.ask("Produce", 9, body)["responses"][0]["partition_responses"][0]["error_code"])
+    verify_partitions(told, False)
 
 
 class Transactions:
