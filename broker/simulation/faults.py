@@ -21,6 +21,9 @@ CLIENTS = (
     "reader",
     "near",
     "watcher",
+    "transactor-0",
+    "transactor-1",
+    "committed",
     "member-0",
     "member-1",
 )

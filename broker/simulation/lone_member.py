@@ -28,6 +28,7 @@ OF_ONE = {
     "min.insync.replicas": "1",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
     "replica.high.watermark.checkpoint.interval.ms": "500",
     "log.flush.offset.checkpoint.interval.ms": "700",
     "log.flush.start.offset.checkpoint.interval.ms": "900",

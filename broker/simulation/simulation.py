@@ -35,6 +35,8 @@ from simulation.memory_network import MemoryNetwork
 from simulation.producers import Producer
 from simulation.readers import Reader, SessionReader, Watcher
 from simulation.trace import Trace, TraceLog
+from simulation.transaction_checks import TransactionChecks
+from simulation.transactors import CommittedReader, Transactor
 from simulation.virtual_loop import NothingEverHappensError, VirtualLoop
 from simulation.zookeeper_checks import ZooKeeperChecks
 from simulation.zookeeper_faults import ZooKeeperFaults
@@ -42,6 +44,9 @@ from simulation.zookeeper_members import ZooKeeperMembers
 
 TOPIC = "events"
 PARTITIONS = 3
+RESULTS = "results"
+RESULTS_PARTITIONS = 2
+TRANSACTORS = 2
 LOOK_S = 0.05
 SETTLED_WITHIN_S = 90.0
 FAULTS_END_WITHIN_S = 180.0
@@ -105,6 +110,7 @@ class Simulation:
         self.disk.now_ms = self.loop.wall_ms
         self.violation: Violation | None = None
         self.checks = Checks(self._failed)
+        self.transactions = TransactionChecks(self._failed)
         self.chance = self._chance()
         self._segment_ms = (300, 1_000) if kind == "alone" else (3_000, 1 << 40)
         self._pauses_s = (0.02, 0.2) if kind == "alone" else (0.1, 0.8)
@@ -208,7 +214,8 @@ class Simulation:
     async def _scenario(self) -> None:
         await self.members.start()
         admin = self.client("admin")
-        await self._create_topic(admin)
+        await self._create_topic(admin, TOPIC, PARTITIONS)
+        await self._create_topic(admin, RESULTS, RESULTS_PARTITIONS)
         self.producers = [
             Producer(self.client("idempotent-0"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=True),
             Producer(self.client("idempotent-1"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=True),
@@ -229,20 +236,34 @@ class Simulation:
         administrator = Administrator(admin, self.checks, self.members.ids, TOPIC, PARTITIONS)
         faults = self._faults(administrator)
         group = Group(self.client, self.checks, TOPIC, PARTITIONS, self._chance())
-        producing = [self._task(producer.run(self.chance.uniform(*self._pauses_s))) for producer in self.producers]
-        forever = [self._task(work) for work in (reader.run(), near.run(), watcher.run(), self._look(), group.run())]
+        transactors = [
+            Transactor(
+                self.client(f"transactor-{number}"), self.transactions, RESULTS, RESULTS_PARTITIONS, TOPIC, number
+            )
+            for number in range(TRANSACTORS)
+        ]
+        committed = CommittedReader(self.client("committed"), self.transactions, RESULTS, RESULTS_PARTITIONS)
+        writers: list[Producer | Transactor] = [*self.producers, *transactors]
+        producing = [self._task(writer.run(self.chance.uniform(*self._pauses_s))) for writer in writers]
+        readers = (reader.run(), near.run(), watcher.run(), group.run(), committed.run())
+        forever = [self._task(work) for work in (*readers, self._look())]
         try:
             async with asyncio.timeout(self._duration_s + FAULTS_END_WITHIN_S):
                 await (faults() if self._script is None else self._script(self))
         except TimeoutError:
             self.checks.fail("what went wrong is not undone")
         self.trace.add("all", "is well again")
-        for producer in self.producers:
-            producer.stop()
+        for writer in writers:
+            writer.stop()
         await self._within("producers are done", asyncio.gather(*producing))
         await self._until("all know that all are in sync", self.members.unsettled)
         await self._until("the reader is at the end", lambda: _different(reader.positions, self._ends()))
         await self._until("the reader nearby is at the end", lambda: _different(near.positions, self._ends()))
+        final = CommittedReader(self.client("final"), None, RESULTS, RESULTS_PARTITIONS)
+        forever.append(self._task(final.run()))
+        await self._until("what is committed is read", lambda: _different(committed.positions, self._ends(RESULTS)))
+        await self._until("it is read again", lambda: _different(final.positions, self._ends(RESULTS)))
+        self.transactions.final(final.found)
         await self._until("the group is at the end", lambda: _different(group.committed(), self._ends()))
         for task in forever:
             task.cancel()
@@ -275,15 +296,15 @@ class Simulation:
                 error = error.exceptions[0]
             self._failed(Violation(f"a client ended: {type(error).__name__}: {error}"))
 
-    async def _create_topic(self, admin: Client) -> None:
+    async def _create_topic(self, admin: Client, name: str, partitions: int) -> None:
         entries = [CreateTopicsRequest.CreatableTopicConfig("segment.ms", str(self.chance.choice(self._segment_ms)))]
-        topic = CreateTopicsRequest.CreatableTopic(TOPIC, PARTITIONS, -1, [], entries)
+        topic = CreateTopicsRequest.CreatableTopic(name, partitions, -1, [], entries)
         while True:
             with suppress(UnreachableError):
                 response = await admin.ask_controller(CreateTopicsRequest([topic], 5000), 7, CreateTopicsResponse)
                 if response.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     return
-                admin.note(f"{TOPIC} is not created: {ErrorCode(response.topics[0].error_code).name}")
+                admin.note(f"{name} is not created: {ErrorCode(response.topics[0].error_code).name}")
             await asyncio.sleep(0.1)
 
     # -- looking on ---------------------------------------------------------------------------------------------------
@@ -339,9 +360,10 @@ class Simulation:
                 return f"{place}: high watermark and end by broker: {ends}"
         return ""
 
-    def _ends(self) -> list[int]:
+    def _ends(self, topic: str = TOPIC) -> list[int]:
         logs = self._logs()
-        return [max(high_watermark for high_watermark, _ in logs[TOPIC, at].values()) for at in range(PARTITIONS)]
+        count = sum(name == topic for name, _ in logs)
+        return [max(high_watermark for high_watermark, _ in logs[topic, at].values()) for at in range(count)]
 
     def _compare(self) -> None:
         for place, logs in sorted(self._logs().items()):

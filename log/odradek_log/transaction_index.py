@@ -84,12 +84,15 @@ class TransactionIndex:
 
     def replace(self, transactions: Iterable[AbortedTransaction]) -> None:
         """These are all that ended here. If the file says something else it is written anew, and on the disk when this
-        returns."""
+        returns; else it may be of a process that was killed before it forced it there, and `sync` is to do that."""
         data = b"".join(transaction.encode() for transaction in transactions)
         if data != self._read() or self._torn:
             self._disk.replace_file(self._owner.path(TXN_INDEX), data)
             self._data = bytearray(data)
             self._torn = False
+            self._unsynced = False
+        else:
+            self._unsynced = bool(data)
 
     def collect(self, start: int, end: int, into: list[AbortedTransaction]) -> bool:
         """Add those that have records or their marker in [start, end). Whether these are all: else some that begin

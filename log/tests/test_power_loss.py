@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from log.tests.log_kit import START_MS, TOPIC_ID, Time, batch, open_directory, read_all
@@ -16,6 +17,7 @@ from odradek_log.producer_state import AppendOrigin
 from odradek_wire.records.control import end_txn_marker_batch
 
 CONFIG = LogConfig(segment_bytes=800, index_interval_bytes=100)
+MARKER: Any = {"coordinator_epoch": 0, "producer_id": 7, "producer_epoch": 0, "timestamp": START_MS}
 
 
 class PulledPlug(RealDisk):
@@ -134,6 +136,41 @@ def test_after_a_power_loss_transactions_are_what_the_batches_say_that_are_left(
     end = log.log_end_offset
     assert log.aborted_transactions(0, end) == copy.aborted_transactions(0, end)
     assert log.first_unstable_offset(end) == copy.first_unstable_offset(end)
+
+
+class Worst(random.Random):
+    """Nothing is left but what was synced."""
+
+    def choice(self, seq: Any) -> Any:
+        return seq[0]
+
+
+def test_what_a_killed_process_had_written_is_forced_to_the_disk_by_the_next_ones_flush(tmp_path: Path) -> None:
+    disk = PulledPlug()
+    directory = open_directory(tmp_path, Time(), disk=disk)
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
+    for epoch in range(3):
+        for commit in (True, False):
+            sequence = 4 * epoch + 2 * (not commit)
+            log.append(batch(b"v", b"w", producer=(7, 0, sequence), transactional=True), epoch)
+            log.append(end_txn_marker_batch(commit=commit, **MARKER), epoch, origin=AppendOrigin.COORDINATOR)
+        if epoch == 1:
+            log.roll()
+    aborted, epochs = log.aborted_transactions(0, 18), list(log.leader_epochs.entries)
+    assert len(aborted) == len(epochs) == 3
+    directory.abandon()
+    directory = open_directory(tmp_path, Time(), disk=disk)
+    directory.load(lambda _: LogConfig())
+    directory.logs["t", 0].roll()
+    directory.logs["t", 0].flush()
+    directory.offer_checkpoints()
+    directory.write_checkpoints()
+    directory.abandon()
+    disk.pull(tmp_path, Worst())
+    directory = open_directory(tmp_path, Time())
+    directory.load(lambda _: LogConfig())
+    log = directory.logs["t", 0]
+    assert (log.aborted_transactions(0, 18), log.leader_epochs.entries) == (aborted, epochs)
 
 
 def test_empty_segments_behind_a_lost_tail_are_given_up_and_flushed_ones_are_not(tmp_path: Path) -> None:
