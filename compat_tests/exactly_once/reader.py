@@ -1,4 +1,4 @@
-"""A topic from its first record on, read as the test goes along."""
+"""A topic from its first record on, read as the test goes along; and waiting beside a program that must not end."""
 
 import time
 from collections.abc import Callable
@@ -7,6 +7,14 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Top
 from odradek_peers import RunningTool
 
 _PATIENCE_SECONDS = 120.0
+
+
+def until(condition: Callable[[], bool], *, beside: RunningTool) -> None:
+    """Ask until it holds; fails when that takes too long or the program that runs beside it ends."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not condition():
+        beside.poll_line(0.05)
+        assert time.monotonic() < deadline, f"not within {_PATIENCE_SECONDS:.0f} s\n{beside.errors()}"
 
 
 class Reader:
@@ -34,17 +42,13 @@ class Reader:
         """The values read so far."""
         return [(record.value() or b"").decode() for record in self.records]
 
-    def read_until(self, enough: Callable[[], bool], *, beside: RunningTool) -> None:
-        """Read until there is enough; fails when that takes too long or the program that runs beside it ends."""
+    def read_count(self, count: int, *, beside: RunningTool) -> None:
+        """Read at least so many records in all; fails as `until` does."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not enough():
+        while len(self.records) < count:
             self._poll(0.1)
             beside.poll_line(0)
-            assert time.monotonic() < deadline, f"{len(self.records)} records, then no more\n{beside.errors()}"
-
-    def read_count(self, count: int, *, beside: RunningTool) -> None:
-        """Read at least so many records in all."""
-        self.read_until(lambda: len(self.records) >= count, beside=beside)
+            assert time.monotonic() < deadline, f"{len(self.records)} records of {count}, no more\n{beside.errors()}"
 
     def read_rest(self) -> None:
         """Read up to the end of every partition as it is now."""

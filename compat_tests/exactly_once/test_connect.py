@@ -39,7 +39,7 @@ def test_a_killed_worker_brings_every_line_from_file_to_file_once(
     def sink_has_committed(offset: int) -> bool:
         group = ConsumerGroupTopicPartitions("connect-sink", [TopicPartition(topic, 0)])
         committed = admin.list_consumer_group_offsets([group])["connect-sink"].result(30).topic_partitions or []
-        return [each.offset for each in committed] == [offset]
+        return any(each.offset >= offset for each in committed)
 
     with Worker(servers, topic, tmp_path) as worker:
         worker.create(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -15,8 +14,8 @@ from odradek_peers import RunningTool, connect_libs
 from odradek_peers.processes import LOOPBACK, free_ports
 
 from compat_tests.exactly_once.java import JavaProgram
+from compat_tests.exactly_once.reader import until
 
-_PATIENCE_SECONDS = 120.0
 _BEGINNING = "connect-"
 _NOT_YET = (404, 409, 500, 503)
 """It does not know (yet), it rebalances, its leader did not answer in time, it is starting."""
@@ -105,11 +104,8 @@ class Worker:
             return None
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for it; fails with what the worker says when that takes too long or the worker ends."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not condition():
-            self.running.poll_line(0.05)
-            assert time.monotonic() < deadline, self.running.errors()
+        """Wait for it while the worker runs."""
+        until(condition, beside=self.running)
 
     def __enter__(self) -> Self:
         return self.start()
