@@ -101,8 +101,10 @@ class Background:
         hosting: Hosting,
         partitions: Partitions,
         check_lag: Callable[[], None],
+        requests_handled: Callable[[], int],
     ) -> None:
-        """Begin the repeating jobs of one broker; each reads its interval when it is due."""
+        """Begin the repeating jobs of one broker; each reads its interval when it is due. `requests_handled` counts
+        them, for what gives way to them."""
         jobs: tuple[tuple[str, Callable[[], None]], ...] = (
             ("log.retention.check.interval.ms", lambda: self.retain(partitions)),
             ("log.flush.scheduler.interval.ms", lambda: self._flush_due(partitions)),
@@ -112,7 +114,7 @@ class Background:
             ("producer.id.expiration.check.interval.ms", lambda: self._expire_producers(partitions)),
         )
         if config().boolean("log.cleaner.enable"):
-            self._make_cleaner = lambda: self._new_cleaner(config, hosting, partitions)
+            self._make_cleaner = lambda: self._new_cleaner(config, hosting, partitions, requests_handled)
             jobs += (("log.cleaner.backoff.ms", lambda: self._clean(partitions)),)
         for setting, job in jobs:
             self._repeat(config, setting, job)
@@ -191,10 +193,16 @@ class Background:
             self.cleaner = self._make_cleaner()
         return self.cleaner
 
-    def _new_cleaner(self, config: Callable[[], BrokerConfig], hosting: Hosting, partitions: Partitions) -> LogCleaner:
+    def _new_cleaner(
+        self,
+        config: Callable[[], BrokerConfig],
+        hosting: Hosting,
+        partitions: Partitions,
+        requests_handled: Callable[[], int],
+    ) -> LogCleaner:
         from odradek_broker.cleaning import LogCleaner
 
-        return LogCleaner(config, hosting, partitions, self, self._timers, self._clock, self._log)
+        return LogCleaner(config, hosting, partitions, self, self._timers, self._clock, self._log, requests_handled)
 
     def _flush_due(self, partitions: Iterable[Partition]) -> None:
         """`flush.ms`: force to the disk what was appended, if the last time was so long ago."""

@@ -1,14 +1,14 @@
 """The log cleaner: which log is compacted next, and on which thread (Kafka's LogCleaner with one thread).
 
-Owns choosing the dirtiest log, handing the work to the disk threads in slices, the throttle, and what becomes of a log
-that cannot be cleaned. Leaves what is done to a log to `odradek_log.cleaner`. Between two slices the loop has the
-interpreter for itself, and whatever it did meanwhile may end the pass: that is why nothing here needs a lock.
+Owns choosing the dirtiest log, doing the work in slices, those that wait on the disk's threads, the throttle, and what
+becomes of a log that cannot be cleaned. Leaves what is done to a log to `odradek_log.cleaner`. Between two slices the
+loop does whatever is due, and that may end the pass: that is why nothing here needs a lock.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek_broker.clock import Clock
@@ -18,7 +18,7 @@ from odradek_broker.partition import DISK_TROUBLE, Partition
 from odradek_broker.partitions import Partitions
 from odradek_broker.report import Logger
 from odradek_broker.timers import Timers
-from odradek_log.cleaner.cleaning import Cleaning, Limits, Replacement, plan_of
+from odradek_log.cleaner.cleaning import Cleaning, Limits, Replacement, Slice, plan_of
 from odradek_log.cleaner.plan import Plan
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 _UNTHROTTLED = 1e15
 _LEAST_PAUSE_MS = 10
+_SLICE_US = 100
+_SLICE_BESIDE_REQUESTS_US = 20
+"""A request may have to wait for a slice, and takes hardly longer itself."""
+_LOOK_S = 0.001
+_REMEMBER_S = 0.02
 
 
 class Pass(NamedTuple):
@@ -49,7 +54,9 @@ class LogCleaner:
         timers: Timers,
         clock: Clock,
         log: Logger,
+        requests_handled: Callable[[], int],
     ) -> None:
+        """`requests_handled` counts them, so that the cleaner notices when there are some."""
         self._config = config
         self._hosting = hosting
         self._partitions = partitions
@@ -57,6 +64,10 @@ class LogCleaner:
         self._timers = timers
         self._clock = clock
         self._log = log
+        self._requests_handled = requests_handled
+        self._handled = 0
+        self._slice_us = _SLICE_US
+        self._look_again_s = 0.0
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
         self._pause: asyncio.Future[None] | None = None
@@ -146,7 +157,7 @@ class LogCleaner:
             return False
         slices = cleaning.slices()
         try:
-            while (step := await self._background.finish(lambda: next(slices, None))) is not None:
+            while (step := await self._next(cleaning, slices)) is not None:
                 if self._is_pointless(partition, cleaning):
                     return await self._give_up(cleaning)
                 if isinstance(step, Replacement):
@@ -177,6 +188,22 @@ class LogCleaner:
         if not await self._background.finish(directory.write_cleaner_checkpoint):
             self._hosting.fail(directory)
         return True
+
+    async def _next(self, cleaning: Cleaning, slices: Iterator[Slice]) -> Slice | None:
+        """A slice of work. What only computes is done here on the loop, after all that is due: on another thread it
+        would hold the interpreter as well, and the loop would wait for it at every call that gives the interpreter
+        away."""
+        if cleaning.waits:
+            return await self._background.finish(lambda: next(slices, None))
+        await asyncio.sleep(0)
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._look_again_s:
+            handled = self._requests_handled()
+            is_busy, self._handled = handled != self._handled, handled
+            self._slice_us = _SLICE_BESIDE_REQUESTS_US if is_busy else _SLICE_US
+            self._look_again_s = now_s + (_REMEMBER_S if is_busy else _LOOK_S)
+        cleaning.slice_us = self._slice_us
+        return next(slices, None)
 
     def _is_pointless(self, partition: Partition, cleaning: Cleaning) -> bool:
         """A partition that moves to another directory is cleaned there."""

@@ -107,7 +107,13 @@ class Node:
             await self._register(controller)
             self._unsubscribe = controller.subscribe(broker.apply)
             await controller.unfence_broker(broker.node_id)
-            self.background.start(lambda: broker.config, broker.hosting, broker.partitions, check_lag=broker.check_lag)
+            self.background.start(
+                lambda: broker.config,
+                broker.hosting,
+                broker.partitions,
+                check_lag=broker.check_lag,
+                requests_handled=self.server.requests_handled,
+            )
             await self.server.serve()
             await self._open_http()
         except BaseException:

@@ -53,6 +53,10 @@ class Server:
         self._sweep: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
 
+    def requests_handled(self) -> int:
+        """Since the start."""
+        return sum(route.requests for routes in self.routes for route in routes.known.values())
+
     async def bind(self) -> None:
         """Bind every listener, so that its port is known; accept nothing yet. OSError (address in use, no such
         address) leaves nothing open."""

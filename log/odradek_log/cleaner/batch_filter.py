@@ -9,7 +9,7 @@ stay without records rather than not at all. No I/O.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from odradek_log.cleaner.offset_map import OffsetMap
 from odradek_log.cleaner.transactions import CleanedTransactions
@@ -19,6 +19,10 @@ from odradek_wire.records.batch import Buffer, RecordBatchHeader, check_crc
 from odradek_wire.records.records import read_records, records_data
 
 _NONE: frozenset[int] = frozenset()
+
+
+Seen: TypeAlias = tuple[bytes, compaction.Outline]
+"""The records of a batch, decompressed, and their outline."""
 
 
 class LastRecord(NamedTuple):
@@ -37,6 +41,12 @@ def last_records(producers: Producers) -> dict[int, LastRecord]:
         )
         for entry in producers
     }
+
+
+def see(data: memoryview, header: RecordBatchHeader) -> Seen:
+    """Look at the records of a batch."""
+    body = records_data(data, header)
+    return body, compaction.outline(body, header.count)
 
 
 class BatchFilter:
@@ -61,15 +71,14 @@ class BatchFilter:
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
 
-    def filter(self, data: memoryview, header: RecordBatchHeader) -> Buffer | None:
+    def filter(self, data: memoryview, header: RecordBatchHeader, seen: Seen | None = None) -> Buffer | None:
         """What takes the place of the batch at the header's position in `data`: None if it stays as it is, no bytes if
-        it goes. Raises `CorruptRecordError`."""
+        it goes. `seen` if somebody looked at the records already. Raises `CorruptRecordError`."""
         if header.is_control:
             return self._filter_control(data, header)
         if self._transactions.is_aborted(header):
             return self._empty_or_gone(header)
-        body = records_data(data, header)
-        found = compaction.outline(body, header.count)
+        body, found = see(data, header) if seen is None else seen
         gone = self._gone(header, found)
         tombstones = found.tombstones if not gone else [at for at in found.tombstones if at not in gone]
         wants_horizon = bool(tombstones) and header.delete_horizon_ms is None

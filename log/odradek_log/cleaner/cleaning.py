@@ -1,43 +1,37 @@
 """One pass over one log: what is dirty is indexed, then everything up to there is written anew, segment by segment.
 
 Owns the order of the work, and what of it may be done where. The work itself comes in slices, so that whoever shares
-the interpreter need not wait for long; they may run on any thread, one after the other, because they touch sealed files
-and their own only. What changes the log (`begin`, `swap`, `finish`) is done on the log's thread. Between two slices the
-owner asks `is_interrupted`: a truncation, a deletion or a failing disk ends the pass, and nothing is lost but work.
+the interpreter need not wait for long. Slices that wait, for the disk or a codec, belong on another thread; the others
+hold the interpreter, wherever they run, and are best done where they need not fight for it. They touch sealed files and
+their own only. What changes the log (`swap`, `finish`) is done on the log's thread. Between two slices the owner asks
+`is_interrupted`: a truncation, a deletion or a failing disk ends the pass, and nothing is lost but work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
-from odradek_log.cleaner.batch_filter import BatchFilter, last_records, marker_of
+from odradek_log.cleaner.batch_filter import BatchFilter, Seen, last_records, marker_of, see
 from odradek_log.cleaner.offset_map import OffsetMap
 from odradek_log.cleaner.plan import Plan, SegmentFacts, groups, plan
+from odradek_log.cleaner.source import pieces
 from odradek_log.cleaner.swap import swap
 from odradek_log.cleaner.target import CleanedSegment
 from odradek_log.cleaner.transactions import CleanedTransactions
-from odradek_log.disk import READ
-from odradek_log.errors import CorruptLogError
-from odradek_log.file_names import CLEANED, INDEX, LOG, TIME_INDEX
+from odradek_log.file_names import CLEANED, INDEX, TIME_INDEX
 from odradek_log.log import Log
-from odradek_log.open_files import OpenFile
 from odradek_log.segment import Segment
 from odradek_wire.records import compaction
 from odradek_wire.records.batch import (
-    HEADER_SIZE,
     Buffer,
     RecordBatchHeader,
     check_crc,
-    entry_size_at,
-    iterate,
     read_header,
 )
 from odradek_wire.records.records import records_data
 
-_SLICE_COST = 100
-"""How long a slice of work may hold the interpreter, about, in microseconds."""
-_KEYS_FORGOTTEN = 1000
+_SMALL_BATCH = 2048
 
 
 class Limits(NamedTuple):
@@ -112,6 +106,11 @@ class Cleaning:
         self.bytes_read = 0
         """As Kafka counts them: what was written anew, indexing left aside."""
         self.bytes_written = 0
+        self.slice_us = 100
+        """How long a slice of work may hold the interpreter, about, in microseconds; where a batch has many records,
+        some times as long. May be changed between slices."""
+        self.waits = True
+        """Whether the next slice waits, for the disk or a codec."""
         self.buffer_utilization = 0.0
         """How much of the dedupe buffer was used, from 0 to 1."""
         log.cleaner.under_way = True
@@ -150,14 +149,16 @@ class Cleaning:
             target.discard()
 
     def slices(self) -> Iterator[Slice]:
-        """The work, to be asked for step by step. Raises `OSError`, or `CorruptLogError` and `CorruptRecordError` for
-        what cannot be cleaned."""
+        """The work, to be asked for step by step, on one thread at a time. Raises `OSError`, or `CorruptLogError` and
+        `CorruptRecordError` for what cannot be cleaned."""
         disk = self._log.env.disk
         for name in disk.names(self._directory):
             if name.endswith(CLEANED):
                 # Left by an attempt that could not remove it; at a start it would undo a swap (`recovery`).
                 disk.remove(f"{self._directory}/{name}")
         yield from self._index()
+        self.waits = True
+        yield Read(0, 0)
         end, self.buffer_utilization = self.end_offset, self._offsets.utilization
         sources = [segment for segment in self._row[:-1] if segment.base_offset < end]
         transactions = CleanedTransactions(self._aborted)
@@ -175,7 +176,8 @@ class Cleaning:
             target.finish(transactions.take_kept())
             yield Replacement(group, target)
             disk.sync_directory(self._directory)
-        while self._offsets.forget(_KEYS_FORGOTTEN):
+        self.waits = False
+        while self._offsets.forget(10 * self.slice_us):
             yield Read(0, 0)
 
     def _index_size(self, segment: Segment) -> int:
@@ -192,7 +194,7 @@ class Cleaning:
 
     def _index(self) -> Iterator[Slice]:
         """The last offset of each key, from the first dirty offset on, as far as there is room."""
-        first = self._first_dirty_offset
+        first, disk = self._first_dirty_offset, self._log.env.disk
         transactions = CleanedTransactions(each for each in self._aborted if each.last_offset >= first)
         for at, segment in enumerate(self._row[:-1]):
             next_base = self._row[at + 1].base_offset
@@ -200,28 +202,35 @@ class Cleaning:
                 continue
             if segment.base_offset >= self._end:
                 break
-            for data, headers in self._chunks(segment):
+            for piece in pieces(disk, segment, self._limits.io_buffer_bytes // 2):
+                self.waits = False
+                yield Read(0, 0)
                 cost = size = 0
-                for header in headers:
-                    if header.last_offset >= first and not self._index_batch(data, header, transactions):
-                        return
+                for header in piece:
+                    if header.last_offset >= first:
+                        seen = (yield from self._see(piece.data, header)) if self._is_large(header) else None
+                        if not self._index_batch(piece.data, header, transactions, seen):
+                            return
                     size += header.size_in_bytes
                     cost += _cost(header)
-                    if cost >= _SLICE_COST:
+                    if cost >= self.slice_us:
                         yield Read(size, 0)
                         cost = size = 0
+                self.waits = True
                 yield Read(size, 0)
             # What is missing before the next segment was cleaned away.
             self._offsets.latest_offset = next_base - 1
 
-    def _index_batch(self, data: memoryview, header: RecordBatchHeader, transactions: CleanedTransactions) -> bool:
+    def _index_batch(
+        self, data: memoryview, header: RecordBatchHeader, transactions: CleanedTransactions, seen: Seen | None
+    ) -> bool:
         """Whether there was room for all of it."""
         offsets = self._offsets
         if header.is_control:
             transactions.is_needless(header, marker_of(data, header))
         elif not transactions.is_aborted(header):
             check_crc(data, header)
-            found = compaction.outline(records_data(data, header), header.count)
+            _, found = see(data, header) if seen is None else seen
             base, first = header.base_offset, self._first_dirty_offset
             keys, at = found.keys, [base + delta for delta in found.offset_deltas]
             if found.keyless or base < first:
@@ -235,69 +244,75 @@ class Cleaning:
     # --- writing anew
 
     def _rewrite(self, source: Segment, target: CleanedSegment, batches: BatchFilter) -> Iterator[Slice]:
-        for data, headers in self._chunks(source):
+        for piece in pieces(self._log.env.disk, source, self._limits.io_buffer_bytes // 2):
+            self.waits = False
+            yield Read(0, 0)
             kept: list[RecordBatchHeader] = []
             parts: list[Buffer] = []
             # Where those begin that stay as they are, and for which there is no part yet.
             as_it_is = cost = size = 0
-            for header in headers:
-                outcome = batches.filter(data, header)
+            for header in piece:
+                outcome = yield from self._filter(piece.data, header, batches)
                 if outcome is None:
                     kept.append(header)
                 else:
                     if header.position > as_it_is:
-                        parts.append(data[as_it_is : header.position])
+                        parts.append(piece.data[as_it_is : header.position])
                     as_it_is = header.end
                     if outcome:
                         parts.append(outcome)
                         kept.append(read_header(outcome))
                 size += header.size_in_bytes
                 cost += _cost(header)
-                if cost >= _SLICE_COST:
+                if cost >= self.slice_us:
                     self.bytes_read += size
                     yield Read(size, 0)
                     cost = size = 0
-            end = headers[-1].end
-            if end > as_it_is:
-                parts.append(data[as_it_is:end])
-            written = sum(map(len, parts))
-            if parts:
-                target.append(parts, kept)
             self.bytes_read += size
-            self.bytes_written += written
-            yield Read(size, written)
+            self.waits = True
+            yield Read(size, 0)
+            if piece.end > as_it_is:
+                parts.append(piece.data[as_it_is : piece.end])
+            if parts:
+                written = target.append(parts, kept)
+                self.bytes_written += written
+                yield Read(0, written)
 
-    def _chunks(self, segment: Segment) -> Iterator[tuple[memoryview, list[RecordBatchHeader]]]:
-        """The whole of a segment in pieces of whole batches."""
-        if not segment.size:
-            return
-        disk = self._log.env.disk
-        file = OpenFile(disk, disk.open(segment.path(LOG), READ), _NOBODY)
-        usual = wanted = max(self._limits.io_buffer_bytes // 2, HEADER_SIZE)
-        position = 0
-        while position < segment.size:
-            data = memoryview(file.read(min(wanted, segment.size - position), position))
-            headers = list(iterate(data, allow_partial=True))
-            if headers:
-                yield data, headers
-                position += headers[-1].end
-                wanted = usual
-                continue
-            size = entry_size_at(data)
-            if size is None or size <= len(data) or size > segment.size - position:
-                raise CorruptLogError(f"{segment.path(LOG)}: no batch at position {position}")
-            wanted = size
+    def _filter(
+        self, data: memoryview, header: RecordBatchHeader, batches: BatchFilter
+    ) -> Generator[Slice, None, Buffer | None]:
+        """As `BatchFilter.filter`."""
+        if not self._is_large(header):
+            return batches.filter(data, header)
+        seen = yield from self._see(data, header)
+        if not header.is_compressed:
+            return batches.filter(data, header, seen)
+        self.waits = True
+        yield Read(0, 0)
+        outcome = batches.filter(data, header, seen)
+        self.waits = False
+        yield Read(0, 0)
+        return outcome
 
+    def _see(self, data: memoryview, header: RecordBatchHeader) -> Generator[Slice, None, Seen]:
+        """Look at a large batch, bit by bit."""
+        if header.is_compressed:
+            self.waits = True
+            yield Read(0, 0)
+        body, found = records_data(data, header), compaction.begin_outline()
+        self.waits = False
+        yield Read(0, 0)
+        while not compaction.continue_outline(found, body, header.count, self.slice_us):
+            yield Read(0, 0)
+        return body, found
 
-class _Nobody:
-    """A file that is read from once is held by nobody who would lose it."""
-
-    file: OpenFile | None = None
-
-
-_NOBODY = _Nobody()
+    def _is_large(self, header: RecordBatchHeader) -> bool:
+        """Too large to be dealt with in one slice."""
+        if header.is_control:
+            return False
+        return header.count > self.slice_us or (header.is_compressed and header.size_in_bytes > _SMALL_BATCH)
 
 
 def _cost(header: RecordBatchHeader) -> int:
     """In microseconds, about."""
-    return 2 + header.count + (header.size_in_bytes >> 12)
+    return 6 + header.count + (header.size_in_bytes >> 12)

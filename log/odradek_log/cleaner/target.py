@@ -34,8 +34,9 @@ class CleanedSegment:
     def path(self, suffix: str) -> str:
         return self.segment.path(suffix) + CLEANED
 
-    def append(self, parts: list[Buffer], headers: list[RecordBatchHeader]) -> None:
-        """Batches one after the other; each header has its size and offsets, whatever position."""
+    def append(self, parts: list[Buffer], headers: list[RecordBatchHeader]) -> int:
+        """Batches one after the other; each header has its size and offsets, whatever position. How many bytes they
+        are."""
         assert self.file is not None
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         write_all(self._disk, self.file.fd, data)
@@ -43,6 +44,7 @@ class CleanedSegment:
         for header in headers:
             segment.account(segment.size, header.size_in_bytes, header.last_offset, header.max_timestamp)
             segment.size += header.size_in_bytes
+        return len(data)
 
     def finish(self, aborted: list[AbortedTransaction]) -> None:
         """Write the indexes, and wait until everything is on the disk: what takes a sealed segment's place must be

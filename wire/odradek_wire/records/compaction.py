@@ -19,6 +19,7 @@ from odradek_wire.records.attributes import (
 from odradek_wire.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
+    Buffer,
     RecordBatchHeader,
     pack_header,
     rewrite_crc,
@@ -43,14 +44,27 @@ class Outline(NamedTuple):
 
 def outline(data: bytes, count: int) -> Outline:
     """Walk over exactly `count` records that fill `data` exactly; `InvalidRecordError` for anything else."""
-    found = Outline([], [], [], [], [], [])
-    begin, at_delta = found.starts.append, found.offset_deltas.append
+    found = begin_outline()
+    continue_outline(found, data, count, count)
+    return found
+
+
+def begin_outline() -> Outline:
+    """Of records that nobody has looked at yet."""
+    return Outline([0], [], [], [], [], [])
+
+
+def continue_outline(found: Outline, data: bytes, count: int, most: int) -> bool:
+    """The same walk bit by bit: go on behind the last record that was found, for `most` records at most. Whether all
+    were looked at."""
+    ends_at, at_delta = found.starts.append, found.offset_deltas.append
     at_timestamp, with_key = found.timestamp_deltas.append, found.keys.append
     end = len(data)
-    position = 0
+    first = len(found.keys)
+    last = min(count, first + most)
+    position = found.starts[-1]
     try:
-        for index in range(count):
-            begin(position)
+        for index in range(first, last):
             number = data[position]
             position += 1
             if number > 127:
@@ -103,47 +117,49 @@ def outline(data: bytes, count: int) -> Outline:
             if data[position] & 1:  # a negative length
                 found.tombstones.append(index)
             position = record_end
+            ends_at(position)
     except IndexError:
         raise InvalidRecordError("records end before their batch's count is reached") from None
-    if position != end:
+    if last == count and position != end:
         raise InvalidRecordError(f"{end - position} bytes follow the last record of the batch")
-    begin(position)
-    return found
+    return last == count
 
 
 def select(header: RecordBatchHeader, data: bytes, found: Outline, kept: Sequence[int]) -> bytearray:
     """The batch with these of its records, at least one, given by ascending index: their bytes as they are, between the
     same first and last offset. `data` are the records of the batch, decompressed, and `found` is their outline."""
-    starts = found.starts
-    pieces = []
+    view, starts = memoryview(data), found.starts
+    pieces: list[Buffer] = []
     first = previous = kept[0]
     for index in kept[1:]:
         if index != previous + 1:
-            pieces.append(data[starts[first] : starts[previous + 1]])
+            pieces.append(view[starts[first] : starts[previous + 1]])
             first = index
         previous = index
-    pieces.append(data[starts[first] : starts[previous + 1]])
-    body = b"".join(pieces)
+    pieces.append(view[starts[first] : starts[previous + 1]])
     max_timestamp = header.max_timestamp
     if not header.attributes & TIMESTAMP_TYPE_BIT:
         deltas = found.timestamp_deltas
         max_timestamp = max(header.base_timestamp + max(deltas[index] for index in kept), NO_TIMESTAMP)
     if header.is_compressed:
-        body = compress(header.compression, body)
-    return _with_body(header, body, header.attributes, header.base_timestamp, max_timestamp, len(kept))
+        pieces = [compress(header.compression, b"".join(pieces))]
+    return _with_body(header, pieces, header.attributes, header.base_timestamp, max_timestamp, len(kept))
 
 
 def emptied(header: RecordBatchHeader) -> bytearray:
     """The batch without a record: what is left to tell a producer's last sequence, or where a log ends."""
     attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
-    return _with_body(header, b"", attributes, NO_TIMESTAMP, header.max_timestamp, 0)
+    return _with_body(header, [], attributes, NO_TIMESTAMP, header.max_timestamp, 0)
 
 
 def _with_body(
-    header: RecordBatchHeader, body: bytes, attributes: int, base_timestamp: int, max_timestamp: int, count: int
+    header: RecordBatchHeader, body: list[Buffer], attributes: int, base_timestamp: int, max_timestamp: int, count: int
 ) -> bytearray:
-    output = bytearray(HEADER_SIZE)
-    output += body
+    output = bytearray(HEADER_SIZE + sum(map(len, body)))
+    position = HEADER_SIZE
+    for piece in body:
+        output[position : position + len(piece)] = piece
+        position += len(piece)
     changed = RecordBatchHeader(
         (
             header.base_offset,
