@@ -68,7 +68,7 @@ class CrashingDisk:
             setattr(self, name, self._reading(getattr(disk, name)))
         for name in WRITING:
             setattr(self, name, self._writing(name, getattr(disk, name)))
-        for name in ("make_directories", "lock", "close"):
+        for name in ("make_directories", "lock", "close", "reserve"):
             setattr(self, name, getattr(disk, name))
 
     def as_disk(self) -> Disk:

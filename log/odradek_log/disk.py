@@ -41,7 +41,12 @@ class Disk(Protocol):
     def write(self, fd: int, data: bytes | bytearray | memoryview, /) -> int:
         """Append; may write less than asked, as the operating system may."""
 
-    def truncate(self, fd: int, size: int, /) -> None: ...
+    def truncate(self, fd: int, size: int, /) -> None:
+        """Cut the file; also what was reserved for it goes."""
+
+    def reserve(self, fd: int, size: int, /) -> None:
+        """Keep room for a file that will have so many bytes, without making it longer, if there is and if the operating
+        system can."""
 
     def sync(self, fd: int, /) -> None: ...
 
@@ -111,6 +116,12 @@ class RealDisk:
         return os.open(path, flags, 0o644)
 
     pread = staticmethod(os.pread if hasattr(os, "pread") else _seek_and_read)
+
+    def reserve(self, fd: int, size: int, /) -> None:
+        # Hardly anybody asks for it.
+        from odradek_log.reservation import reserve
+
+        reserve(fd, size)
 
     def sync(self, fd: int, /) -> None:
         if self._sync:

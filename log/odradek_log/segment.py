@@ -67,6 +67,7 @@ class Segment:
         "_index_interval",
         "_largest",
         "_offset_index",
+        "_reserved",
         "_since_index",
         "_time_index",
         "_transaction_index",
@@ -90,6 +91,7 @@ class Segment:
         """Whether the index files are as complete as the log file."""
         self.jitter_ms = 0
         self._index_interval = index_interval
+        self._reserved = 0
         self._created_ms = created_ms
         self._first_timestamp: int | None = None
         self._since_index = 0
@@ -122,6 +124,8 @@ class Segment:
         file = self.file
         if file is None:
             file = self._env.open_files.open(self.path(LOG), APPEND if self.size else CREATE, self)
+            if self._reserved and not self.size:
+                self._env.disk.reserve(file.fd, self._reserved)
         file.used = True
         return file
 
@@ -130,6 +134,10 @@ class Segment:
     def begin_appends(self, config: LogConfig) -> None:
         """This is the active segment now, with these settings (called again when they change)."""
         self._index_interval = config.index_interval_bytes
+        if config.preallocate:
+            self._reserved = config.segment_bytes
+        elif not self.size:
+            self._reserved = 0
         if config.segment_jitter_ms:
             bound = min(config.segment_jitter_ms, config.segment_ms)
             self.jitter_ms = self._env.random_below(bound) if bound > 0 else 0
@@ -146,7 +154,8 @@ class Segment:
         if entries is not None:
             times = self._time_index
             return len(entries) >= config.segment_index_bytes // OFFSET_ENTRY or (
-                times is not None and len(times) >= config.segment_index_bytes // TIME_ENTRY
+                # As in Kafka its last place is kept for the entry that ends it.
+                times is not None and len(times) >= config.segment_index_bytes // TIME_ENTRY - 1
             )
         return False
 
@@ -281,6 +290,8 @@ class Segment:
         """Write the index files, the last timestamp included, as Kafka does on rolling and closing."""
         if self.sealed:
             return
+        if self._reserved:
+            self._env.disk.truncate(self.open().fd, self.size)
         for suffix, content in self.index_files():
             self._env.disk.write_file(self.path(suffix), content)
         self.mark_sealed()

@@ -1,0 +1,80 @@
+"""`preallocate`: room is kept for the segment that is written, and given back with its end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from log.tests.log_kit import TOPIC_ID, Time, append, open_directory, read_all, values
+
+from odradek_log import reservation
+from odradek_log.config import LogConfig
+from odradek_log.log import Log
+
+SEGMENT_BYTES = 1 << 20
+
+
+def kept_bytes(log: Log) -> list[int]:
+    """How much room each segment's file has on the disk."""
+    paths = [Path(segment.path(".log")) for segment in log.segments]
+    assert [path.stat().st_size for path in paths] == [segment.size for segment in log.segments]
+    return [path.stat().st_blocks * 512 for path in paths]
+
+
+@pytest.fixture
+def can_reserve(tmp_path: Path) -> None:
+    fd = os.open(tmp_path / "probe", os.O_RDWR | os.O_CREAT)
+    try:
+        if not reservation.reserve(fd, SEGMENT_BYTES):
+            pytest.skip("the file system does not reserve")
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.usefixtures("can_reserve")
+def test_only_the_segment_that_is_written_has_more_room_than_records(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig(preallocate=True, segment_bytes=SEGMENT_BYTES))
+    append(log, b"a")
+    assert kept_bytes(log) == [SEGMENT_BYTES]
+    log.roll()
+    append(log, b"b")
+    first, second = kept_bytes(log)
+    assert first < SEGMENT_BYTES == second
+    log.close()
+    assert max(kept_bytes(log)) < SEGMENT_BYTES
+
+
+@pytest.mark.usefixtures("can_reserve")
+def test_room_that_a_crash_left_behind_is_given_back_with_the_segments_end(tmp_path: Path) -> None:
+    time = Time()
+    config = LogConfig(preallocate=True, segment_bytes=SEGMENT_BYTES)
+    directory = open_directory(tmp_path, time)
+    append(directory.create_log("t", 0, TOPIC_ID, config), b"a")
+    directory.abandon()
+    directory = open_directory(tmp_path, time)
+    directory.load(lambda _: config)
+    log = directory.logs["t", 0]
+    assert (values(read_all(log)), kept_bytes(log)) == ([(0, b"a")], [SEGMENT_BYTES])
+    log.roll()
+    assert kept_bytes(log)[0] < SEGMENT_BYTES
+
+
+@pytest.mark.usefixtures("can_reserve")
+def test_room_is_given_back_also_when_none_is_to_be_kept_any_more(tmp_path: Path) -> None:
+    config = LogConfig(preallocate=True, segment_bytes=SEGMENT_BYTES)
+    log = open_directory(tmp_path, Time()).create_log("t", 0, TOPIC_ID, config)
+    append(log, b"a")
+    log.update_config(LogConfig(segment_bytes=SEGMENT_BYTES))
+    log.roll()
+    append(log, b"b")
+    assert max(kept_bytes(log)) < SEGMENT_BYTES
+
+
+def test_a_disk_without_so_much_room_is_written_to_all_the_same(tmp_path: Path) -> None:
+    config = LogConfig(preallocate=True, segment_bytes=1 << 50)
+    log = open_directory(tmp_path, Time()).create_log("t", 0, TOPIC_ID, config)
+    append(log, b"a")
+    assert values(read_all(log)) == [(0, b"a")]
+    assert kept_bytes(log)[0] < SEGMENT_BYTES, "and keeps nothing from others"
