@@ -34,8 +34,8 @@ OUR_SETTINGS: Mapping[str, tuple[str, ...]] = {
     SYNC: ("true", "false", "always"),
 }
 """Settings that Kafka does not have, with their valid values, the default first. `strict` looks at every record on
-append, as Kafka does; `odradek.sync=false` forces nothing to the disk, for data that dies with a test, and `always` makes
-every acknowledgement wait for it."""
+append, as Kafka does; `odradek.sync=false` forces nothing to the disk, for data that dies with a test, and `always`
+makes every acknowledgement wait for it."""
 
 
 RACK_AWARE_SELECTOR = "RackAwareReplicaSelector"

@@ -196,7 +196,9 @@ class Hosting:
         """The partition on the log that was found at start, or on a new one; offline when the disk refuses.
 
         `assigned`: the directory in which the controller believes it."""
-        partition = Partition(topic.name, topic.id, index, self._purgatory, self._propose, self._met_trouble, self._syncing)
+        partition = Partition(
+            topic.name, topic.id, index, self._purgatory, self._propose, self._met_trouble, self._syncing
+        )
         partition.strict = self._config is not None and self._config.strict_validation
         partition.set_min_insync_replicas(config.min_insync_replicas)
         self._partitions.add(partition)
@@ -415,9 +417,9 @@ class Hosting:
         for partition in partitions:
             config = self._log_config(delta.image.topic_configs(partition.topic))
             partition.set_min_insync_replicas(config.min_insync_replicas)
-            log = partition.served_log
-            if log is not None and log.config != config:
-                log.update_config(config)
+            for log in (partition.served_log, partition.future):
+                if log is not None and log.config != config:
+                    log.update_config(config)
 
     def _log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """Logs of equal settings share one object: a thousand topics cost one."""

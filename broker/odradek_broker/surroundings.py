@@ -48,6 +48,7 @@ class Surroundings:
             disk=self.disk,
             reporter=self.log,
             producer_expiration_ms=config.integer("producer.id.expiration.ms"),
+            random_below=lambda bound: int.from_bytes(self.randbytes(8), "big") % bound,
             open_files=OPEN_FILES,
         )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker.tests.test_replication import BROKER, Connect, Trio, configure, fetch, latest
+from broker.tests.test_replication import BROKER, TOPIC, Connect, Trio, configure, fetch, latest
 from log.tests.cleaner_kit import keyed, left
 
 from odradek_broker.identity import id_of
@@ -103,6 +103,21 @@ async def test_a_replica_moves_while_it_is_written(trio: TwoDirectories, make_ba
     await trio.cluster.start_broker(trio.static(broker))
     await trio.until_in_sync(1, 2)
     assert (trio.place(broker), await latest(await trio.client(trio.partition.leader))) == (target, (0, value + 1))
+
+
+async def test_settings_that_are_altered_during_a_move_hold_after_it(trio: TwoDirectories, make_batch: Any) -> None:
+    await trio.create([1])
+    client = await trio.client(1)
+    await client.produce("t", make_batch(b"v" * 1000))
+    source, target = ("a", "b") if trio.place(1) == "a" else ("b", "a")
+    await configure(client, BROKER, "", {THROTTLE: "1"})
+    assert await move(trio, 1, target) == ErrorCode.NONE
+    await configure(client, TOPIC, "t", {"max.message.bytes": "500"})
+    assert trio.place(1) == source
+    await configure(client, BROKER, "", {THROTTLE: "1000000"})
+    await trio.until(lambda: trio.place(1) == target)
+    refused = await client.produce("t", make_batch(b"v" * 1000))
+    assert refused.error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
 async def test_a_move_goes_on_after_a_restart(trio: TwoDirectories, make_batch: Any) -> None:

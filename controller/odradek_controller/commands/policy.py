@@ -21,4 +21,4 @@ def election_policy(image: ClusterImage, topic: str, layers: BrokerLayers) -> El
     overrides = image.topic_configs(topic)
     unclean = layers.topic(known["unclean.leader.election.enable"], overrides).value
     min_isr = layers.topic(known["min.insync.replicas"], overrides).value
-    return ElectionPolicy(unclean == "true", int(min_isr or 1))
+    return ElectionPolicy((unclean or "").strip().lower() == "true", int(min_isr or 1))
