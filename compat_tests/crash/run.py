@@ -31,15 +31,20 @@ from simulation.members import Group
 from simulation.producers import Producer
 from simulation.readers import FETCH_VERSION, Reader, Watcher
 from simulation.trace import Trace
+from simulation.transaction_checks import TransactionChecks
+from simulation.transactors import CommittedReader, Transactor
 
 HOST = "broker-0"
 TOPIC = "events"
 PARTITIONS = 3
+RESULTS = "results"
+RESULTS_PARTITIONS = 2
 LIVES_S = (0.2, 1.2)
 """How long the process serves, unless it ends itself before."""
 SETTLED_WITHIN_S = 60.0
 SETTINGS = {
     "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
     "group.min.session.timeout.ms": "1000",
     "replica.high.watermark.checkpoint.interval.ms": "100",
     "log.flush.offset.checkpoint.interval.ms": "150",
@@ -93,6 +98,7 @@ class _Run:
         self._directory = directory
         self._trace = Trace()
         self._checks = Checks(self._failed)
+        self._transactions = TransactionChecks(self._failed)
         self._process: subprocess.Popen[str] | None = None
         self._over = asyncio.Event()
         self._violation: Violation | None = None
@@ -173,7 +179,7 @@ class _Run:
 
     async def _scenario(self, crashes: int) -> None:
         assert await self._start(None)
-        await self._create_topic(self._client("admin"))
+        await self._create_topics(self._client("admin"))
         checks, topic = self._checks, (TOPIC, PARTITIONS)
         producers = [
             Producer(self._client("idempotent-0"), checks, *topic, acks=-1, idempotent=True),
@@ -181,12 +187,19 @@ class _Run:
             Producer(self._client("plain-all"), checks, *topic, acks=-1, idempotent=False),
             Producer(self._client("plain-one"), checks, *topic, acks=1, idempotent=False, promised=True),
         ]
+        results = (RESULTS, RESULTS_PARTITIONS)
+        transactors = [
+            Transactor(self._client(f"transactor-{at}"), self._transactions, *results, TOPIC, at) for at in range(2)
+        ]
+        committed = CommittedReader(self._client("committed"), self._transactions, *results)
         reader = Reader(self._client("reader"), checks, *topic)
         watcher = Watcher(self._client("watcher"), checks, *topic)
         group = Group(self._client, checks, *topic, self._chance)
         async with asyncio.TaskGroup() as tasks:
-            producing = [tasks.create_task(producer.run(0.02)) for producer in producers]
-            forever = [tasks.create_task(work) for work in (reader.run(), watcher.run(), group.run())]
+            writers: list[Producer | Transactor] = [*producers, *transactors]
+            producing = [tasks.create_task(writer.run(0.02)) for writer in writers]
+            readers = (reader.run(), watcher.run(), group.run(), committed.run())
+            forever = [tasks.create_task(work) for work in readers]
             for _ in range(crashes):
                 await self._live(self._chance.uniform(*LIVES_S))
                 self._kill()
@@ -196,16 +209,22 @@ class _Run:
             self._kill()
             assert await self._start(None)
             self._trace.add("all", "is well again")
-            for producer in producers:
-                producer.stop()
+            for writer in writers:
+                writer.stop()
             async with asyncio.timeout(SETTLED_WITHIN_S):
                 await asyncio.gather(*producing)
                 logs = await self._again(self._read_all)
                 ends = [len(logs[partition]) for partition in range(PARTITIONS)]
                 while reader.positions != ends or group.committed() != ends:
                     await asyncio.sleep(0.05)
+                final = CommittedReader(self._client("final"), None, *results)
+                forever.append(tasks.create_task(final.run()))
+                # All is decided by now: both read what was committed, and its end is the log's.
+                while not final.ends == final.positions == committed.positions:
+                    await asyncio.sleep(0.05)
             for task in forever:
                 task.cancel()
+        self._transactions.final(final.found)
         for partition, log in logs.items():
             checks.final((TOPIC, partition), log, {0: b""})
 
@@ -213,11 +232,12 @@ class _Run:
         chance = random.Random(self._chance.getrandbits(64))
         return Client(host, [HOST], chance, self._trace, wall_ms=lambda: time.time_ns() // 1_000_000)
 
-    async def _create_topic(self, admin: Client) -> None:
+    async def _create_topics(self, admin: Client) -> None:
         entries = [CreateTopicsRequest.CreatableTopicConfig("segment.ms", "200")]
-        request = CreateTopicsRequest([CreateTopicsRequest.CreatableTopic(TOPIC, PARTITIONS, 1, [], entries)], 5000)
-        response = await admin.ask_controller(request, 7, CreateTopicsResponse)
-        assert response.topics[0].error_code == ErrorCode.NONE
+        wanted = {TOPIC: PARTITIONS, RESULTS: RESULTS_PARTITIONS}
+        topics = [CreateTopicsRequest.CreatableTopic(*each, 1, [], entries) for each in wanted.items()]
+        response = await admin.ask_controller(CreateTopicsRequest(topics, 5000), 7, CreateTopicsResponse)
+        assert [each.error_code for each in response.topics] == [ErrorCode.NONE] * len(topics)
 
     async def _again(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         while True:

@@ -1,0 +1,111 @@
+"""What a crash must not cost is broken on purpose, in the broker's own code, and a broker that is alone is found out by
+its crashes within a few seeds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek_broker.core.offsets_pending import PendingOffsets
+from odradek_broker.partition import Partition
+from odradek_broker.syncing import Syncing
+from odradek_log.log import Log
+from odradek_log.producer_state import Producers
+from odradek_log.segment import Segment
+from odradek_log.segments import Segments
+from simulation.crashes import CRASHES, Crashes
+from simulation.simulation import Failure, Simulation, simulate
+
+SEEDS = range(30)
+SETTLED_WITHIN_S = 20
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def disk_that_forgets_though_no_acknowledgement_waits_for_it(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is wrong with the broker: this is what it is asked not to wait for."""
+    begin = Crashes.__init__
+
+    def forgetting(self: Crashes, *around: Any, forgets: bool) -> None:
+        begin(self, *around, forgets=not forgets)
+
+    patch.setattr(Crashes, "__init__", forgetting)
+
+
+def acknowledgements_that_wait_for_no_disk(patch: pytest.MonkeyPatch) -> None:
+    def begin(self: Syncing, partition: Partition) -> None:
+        partition.log.flushing.recovery_point = partition.log.log_end_offset
+        partition.synced()
+
+    patch.setattr(Syncing, "begin", begin)
+
+
+def syncs_that_do_not_reach_the_disk(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Segment, "flush", lambda self: None)
+
+
+def producers_that_a_restart_forgets(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Log, "load_producers", lambda self, **options: None)
+
+
+def duplicates_that_are_appended(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Producers, "check", lambda self, *facts: None)
+
+
+def readers_that_are_told_of_no_aborted_transaction(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Segments, "aborted", lambda self, start, end: [])
+
+
+def committed_records_that_end_at_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+def offsets_of_a_transaction_that_are_lost_at_its_commit(patch: pytest.MonkeyPatch) -> None:
+    take = PendingOffsets.take
+
+    def losing(self: PendingOffsets, producer_id: int) -> Any:
+        take(self, producer_id)
+        return {}
+
+    patch.setattr(PendingOffsets, "take", losing)
+
+
+LOST = "acknowledged|was read|goes back|was answered with|are no batch|had committed"
+TWICE = "repeated|reordered|is there 2 times|was answered with"
+PLANTED: list[tuple[Plant, str]] = [
+    (disk_that_forgets_though_no_acknowledgement_waits_for_it, LOST),
+    (acknowledgements_that_wait_for_no_disk, LOST),
+    (syncs_that_do_not_reach_the_disk, LOST),
+    (producers_that_a_restart_forgets, f"{TWICE}|was aborted"),
+    (duplicates_that_are_appended, TWICE),
+    (readers_that_are_told_of_no_aborted_transaction, "was aborted"),
+    (committed_records_that_end_at_the_high_watermark, "is not to be committed yet"),
+    (offsets_of_a_transaction_that_are_lost_at_its_commit, "had committed|is there [02] times"),
+]
+
+
+@pytest.mark.parametrize(("plant", "rule"), PLANTED, ids=[plant.__name__ for plant, _ in PLANTED])
+def test_crashes_find(plant: Plant, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    found = next(filter(None, map(_why, SEEDS)), "nothing")
+    assert re.search(rule, found), found
+
+
+def _why(seed: int) -> str | None:
+    try:
+        simulate(seed, "alone", settled_within_s=SETTLED_WITHIN_S)
+    except Failure as failure:
+        return failure.why
+    return None
+
+
+def test_a_run_crashes_so_often_and_reaches_points_of_many_kinds() -> None:
+    reached = set()
+    for seed in range(2):
+        run: Simulation = simulate(seed, "alone")
+        assert run.points is not None
+        assert getattr(run.members, "crashes", 0) >= CRASHES
+        reached |= {kind for _, kind in run.points.reached}
+    assert len(reached) >= 4
