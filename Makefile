@@ -8,7 +8,7 @@
 #   make test-spark-3.5  the Spark tests with PySpark 3.5 (fetched once) in place of 4.0
 #   make test-container  the image, on a container engine (skips, saying why, when none answers)
 #   make bench           speed and size, as ratios to Apache Kafka; PEER=name=host:port adds a broker
-#   make docs            docs/compatibility.md from the table of APIs
+#   make docs            docs/compatibility.md from the tables of APIs and of topic settings
 #   make simulate        whole clusters on virtual time, SEEDS of each kind; what fails is printed with how to repeat it
 #   make soak            the same tests with more seeds, examples (EXAMPLES of each random test) and ROUNDS of test-netns
 SHELL := /bin/bash

@@ -1,10 +1,15 @@
-"""docs/compatibility.md from the table that dispatch and ApiVersions are read from: `python tools/compatibility.py`."""
+"""docs/compatibility.md from the tables that the broker itself reads: `python tools/compatibility.py`.
+
+APIs are in the table of dispatch and ApiVersions, topic settings in the one of what has an effect.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from odradek_broker.apis.table import TABLE
+from odradek_controller.configs.in_use import TOPIC_IN_ANOTHER_WAY, TOPIC_WITHOUT_EFFECT
 from odradek_wire.apis import APIS, ApiInfo
 
 PAGE = Path(__file__).parent.parent / "docs" / "compatibility.md"
@@ -25,12 +30,35 @@ NOT_SERVED = """
 
 """
 
+SETTINGS = """
+## Topic settings without effect
+
+All other topic settings of Kafka 4.3 take effect, on each way a topic can come by them: its own, altered while the
+broker runs, or the default of the brokers, dynamic or not. A start warns of settings of brokers without effect.
+
+| setting | what becomes of it |
+|---|---|
+"""
+
+IN_ANOTHER_WAY = """
+## Topic settings that work in another way
+
+| setting | how |
+|---|---|
+"""
+
 
 def page() -> str:
     """The whole page, as Markdown."""
     served = "".join(_row(APIS[key]) for key in sorted(TABLE))
     clients = [api for key, api in sorted(APIS.items()) if key not in TABLE and "broker" in _listeners(api)]
-    return HEAD + served + NOT_SERVED + ", ".join(api.name for api in clients) + ".\n"
+    not_served = NOT_SERVED + ", ".join(api.name for api in clients) + ".\n"
+    settings = SETTINGS + _settings(TOPIC_WITHOUT_EFFECT) + IN_ANOTHER_WAY + _settings(TOPIC_IN_ANOTHER_WAY)
+    return HEAD + served + not_served + settings
+
+
+def _settings(found: Mapping[str, str]) -> str:
+    return "".join(f"| {name} | {said} |\n" for name, said in sorted(found.items()))
 
 
 def _row(api: ApiInfo) -> str:

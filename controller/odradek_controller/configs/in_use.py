@@ -1,9 +1,12 @@
-"""Which broker configurations have an effect here; the others are accepted, described, and warned about.
+"""Which configurations have an effect here: of brokers those that are named; of topics all but those that are named.
 
-The one list to edit when a component begins (or stops) reading a configuration.
+The others are accepted and described, and warned about (brokers) or listed on the compatibility page (topics). The one
+place to edit when a component begins (or stops) reading a configuration.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 _NAMES = """
     advertised.listeners broker.id broker.rack cluster.id controller.listener.names listeners
@@ -42,6 +45,26 @@ _NAMES = """
     request.timeout.ms security.inter.broker.protocol
 """
 IN_USE = frozenset(_NAMES.split())
+
+_NO_REMOTE_STORAGE = "There is no remote storage: kept, and without meaning as in a Kafka whose topics are all local."
+_IN_3_9 = "With `--emulate 3.9` and over ZooKeeper only: kept."
+TOPIC_WITHOUT_EFFECT: Mapping[str, str] = {
+    "local.retention.bytes": _NO_REMOTE_STORAGE,
+    "local.retention.ms": _NO_REMOTE_STORAGE,
+    "message.downconversion.enable": f"{_IN_3_9} Old consumers get what they understand.",
+    "message.format.version": f"{_IN_3_9} As in Kafka since 3.0, records are written in format 2.",
+    "message.timestamp.difference.max.ms": f"{_IN_3_9} Use `message.timestamp.before.max.ms` and `…after.max.ms`.",
+    "remote.log.copy.disable": _NO_REMOTE_STORAGE,
+    "remote.log.delete.on.disable": _NO_REMOTE_STORAGE,
+    "remote.storage.enable": "There is no remote storage: `true` is refused with INVALID_CONFIG, as in such a Kafka.",
+}
+"""Topic configurations that change nothing here, each with what becomes of it, as a sentence in Markdown."""
+
+TOPIC_IN_ANOTHER_WAY: Mapping[str, str] = {
+    "preallocate": "The room is reserved on the disk, but the file is no longer than its records; on Linux only. Where "
+    "there is not so much room, none is reserved.",
+}
+"""Topic configurations that keep their promise differently from Kafka, each with how."""
 
 
 def has_effect(name: str) -> bool:
