@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from odradek_log.cleaner.offset_map import OffsetMap
 from odradek_log.cleaner.transactions import CleanedTransactions
 from odradek_log.producer_state import Producers
-from odradek_wire.records import compaction, conversion
+from odradek_wire.records import compaction
 from odradek_wire.records.batch import Buffer, RecordBatchHeader, check_crc
 from odradek_wire.records.records import read_records, records_data
 
@@ -87,13 +87,9 @@ class BatchFilter:
         if len(gone) == header.count:
             return self._empty_or_gone(header)
         check_crc(data, header)
-        if wants_horizon:
-            offsets = {header.base_offset + found.offset_deltas[at] for at in gone}
-            return conversion.retain(
-                data, header, lambda record: record.offset not in offsets, delete_horizon_ms=self._new_horizon_ms()
-            )
         kept = [at for at in range(header.count) if at not in gone]
-        return compaction.select(header, body, found, kept)
+        horizon_ms = self._new_horizon_ms() if wants_horizon else None
+        return compaction.select(header, body, found, kept, delete_horizon_ms=horizon_ms)
 
     def _gone(self, header: RecordBatchHeader, found: compaction.Outline) -> Set[int]:
         """Which records, by index."""
@@ -117,7 +113,8 @@ class BatchFilter:
             return self._empty_or_gone(header)
         if needless and horizon_ms is None:
             check_crc(data, header)
-            return conversion.retain(data, header, lambda record: True, delete_horizon_ms=self._new_horizon_ms())
+            kept = range(header.count)
+            return compaction.select(header, *see(data, header), kept, delete_horizon_ms=self._new_horizon_ms())
         return None
 
     def _empty_or_gone(self, header: RecordBatchHeader) -> Buffer:

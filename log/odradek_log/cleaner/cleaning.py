@@ -302,7 +302,9 @@ class Cleaning:
         body, found = records_data(data, header), compaction.begin_outline()
         self.waits = False
         yield Read(0, 0)
-        while not compaction.continue_outline(found, body, header.count, self.slice_us):
+        is_seen = False
+        while not is_seen:
+            is_seen = compaction.continue_outline(found, body, header.count, self.slice_us)
             yield Read(0, 0)
         return body, found
 

@@ -1,8 +1,7 @@
 """What a log's cleaner does to a batch of magic 2: look at its keys, leave records out, empty it.
 
 Owns speed, as `scan` does: one walk with the bounds of `records.decode` as far as it looks, values and headers stepped
-over by their record's length, and what is kept copied as it stands. Which records are kept is the cleaner's matter;
-where timestamps' base has to change, `conversion.retain` decodes and encodes them.
+over by their record's length, and what is kept copied as it stands. Which records are kept is the cleaner's matter.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from odradek_wire.records.batch import (
 )
 from odradek_wire.records.compression import compress
 from odradek_wire.records.errors import InvalidRecordError
-from odradek_wire.records.records import read_varint, read_varlong
+from odradek_wire.records.records import append_varint, read_varint, read_varlong
 
 
 class Outline(NamedTuple):
@@ -125,10 +124,38 @@ def continue_outline(found: Outline, data: bytes, count: int, most: int) -> bool
     return last == count
 
 
-def select(header: RecordBatchHeader, data: bytes, found: Outline, kept: Sequence[int]) -> bytearray:
-    """The batch with these of its records, at least one, given by ascending index: their bytes as they are, between the
-    same first and last offset. `data` are the records of the batch, decompressed, and `found` is their outline."""
-    view, starts = memoryview(data), found.starts
+def select(
+    header: RecordBatchHeader,
+    data: bytes,
+    found: Outline,
+    kept: Sequence[int],
+    *,
+    delete_horizon_ms: int | None = None,
+) -> bytearray:
+    """The batch with these of its records, at least one, given by ascending index, between the same first and last
+    offset: nothing that reads by offset or sequence can tell (KAFKA-5490). `data` are the records of the batch,
+    decompressed, and `found` is their outline.
+
+    `delete_horizon_ms` is written into the batch if it is given (KIP-534); else one that is there stays.
+    """
+    max_timestamp, base_timestamp, attributes = header.max_timestamp, header.base_timestamp, header.attributes
+    if not attributes & TIMESTAMP_TYPE_BIT:
+        deltas = found.timestamp_deltas
+        max_timestamp = max(base_timestamp + max(deltas[index] for index in kept), NO_TIMESTAMP)
+    pieces: list[Buffer]
+    if delete_horizon_ms is None:
+        pieces = _runs(data, found.starts, kept)
+    else:
+        pieces = _rebased(data, found, kept, base_timestamp - delete_horizon_ms)
+        base_timestamp, attributes = delete_horizon_ms, attributes | DELETE_HORIZON_BIT
+    if header.is_compressed:
+        pieces = [compress(header.compression, b"".join(pieces))]
+    return _with_body(header, pieces, attributes, base_timestamp, max_timestamp, len(kept))
+
+
+def _runs(data: bytes, starts: list[int], kept: Sequence[int]) -> list[Buffer]:
+    """Neighbours in one piece."""
+    view = memoryview(data)
     pieces: list[Buffer] = []
     first = previous = kept[0]
     for index in kept[1:]:
@@ -137,13 +164,31 @@ def select(header: RecordBatchHeader, data: bytes, found: Outline, kept: Sequenc
             first = index
         previous = index
     pieces.append(view[starts[first] : starts[previous + 1]])
-    max_timestamp = header.max_timestamp
-    if not header.attributes & TIMESTAMP_TYPE_BIT:
-        deltas = found.timestamp_deltas
-        max_timestamp = max(header.base_timestamp + max(deltas[index] for index in kept), NO_TIMESTAMP)
-    if header.is_compressed:
-        pieces = [compress(header.compression, b"".join(pieces))]
-    return _with_body(header, pieces, header.attributes, header.base_timestamp, max_timestamp, len(kept))
+    return pieces
+
+
+def _rebased(data: bytes, found: Outline, kept: Sequence[int], shift: int) -> list[Buffer]:
+    """With timestamps counted from another base, `shift` before the old one."""
+    pieces: list[Buffer] = []
+    for index in kept:
+        # Length, attributes, timestamp delta, and all the rest.
+        position, end = found.starts[index], found.starts[index + 1]
+        while data[position] > 127:
+            position += 1
+        attributes_at = position = position + 1
+        position += 1
+        while data[position] > 127:
+            position += 1
+        delta = found.timestamp_deltas[index] + shift
+        if not -(1 << 63) <= delta < 1 << 63:
+            raise InvalidRecordError(f"timestamp delta {delta} leaves 64 bits")
+        record = bytearray(data[attributes_at : attributes_at + 1])
+        append_varint(record, delta)
+        record += data[position + 1 : end]
+        length = bytearray()
+        append_varint(length, len(record))
+        pieces += length, record
+    return pieces
 
 
 def emptied(header: RecordBatchHeader) -> bytearray:

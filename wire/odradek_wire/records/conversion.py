@@ -1,14 +1,14 @@
 """The same records in another format, codec or place.
 
 Up for an old producer (a message set becomes a batch), down for an old consumer (batches become a message set), to
-another codec for a topic's `compression.type`, fewer of them for the log's cleaner. What a broker refuses is
-`validation`'s matter; what is read here is taken as checked and still never trusted: `CorruptRecordError` for anything
-broken.
+another codec for a topic's `compression.type`. What a broker refuses is `validation`'s matter, fewer of them for the
+log's cleaner `compaction`'s; what is read here is taken as checked and still never trusted: `CorruptRecordError` for
+anything broken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from odradek_wire.records import batch, legacy
 from odradek_wire.records.attributes import COMPRESSION_MASK, NO_TIMESTAMP, Compression, TimestampType
@@ -169,28 +169,7 @@ def renumber(
     return builder.build()
 
 
-def retain(
-    buffer: Buffer,
-    header: RecordBatchHeader,
-    keep: Callable[[Record], bool],
-    *,
-    delete_horizon_ms: int | None = None,
-    limit: int = DEFAULT_EXPANSION_LIMIT,
-) -> bytearray:
-    """The batch with only the records that are to be kept: first and last offset, producer and sequence stay as they
-    were, so that nothing that reads by offset or sequence can tell (KAFKA-5490). Possibly a batch without records.
-
-    `delete_horizon_ms`, if given, is written into the batch (KIP-534). Otherwise one that is there stays.
-    """
-    horizon = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
-    builder = _builder_like(header, header.base_offset, horizon)
-    for record in read_records(buffer, header, limit):
-        if keep(record):
-            builder.append_record(record)
-    return builder.build(last_offset=header.last_offset)
-
-
-def _builder_like(header: RecordBatchHeader, base_offset: int, delete_horizon_ms: int | None = None) -> BatchBuilder:
+def _builder_like(header: RecordBatchHeader, base_offset: int) -> BatchBuilder:
     return BatchBuilder(
         base_offset=base_offset,
         compression=header.compression,
@@ -202,5 +181,4 @@ def _builder_like(header: RecordBatchHeader, base_offset: int, delete_horizon_ms
         is_transactional=header.is_transactional,
         is_control=header.is_control,
         partition_leader_epoch=header.partition_leader_epoch,
-        delete_horizon_ms=delete_horizon_ms,
     )

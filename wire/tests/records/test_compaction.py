@@ -47,13 +47,27 @@ def test_what_is_selected_are_the_same_records_between_the_same_offsets(
     assert found.tombstones == [at for at, record in enumerate(records) if record.value is None]
     assert [100 + delta for delta in found.offset_deltas] == [record.offset for record in records]
     kept = sorted(data.draw(st.sets(st.sampled_from(range(len(records))), min_size=1)))
-    after = compaction.select(header, body, found, kept)
+    horizon_ms = data.draw(st.none() | st.integers(0, 1 << 44))
+    after = compaction.select(header, body, found, kept, delete_horizon_ms=horizon_ms)
     left = batch.read_header(after)
     batch.check_crc(after, left)
     assert list(read_records(after, left)) == [records[at] for at in kept]
+    assert left.delete_horizon_ms == horizon_ms
     assert left.max_timestamp == max(records[at].timestamp for at in kept)
     same = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence", "compression")
     assert [getattr(left, name) for name in same] == [getattr(header, name) for name in same]
+
+
+def test_a_horizon_that_is_there_stays() -> None:
+    builder = BatchBuilder(delete_horizon_ms=77)
+    for at in range(3):
+        builder.append(1000 + at, b"k", None)
+    before = builder.build()
+    header = batch.read_header(before)
+    body = records_data(before, header)
+    after = compaction.select(header, body, compaction.outline(body, 3), [1])
+    assert batch.read_header(after).delete_horizon_ms == 77
+    assert [record.timestamp for record in read_records(after, batch.read_header(after))] == [1001]
 
 
 def test_with_log_append_time_the_batch_keeps_its_time() -> None:

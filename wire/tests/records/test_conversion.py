@@ -157,19 +157,6 @@ def test_renumbering_makes_offsets_consecutive() -> None:
     ]
 
 
-def test_what_is_retained_keeps_its_place_and_its_batch_its_span() -> None:
-    data = build_batch(RECORDS, producer_id=5, producer_epoch=1, base_sequence=7)
-    before = batch.read_header(data)
-    kept = conversion.retain(data, before, lambda record: record.value is not None and record.key is None)
-    header = batch.read_header(kept)
-    assert list(read_records(kept, header)) == [RECORDS[1]]
-    assert (header.base_offset, header.last_offset, header.count) == (20, 25, 1)
-    assert (header.base_sequence, header.last_sequence) == (before.base_sequence, before.last_sequence)
-    none = conversion.retain(data, before, lambda record: False, delete_horizon_ms=99)
-    header = batch.read_header(none)
-    assert (header.base_offset, header.last_offset, header.count, header.delete_horizon_ms) == (20, 25, 0, 99)
-
-
 def test_a_buffer_of_all_formats_is_read_in_one_go() -> None:
     data = (
         legacy.build_message_set(RECORDS[:1], magic=0)
