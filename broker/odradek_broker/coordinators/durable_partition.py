@@ -261,12 +261,13 @@ class DurablePartition(Generic[R]):
             self._advance()
             return
         late = error == ErrorCode.REQUEST_TIMED_OUT and self.state is LoadState.READY
-        for write in self._pending:
-            if write.end_offset <= end_offset and not write.told:
-                write.told = True
-                if not late:
-                    write.late = None
-                write.done(error)
+        told = [write for write in self._pending if write.end_offset <= end_offset and not write.told]
+        for write in told:
+            write.told = True
+            if not late:
+                write.late = None
+        for write in told:  # who is told may write the next records at once
+            write.done(error)
         if late:
             # They are in the log, and take effect if they get through.
             self._await_high_watermark(end_offset)

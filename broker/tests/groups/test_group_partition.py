@@ -202,6 +202,23 @@ def test_a_write_that_is_not_replicated_in_time_is_an_error_and_may_still_take_e
     assert (outcomes, committed(followed)) == ([ErrorCode.REQUEST_TIMED_OUT], 5)
 
 
+def test_who_is_told_that_it_takes_too_long_may_write_again_at_once(followed: Broker) -> None:
+    outcomes: list[tuple[str, ErrorCode]] = []
+
+    def first(error: ErrorCode) -> None:
+        outcomes.append(("first", error))
+        followed.groups.write([offset(7)], lambda error: outcomes.append(("third", error)))
+
+    followed.groups.write([offset(5)], first)
+    followed.groups.write([offset(6)], lambda error: outcomes.append(("second", error)))
+    followed.clock.advance_timeouts(TIMEOUT_MS)
+    timed_out = ErrorCode.REQUEST_TIMED_OUT
+    assert outcomes == [("first", timed_out), ("second", timed_out)]
+    followed.follower_fetched_everything()
+    assert outcomes[2:] == [("third", ErrorCode.NONE)]
+    assert committed(followed) == 7
+
+
 def test_with_too_few_in_sync_nothing_is_written(followed: Broker) -> None:
     followed.partition.set_min_insync_replicas(2)
     followed.partition.isr_decided(frozenset({1}), 1)
