@@ -10,7 +10,8 @@
 #   make bench           speed and size, as ratios to Apache Kafka; PEER=name=host:port adds a broker
 #   make docs            docs/compatibility.md from the tables of APIs and of topic settings
 #   make simulate        whole clusters on virtual time, SEEDS of each kind; what fails is printed with how to repeat it
-#   make soak            the same tests with more seeds, examples (EXAMPLES of each random test) and ROUNDS of test-netns
+#   make soak            the same tests with more seeds, examples (EXAMPLES of each random test), ROUNDS of test-netns and
+#                        KILLED runs of a process that is ended by kill -9
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -24,6 +25,7 @@ PARALLEL := -n $(WORKERS) --dist loadscope
 EXAMPLES ?= 200
 ROUNDS ?= 1
 SEEDS ?= 1000
+KILLED ?= 50
 
 .PHONY: help demo test check format bench test-peers test-netns test-spark-3.5 test-container simulate soak docs
 
@@ -65,6 +67,7 @@ soak:
 	@tools/setup peers
 	@ODRADEK_EXAMPLES=$(EXAMPLES) $(PYTEST) $(PARALLEL) -m 'not netns and not container' $(TESTED) $(ARGS)
 	@$(MAKE) simulate
+	@$(BIN)/python -m compat_tests.crash --seeds $(KILLED)
 	@if $(BIN)/python -m compat_tests.netns.hosts; then $(MAKE) test-netns ROUNDS=$(ROUNDS); fi
 
 check:
