@@ -100,6 +100,7 @@ public class Transactions {
                 }
                 producer.sendOffsetsToTransaction(next, consumer.groupMetadata());
                 if ((commits + aborts) % 3 == 2) {
+                    producer.flush();
                     producer.abortTransaction();
                     aborts++;
                     consumer.committed(consumer.assignment()).forEach((partition, committed) ->

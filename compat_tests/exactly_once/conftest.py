@@ -6,13 +6,13 @@ import pytest
 
 from compat_tests.brokers import Broker, new_broker
 
-_CONFIG = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+CONFIG = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 
 
 @pytest.fixture(scope="package")
 def broker(broker_name: str) -> Iterator[Broker]:
     """The broker that these tests share."""
-    shared = new_broker(broker_name, _CONFIG)
+    shared = new_broker(broker_name, CONFIG)
     try:
         shared.start()
         yield shared

@@ -1,25 +1,28 @@
 """Transactions of Kafka's Java client, of both releases: Transactions.java says what each case does."""
 
+import contextlib
 import json
-from itertools import count
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from odradek_peers import KAFKA_3_9, KAFKA_4_3, libs
+from odradek_peers import KAFKA_3_9, KAFKA_4_3, JavaTools, libs
 
+from compat_tests.brokers import new_broker
+from compat_tests.exactly_once.conftest import CONFIG
 from compat_tests.exactly_once.java import compiled
 
 pytestmark = pytest.mark.peers
 
 _CASES = 7
 _RECORDS = 240
-_runs = count()
 
 
 class Run:
     """What one run of the program saw."""
 
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, release: str, level: int, lines: list[str]) -> None:
+        self.protocol = 2 if release == KAFKA_4_3 and level == 2 else 1
         self._cases: dict[str, dict[str, Any]] = {}
         for line in lines:
             seen = json.loads(line)
@@ -31,18 +34,24 @@ class Run:
         return self._cases[case]
 
 
-@pytest.fixture(scope="module", params=[KAFKA_4_3, KAFKA_3_9])
-def version(request: pytest.FixtureRequest) -> str:
-    """The client's release."""
-    return str(request.param)
-
-
 @pytest.fixture(scope="module")
-def run(version: str, servers: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """All cases with that client, one after another in one process."""
-    program = compiled("Transactions", libs(version), tmp_path_factory.mktemp("classes"), version)
-    with program.start(servers, f"java-{version}-{next(_runs)}") as running:
-        return Run([running.next_line() for _ in range(_CASES)])
+def servers_of_old(broker_name: str) -> Iterator[str]:
+    """The address of a broker where transactions are those of version 1, which the newer client knows too."""
+    with contextlib.closing(new_broker(broker_name, CONFIG)) as broker:
+        broker.start()
+        where = ("--bootstrap-server", broker.bootstrap_servers)
+        JavaTools().run("kafka-features", *where, "downgrade", "--feature", "transaction.version=1")
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture(scope="module", params=[(KAFKA_4_3, 2), (KAFKA_4_3, 1), (KAFKA_3_9, 2)], ids="{0[0]}-v{0[1]}".format)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """All cases with a client of that release, one after another in one process; the broker's transaction.version."""
+    release, level = request.param
+    servers = request.getfixturevalue("servers" if level == 2 else "servers_of_old")
+    program = compiled("Transactions", libs(release), tmp_path_factory.mktemp("classes"), release)
+    with program.start(servers, f"java-{release}-{level}") as running:
+        return Run(release, level, [running.next_line() for _ in range(_CASES)])
 
 
 def test_what_is_consumed_transformed_and_produced_is_there_once(run: Run) -> None:
@@ -104,12 +113,11 @@ def test_the_admin_client_describes_an_open_transaction_and_fences_its_producer(
     }
 
 
-def test_a_transaction_is_aborted_after_its_timeout_and_an_excessive_timeout_is_refused(run: Run, version: str) -> None:
+def test_a_transaction_is_aborted_after_its_timeout_and_an_excessive_timeout_is_refused(run: Run) -> None:
     assert run.seen("expired") == {
         "abandoned": [2, [], 2, ["abandoned"]],
-        # The newer client speaks EndTxn v5, and learns that its transaction is no more; the older one is taken for a
-        # producer that was replaced.
-        "committing": "InvalidTxnStateException" if version == KAFKA_4_3 else "ProducerFencedException",
+        # Who speaks EndTxn v5 learns that its transaction is no more; others are taken for replaced producers.
+        "committing": "InvalidTxnStateException" if run.protocol == 2 else "ProducerFencedException",
         "excessive": "KafkaException",
         "values": [4, ["next"], 4, ["abandoned", "next"]],
     }
