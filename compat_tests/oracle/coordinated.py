@@ -46,7 +46,7 @@ class Coordinated:
         self.id = name
         self.topic = name
         self.producer = NOBODY
-        self.sequences: dict[tuple[str, int, int], int] = {}
+        self._sequences: dict[tuple[str, int, int], int] = {}
         until_transactions_are_coordinated(pair, name)
         until_coordinated(pair, name)
         self.topic_id = pair.create_topic(name, PARTITIONS)
@@ -140,20 +140,36 @@ class Coordinated:
     ) -> int:
         """The next record of a producer, for each broker with its own id. The error."""
         producer = by or self.producer
-        key = (_name_of(producer.id), producer.epoch, partition)
-        at = self.sequences.get(key, 0) if sequence is None else sequence
+        at = (
+            self._sequences.get((_name_of(producer.id), producer.epoch, partition), 0) if sequence is None else sequence
+        )
 
-        def records(peer: Peer) -> bytes:
-            id_ = peer.known[producer.id.name] if isinstance(producer.id, Var) else producer.id
-            return batch([b"v"], producer=(id_, producer.epoch, at), transactional=transactional)
-
-        body = produce_body(version, self.topic, self.topic_id, (partition, records))
-        body["transactional_id"] = (self.id if transactional else None) if name == "" else name
-        answer = self.pair.ask("Produce", version, body)
-        error = int(answer["responses"][0]["partition_responses"][0]["error_code"])
+        records = self.records(producer, at, transactional=transactional)
+        transactional_id = (self.id if transactional else None) if name == "" else name
+        (error,) = self.send((partition, records), version=version, name=transactional_id)
         if not error:
-            self.sequences[key] = at + 1
+            self.wrote(partition, at, producer)
         return error
+
+    def wrote(self, partition: int, sequence: int, by: Producer | None = None) -> None:
+        """The producer's next record there is the one after this."""
+        producer = by or self.producer
+        self._sequences[_name_of(producer.id), producer.epoch, partition] = sequence + 1
+
+    def records(self, by: Producer, sequence: int, *, transactional: bool = True) -> Callable[[Peer], bytes]:
+        """A batch of one record, for each broker with its own producer id."""
+
+        def of(peer: Peer) -> bytes:
+            id_ = peer.known[by.id.name] if isinstance(by.id, Var) else by.id
+            return batch([b"v"], producer=(id_, by.epoch, sequence), transactional=transactional)
+
+        return of
+
+    def send(self, *parts: tuple[int, object], version: int, name: str | None, acks: int = -1) -> list[int]:
+        """Produce to these partitions. The errors, in their order."""
+        body = produce_body(version, self.topic, self.topic_id, *parts, acks=acks)
+        answer = self.pair.ask("Produce", version, {**body, "transactional_id": name})
+        return [each["error_code"] for each in answer["responses"][0]["partition_responses"]]
 
     def end(self, commit: bool, *, version: int = 5, by: Producer | None = None, name: str = "") -> int:
         """EndTxn; from version 5 on the answer says who the producer is then. The error."""
@@ -181,7 +197,7 @@ class Coordinated:
                     break
 
     def describe(self) -> Body:
-        answer = self.pair.ask("DescribeTransactions", 0, {"transactional_ids": [self.id]}, _sorted_partitions)
+        answer = self.pair.ask("DescribeTransactions", 0, {"transactional_ids": [self.id]}, sorted_partitions)
         state: Body = answer["transaction_states"][0]
         return state
 
@@ -277,7 +293,7 @@ def _name_of(producer_id: Any) -> str:
     return producer_id.name if isinstance(producer_id, Var) else str(producer_id)
 
 
-def _sorted_partitions(answer: Body) -> Body:
+def sorted_partitions(answer: Body) -> Body:
     """Kafka has the order of its hashes."""
     for state in answer["transaction_states"]:
         for topic in state["topics"]:
