@@ -1,0 +1,95 @@
+"""Where a topic's settings make segments end, and what is said to settings of a storage that is not there."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from compat_tests.oracle.batches import TIME, batch
+from compat_tests.oracle.pair import Pair
+from compat_tests.oracle.peer import Peer
+
+pytestmark = pytest.mark.peers
+PairFor = Callable[[str, int], Pair]
+_TOPIC, _SET = 2, 0
+_PARTITIONS = 9
+# Kafka looks for the first time half a minute after its start.
+_RETENTION_S = 90.0
+# It looks again twice in a second, at one partition after the other.
+_SETTLED_S = 2.0
+
+
+def _alter(pair: Pair, topic: str, name: str, value: str) -> None:
+    change = {"name": name, "config_operation": _SET, "value": value}
+    asked = {"resource_type": _TOPIC, "resource_name": topic, "configs": [change]}
+    pair.ask("IncrementalAlterConfigs", 1, {"resources": [asked]})
+
+
+def _starts(peer: Peer, topic: str) -> list[int]:
+    """Where each partition begins."""
+    asked = [{"partition_index": index, "timestamp": -2} for index in range(_PARTITIONS)]
+    answer = peer.ask("ListOffsets", 7, {"replica_id": -1, "topics": [{"name": topic, "partitions": asked}]})
+    found = {each["partition_index"]: each["offset"] for each in answer["topics"][0]["partitions"]}
+    return [found[index] for index in range(_PARTITIONS)]
+
+
+def _starts_after_retention(peer: Peer, topic: str) -> list[int]:
+    """Asked until something went and then nothing more."""
+    deadline = time.monotonic() + _RETENTION_S
+    seen, since = _starts(peer, topic), time.monotonic()
+    while not any(seen) or time.monotonic() - since < _SETTLED_S:
+        assert time.monotonic() < deadline, (peer.name, topic, seen)
+        time.sleep(0.1)
+        now = _starts(peer, topic)
+        if now != seen:
+            seen, since = now, time.monotonic()
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("settings", "size", "apart_ms"),
+    [
+        ({"segment.index.bytes": "36", "index.interval.bytes": "0"}, 10, 1),
+        ({"segment.index.bytes": "36", "index.interval.bytes": "0"}, 10, 0),
+        ({"segment.index.bytes": "24", "index.interval.bytes": "200"}, 150, 1),
+        ({"segment.index.bytes": "12", "index.interval.bytes": "0"}, 10, 1),
+        ({"segment.ms": "1000"}, 10, 400),
+        ({"segment.bytes": "1048576"}, 300_000, 1),
+        ({"internal.segment.bytes": "500"}, 100, 1),
+    ],
+    ids=["index", "index-of-one-time", "index-of-some", "tiny-index", "time", "bytes", "internal-bytes"],
+)
+def test_segments_end_where_kafkas_do(
+    request: pytest.FixtureRequest, settings: dict[str, str], size: int, apart_ms: int, pair_for: PairFor
+) -> None:
+    """Seen by what retention leaves: the last segment of partitions that hold one batch, two, three …"""
+    pair = pair_for("Produce", 9)
+    name = f"segments-{request.node.callspec.id}"
+    pair.create_topic(name, _PARTITIONS, settings)
+    for count in range(_PARTITIONS):
+        partitions = [
+            {"index": index, "records": batch([b"v" * size], timestamp=TIME + count * apart_ms)}
+            for index in range(count, _PARTITIONS)
+        ]
+        body = {"acks": -1, "timeout_ms": 9000, "topic_data": [{"name": name, "partition_data": partitions}]}
+        pair.ask("Produce", 9, body)
+    _alter(pair, name, "retention.bytes", "1")
+    theirs = _starts_after_retention(pair.kafka, name)
+    assert _starts_after_retention(pair.ours, name) == theirs
+
+
+def test_settings_of_remote_storage_are_refused_or_kept_as_by_a_kafka_without(pair_for: PairFor) -> None:
+    pair = pair_for("IncrementalAlterConfigs", 1)
+    pair.create_topic("remote")
+    for name, values in {
+        "remote.storage.enable": ("true", "false", "TRUE"),
+        "remote.log.copy.disable": ("true", "maybe"),
+        "remote.log.delete.on.disable": ("true",),
+        "local.retention.ms": ("1000", "-1", "-2", "-3", "9223372036854775807"),
+        "local.retention.bytes": ("1000", "-1", "-3"),
+        "retention.ms": ("10",),
+        "cleanup.policy": ("compact",),
+        "internal.segment.bytes": ("1000", "0", "few"),
+    }.items():
+        for value in values:
+            _alter(pair, "remote", name, value)
