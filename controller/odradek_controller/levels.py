@@ -177,6 +177,11 @@ class Levels:
         return self.inter_broker_protocol is not None
 
     @property
+    def remote_log_switches(self) -> bool:
+        """Whether a topic may be told to copy nothing to a remote storage, or to delete what is there (KIP-950)."""
+        return self.inter_broker_protocol is None
+
+    @property
     def cordoned_log_dirs(self) -> bool:
         """KIP-1066: log directories that get no new replicas."""
         return self.metadata_version >= 30

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from controller.tests.controller_kit import CLUSTER_ID, cluster, directory_of, image_of, settings, topics, uuid_of
@@ -11,6 +12,7 @@ from odradek_controller.commands.create_partitions import create_partitions
 from odradek_controller.commands.create_topics import create_topics
 from odradek_controller.commands.delete_topics import delete_topics
 from odradek_controller.image import ClusterImage, PartitionRegistration, TopicImage
+from odradek_controller.levels import Levels
 from odradek_controller.replay import replay
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.config_record import ConfigRecord
@@ -59,6 +61,7 @@ WITH_FACTOR = "A manual partition assignment was specified, but replication fact
 NOT_CONSECUTIVE = "partitions should be a consecutive 0-based integer sequence"
 NOT_POSITIVE = "Number of partitions was set to an invalid non-positive value."
 BAD_FACTOR = "Replication factor must be larger than 0, or -1 to use the default value."
+SWITCHES = "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode."
 TIERED = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
 LONG = "a" * 250
 
@@ -142,6 +145,18 @@ REFUSED = [
     ),
     (topic(configs=[("remote.storage.enable", "true")]), "INVALID_CONFIG", TIERED),
 ]
+
+
+@pytest.mark.parametrize("name", ["remote.log.delete.on.disable", "remote.log.copy.disable"])
+def test_switches_of_remote_storage_are_kept_but_over_zookeeper(name: str) -> None:
+    over_zookeeper = replace(ONE, levels=Levels({}, inter_broker_protocol=21))
+    said = []
+    for image in (ONE, over_zookeeper):
+        for value in ("false", "TRUE"):
+            _, response = create_topics(image, CreateTopicsRequest([topic(configs=[(name, value)])]), settings())
+            said.append((ErrorCode(response.topics[0].error_code).name, response.topics[0].error_message))
+    kept, refused = ("NONE", None), ("INVALID_CONFIG", SWITCHES)
+    assert said == [kept, kept, kept, refused]
 
 
 @pytest.mark.parametrize(("wanted", "error", "message"), REFUSED)

@@ -75,7 +75,7 @@ def check_values(
     layers = settings.layers(image)
     match kind:
         case Resource.TOPIC:
-            return check_topic_configs(values, layers)
+            return check_topic_configs(values, layers, image.levels)
         case Resource.BROKER:
             return _check_broker(image, name, values, changed, layers)
         case Resource.GROUP:

@@ -84,7 +84,7 @@ def _create(
     image: ClusterImage, topic: Topic, settings: Settings, layers: BrokerLayers, defaults: tuple[int, int]
 ) -> Created | Refusal:
     overrides = {config.name: config.value for config in topic.configs}
-    refusal = check_topic_configs(overrides, layers)
+    refusal = check_topic_configs(overrides, layers, image.levels)
     if refusal is not None:
         return refusal
     replicas = _assigned(image, topic) if topic.assignments else _placed(image, topic, settings, defaults)

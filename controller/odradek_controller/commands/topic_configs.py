@@ -9,10 +9,13 @@ from odradek_wire.errors import ErrorCode
 from ..configs.definition import ConfigError
 from ..configs.effective import BrokerLayers
 from ..configs.table import Resource, definitions, parse
+from ..levels import Levels
 from .settings import Refusal
 
+_REMOTE_LOG_SWITCHES = ("remote.log.delete.on.disable", "remote.log.copy.disable")
 
-def check_topic_configs(overrides: Mapping[str, str | None], layers: BrokerLayers) -> Refusal | None:
+
+def check_topic_configs(overrides: Mapping[str, str | None], layers: BrokerLayers, levels: Levels) -> Refusal | None:
     """The first thing wrong with all overrides that a topic would have, or None."""
     if not overrides:
         return None
@@ -29,10 +32,10 @@ def check_topic_configs(overrides: Mapping[str, str | None], layers: BrokerLayer
             parse(known[name], value)
         except ConfigError as error:
             return Refusal(ErrorCode.INVALID_CONFIG, str(error))
-    return _check_together(values, layers)
+    return _check_together(values, layers, levels)
 
 
-def _check_together(overrides: Mapping[str, str], layers: BrokerLayers) -> Refusal | None:
+def _check_together(overrides: Mapping[str, str], layers: BrokerLayers, levels: Levels) -> Refusal | None:
     known = definitions(Resource.TOPIC, layers.release)
 
     def effective(name: str) -> str:
@@ -43,6 +46,9 @@ def _check_together(overrides: Mapping[str, str], layers: BrokerLayers) -> Refus
         if low > high:
             message = f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
             return Refusal(ErrorCode.INVALID_CONFIG, message)
+    if not levels.remote_log_switches and any(effective(name).lower() == "true" for name in _REMOTE_LOG_SWITCHES):
+        switches = " or ".join(f"`{name}`" for name in _REMOTE_LOG_SWITCHES)
+        return Refusal(ErrorCode.INVALID_CONFIG, f"It is invalid to set {switches} under Zookeeper's mode.")
     if effective("remote.storage.enable").lower() == "true":
         return Refusal(
             ErrorCode.INVALID_CONFIG,
