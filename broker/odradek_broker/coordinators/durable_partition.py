@@ -25,7 +25,7 @@ from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.producer_state import AppendOrigin
 from odradek_log.verification import Verification
 from odradek_wire.errors import DecodeError, ErrorCode
-from odradek_wire.records.attributes import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Compression
+from odradek_wire.records.attributes import Compression
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.errors import CorruptRecordError
 
@@ -41,9 +41,15 @@ Done = Callable[[ErrorCode], None]
 
 class LoadState(Enum):
     LOADING = "loading"
+    UNSURE = "unsure"
+    """Loaded, but some of it may yet be lost, and too few are in sync for that to change soon."""
     READY = "ready"
     FAILED = "failed"
     RESIGNED = "resigned"
+
+
+NOT_YET = (LoadState.LOADING, LoadState.UNSURE)
+"""For who asks: an answer would be too early."""
 
 
 class Loading(Protocol):
@@ -65,6 +71,8 @@ class Core(Generic[R]):
     replay: Callable[[R], None]
     loading: Callable[[], Loading]
     loaded: Callable[[], None]
+    acts: bool = False
+    """Others are told what follows from its state, and cannot be told otherwise should a record get lost."""
 
 
 @dataclass(slots=True)
@@ -147,21 +155,26 @@ class DurablePartition(Generic[R]):
     def _await_what_was_loaded(self) -> None:
         """What is not known to be committed may have been acknowledged by the coordinator before, or may yet be lost:
         an offset that is told must not go back, whichever it is (as KIP-207 for the end of a log). Kafka tells either
-        at once. With too few in sync nothing more will be committed, and what is there is what there is."""
+        at once. With too few in sync nothing more will be committed, and what is there is what there is: that may be
+        told to who asks, but nothing irrevocable may follow from it."""
         partition = self.partition
-        if self.state is not LoadState.LOADING:
+        if self.state not in NOT_YET:
             return
-        if not partition.lags_behind_its_epoch or (partition.leader is not None and partition.leader.under_min_isr):
+        leader = partition.leader
+        stuck = leader is not None and leader.under_min_isr
+        if not partition.lags_behind_its_epoch or (stuck and not self._core.acts):
             self.state = LoadState.READY
             self._core.loaded()
             return
-        assert partition.leader is not None, "a partition that is led lags behind its epoch"
-        waiting = partition.wait_for_high_watermark(partition.leader.leader_epoch_start_offset, self._commit_timeout_ms)
+        if stuck:
+            self.state = LoadState.UNSURE
+        assert leader is not None, "a partition that is led lags behind its epoch"
+        waiting = partition.wait_for_high_watermark(leader.leader_epoch_start_offset, self._commit_timeout_ms)
         waiting.when_done(lambda outcome: self._waited(outcome.result()))
 
     def _waited(self, error: ErrorCode) -> None:
         if error not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
-            self.state = LoadState.FAILED if self.state is LoadState.LOADING else self.state
+            self.state = LoadState.FAILED if self.state in NOT_YET else self.state
         else:
             self._await_what_was_loaded()
 
@@ -239,12 +252,17 @@ class DurablePartition(Generic[R]):
             callback(ErrorCode.NONE)
 
     def _batch(self, records: Sequence[R], producer: Producer | None = None) -> bytearray:
-        builder = BatchBuilder(
-            compression=self._compression,
-            producer_id=NO_PRODUCER_ID if producer is None else producer.id,
-            producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.epoch,
-            is_transactional=producer is not None,
-        )
+        if producer is None:
+            builder = BatchBuilder(compression=self._compression)
+        else:
+            # Nobody looks at the sequence of what a coordinator writes; Kafka's begins with 0 each time.
+            builder = BatchBuilder(
+                compression=self._compression,
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                base_sequence=0,
+                is_transactional=True,
+            )
         now_ms = self._clock.wall_ms()
         for record in records:
             key, value = self._core.encode(record)

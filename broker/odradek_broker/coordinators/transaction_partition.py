@@ -52,7 +52,7 @@ class TransactionPartition:
         """`write_timeout_ms` is how long a request is kept waiting for its record to be replicated."""
         self.shard = TransactionShard(settings)
         self._log = log.bind(topic=partition.topic, partition=partition.index)
-        core = Core(encode_record, self.shard.replay, lambda: TransactionLoading(self.shard), self._loaded)
+        core = Core(encode_record, self.shard.replay, lambda: TransactionLoading(self.shard), self._loaded, acts=True)
         self._durable = DurablePartition(partition, core, clock, timers, self._log, Compression.NONE, write_timeout_ms)
         self._markers = markers
         self._clock = clock

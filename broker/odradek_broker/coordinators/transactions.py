@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.auto_create import TRANSACTION_STATE
 from odradek_broker.config import BrokerConfig
-from odradek_broker.coordinators.durable_partition import LoadState
+from odradek_broker.coordinators.durable_partition import NOT_YET, LoadState
 from odradek_broker.coordinators.markers import Markers
 from odradek_broker.coordinators.transaction_partition import TransactionPartition
 from odradek_broker.core.group_deadlines import Instant
@@ -104,8 +104,9 @@ class TransactionCoordinators:
 
     @property
     def ready(self) -> bool:
-        """Is everything that this broker coordinates loaded?"""
-        return all(coordinated.state is LoadState.READY for coordinated in self._partitions.values())
+        """Is everything that this broker coordinates loaded? What waits for other brokers to come is not waited for."""
+        loaded = (LoadState.READY, LoadState.UNSURE)
+        return all(coordinated.state in loaded for coordinated in self._partitions.values())
 
     def partition_of(self, transactional_id: str) -> int:
         """Which partition keeps the id; before the topic exists, which one will."""
@@ -263,7 +264,7 @@ class TransactionCoordinators:
         """All of this broker that pass the filters, in no particular order."""
         listed: list[ListTransactionsResponse.TransactionState] = []
         for coordinated in self._partitions.values():
-            if coordinated.state is LoadState.LOADING:
+            if coordinated.state in NOT_YET:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             listed.extend(coordinated.shard.list(wanted, coordinated.now()))
         return listed
@@ -275,7 +276,7 @@ class TransactionCoordinators:
         coordinated = self._partitions.get(self.partition_of(transactional_id))
         if coordinated is None or coordinated.state in (LoadState.FAILED, LoadState.RESIGNED):
             return ErrorCode.NOT_COORDINATOR
-        if coordinated.state is LoadState.LOADING:
+        if coordinated.state in NOT_YET:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return coordinated
 

@@ -291,6 +291,32 @@ async def test_with_too_few_in_sync_nothing_is_decided(trio: Transactions) -> No
     assert trio.state_at(coordinator).log_end_offset == end
 
 
+async def test_no_partition_is_told_of_a_decision_that_may_yet_be_lost(trio: Transactions) -> None:
+    """With too few in sync a record at the log's end may not be there for the next leader."""
+    producer, coordinator = await initialized(trio)
+    await trio.create([coordinator])
+    assert await trio.until_answered(lambda: producer.add(("t", 0))) == ErrorCode.NONE
+    assert await trio.until_answered(lambda: producer.produce(coordinator)) == ErrorCode.NONE
+    trio.hold_back(coordinator)
+    end = trio.state_at(coordinator).log_end_offset
+    ending = asyncio.ensure_future(producer.end())
+    await trio.until(lambda: trio.state_at(coordinator).log_end_offset > end)
+    others = {0, 1, 2} - {coordinator}
+    for other in others:
+        await trio.cluster.kill_broker(other)
+    await trio.cluster.stop_broker(coordinator, grace_ms=100)
+    assert await ending == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await trio.cluster.start_broker(trio.static(coordinator))
+    await trio.until(lambda: trio.state_at(coordinator).leader is not None)
+    assert await producer.state() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
+    assert trio.hosted(coordinator).log_end_offset == 1
+    assert trio.cluster.nodes[coordinator].ready
+    for other in others:
+        await trio.cluster.start_broker(trio.static(other))
+    await trio.until_state(producer, "CompleteCommit")
+    assert trio.hosted(coordinator).log_end_offset == 2
+
+
 async def test_what_is_not_replicated_in_time_may_still_take_effect(trio: Transactions) -> None:
     producer, coordinator = await initialized(trio)
     before = producer.producer
