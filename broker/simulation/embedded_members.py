@@ -137,6 +137,19 @@ class EmbeddedMembers:
                 self._network.power_on(host)
             await self.start()
 
+    async def lose_power_everywhere(self) -> None:
+        """All brokers, and the controller, forget what was not synced, and begin again."""
+        async with self._one_change:
+            self._trace.add("all", "lose power")
+            for host in self.hosts:
+                self._network.power_off(host)
+            await self._do(self._cluster.kill())
+            for host in (*self.hosts, "controller"):
+                self._disk.lose_power(host)
+            for host in self.hosts:
+                self._network.power_on(host)
+            await self.start()
+
     async def end(self) -> None:
         await self._do(self._cluster.stop(grace_ms=1000))
 

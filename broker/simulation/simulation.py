@@ -76,10 +76,11 @@ def simulate(
     duration_s: float = 30.0,
     settled_within_s: float = SETTLED_WITHIN_S,
     script: Script | None = None,
+    durable: bool | None = None,
 ) -> Simulation:
     """Run one seed: faults for `duration_s` virtual seconds, or the script in place of them, then time to get well.
-    Raises Failure."""
-    simulation = Simulation(seed, kind, duration_s, settled_within_s, script)
+    `durable`: acknowledgements wait for the disk, or do not; else the seed decides. Raises Failure."""
+    simulation = Simulation(seed, kind, duration_s, settled_within_s, script, durable)
     simulation.run()
     return simulation
 
@@ -94,6 +95,7 @@ class Simulation:
         duration_s: float,
         settled_within_s: float = SETTLED_WITHIN_S,
         script: Script | None = None,
+        durable: bool | None = None,
     ) -> None:
         self.seed = seed
         self.kind = kind
@@ -115,8 +117,8 @@ class Simulation:
         self._segment_ms = (300, 1_000) if kind == "alone" else (3_000, 1 << 40)
         self._pauses_s = (0.02, 0.2) if kind == "alone" else (0.1, 0.8)
         """Of producers: a process that is to end while it writes must write often."""
-        self._durable = self.chance.random() < 0.5
-        """Whether acknowledgements wait for the disk of a broker that is alone, which then may forget the rest."""
+        self._durable = self.chance.random() < (0.5 if kind == "alone" else 0.2) if durable is None else durable
+        """Whether acknowledgements wait for the disk. That of a broker that is alone then may forget the rest."""
         self.points: CrashingDisk | None = None
         """Where the process ends, if it is alone."""
         self.members: Cluster
@@ -179,7 +181,7 @@ class Simulation:
             case "embedded":
                 count, log_dirs = self._size()
                 around = (self._surroundings(self.disk), self.disk, self.network, self.trace)
-                return EmbeddedMembers(count, log_dirs, self._emulated(), *around)
+                return EmbeddedMembers(count, log_dirs, self._settings(), *around)
             case "zookeeper":
                 return self._over_zookeeper()
             case "alone":
@@ -191,14 +193,14 @@ class Simulation:
         clock = Clock(self.loop.wall_ns, self.loop.monotonic_ns)
         return Surroundings(TraceLog(self.trace, self._unexpected), clock, disk, self._chance().randbytes)
 
-    def _emulated(self) -> dict[str, str]:
-        return {EMULATE: self.chance.choice(("union", "3.9", "4.0"))}
+    def _settings(self) -> dict[str, str]:
+        sync = {SYNC: "always"} if self._durable else {}
+        return {EMULATE: self.chance.choice(("union", "3.9", "4.0")), **sync}
 
     def _alone(self) -> LoneMember:
         points = self.points = CrashingDisk(self.disk, self._chance(), lambda: self._lone.fall_silent())
         around = self._surroundings(points.as_disk())
-        settings = self._emulated() | ({SYNC: "always"} if self._durable else {})
-        self._lone = LoneMember(settings, around, points, self.disk, self.network, self.trace)
+        self._lone = LoneMember(self._settings(), around, points, self.disk, self.network, self.trace)
         return self._lone
 
     def _over_zookeeper(self) -> ZooKeeperMembers:

@@ -3,6 +3,7 @@ its crashes within a few seeds."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from odradek_log.producer_state import Producers
 from odradek_log.segment import Segment
 from odradek_log.segments import Segments
 from simulation.crashes import CRASHES, Crashes
+from simulation.embedded_members import EmbeddedMembers
 from simulation.simulation import Failure, Simulation, simulate
 
 SEEDS = range(30)
@@ -72,7 +74,7 @@ def offsets_of_a_transaction_that_are_lost_at_its_commit(patch: pytest.MonkeyPat
     patch.setattr(PendingOffsets, "take", losing)
 
 
-LOST = "acknowledged|was read|goes back|was answered with|are no batch|had committed"
+LOST = "acknowledged|the latest offset of|was read|goes back|was answered with|are no batch|had committed"
 TWICE = "repeated|reordered|is there 2 times|was answered with"
 PLANTED: list[tuple[Plant, str]] = [
     (disk_that_forgets_though_no_acknowledgement_waits_for_it, LOST),
@@ -99,6 +101,25 @@ def _why(seed: int) -> str | None:
     except Failure as failure:
         return failure.why
     return None
+
+
+async def all_lose_power_at_once(simulation: Simulation) -> None:
+    assert isinstance(simulation.members, EmbeddedMembers)
+    for _ in range(3):
+        await asyncio.sleep(simulation.chance.uniform(1.5, 4))
+        await simulation.members.lose_power_everywhere()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_brokers_that_lose_power_all_at_once_have_what_they_acknowledged_if_that_waited_for_their_disks(
+    seed: int,
+) -> None:
+    simulate(seed, script=all_lose_power_at_once, durable=True)
+
+
+def test_brokers_that_lose_power_all_at_once_lose_what_they_acknowledged_if_that_did_not_wait() -> None:
+    with pytest.raises(Failure, match=LOST):
+        simulate(0, script=all_lose_power_at_once, durable=False)
 
 
 def test_a_run_crashes_so_often_and_reaches_points_of_many_kinds() -> None:
