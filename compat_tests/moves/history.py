@@ -31,13 +31,14 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
-from compat_tests.moves.site import WAIT_S, Owner, Site
+from compat_tests.moves.site import WAIT_S, Site
 from compat_tests.oracle.batches import batch
 from compat_tests.oracle.peer import Peer
 
 _LEFT_OVER = re.compile(r".*\.[0-9a-f]{32}-(stray|delete|future)")
 _GROUP = "readers"
 _TRANSACTIONAL_ID = "t"
+_LEFT_OPEN = "left-open"
 _OUT_OF_ORDER = 45
 _TOPIC, _BROKER = 2, 4
 _OWN = (ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG)
@@ -79,6 +80,7 @@ class History:
         self._raw_producer: tuple[int, int] | None = None
         self._raw_end = 0
         self._transactional_producer: int | None = None
+        self._in_committed_transactions: list[int] = []
         self._rounds = 0
         self._common: dict[str, str | int | float | bool] = {
             "bootstrap.servers": site.bootstrap_servers,
@@ -123,7 +125,7 @@ class History:
         self._set(_BROKER, "", {"message.max.bytes": "2000000"})
         self._set(_BROKER, "1", {"log.cleaner.threads": "2"})
 
-    def write(self, owner: Owner) -> None:
+    def write(self) -> None:
         """Everything once more, by the present owner."""
         self._rounds += 1
         round_ = self._rounds
@@ -142,8 +144,7 @@ class History:
         self._produce_raw()
         self._trim()
         self._read_as_group()
-        if owner == "kafka":
-            self._transact()
+        self._transact()
         self._delete(f"made-{round_ - 1}")
         self._delete("again")
         self._create("again", 1)
@@ -297,8 +298,9 @@ class History:
         consumer.close()
 
     def _transact(self) -> None:
-        """One that is committed and one that is not; by a producer whom its coordinator remembers."""
-        told = Peer("kafka", self._site.bootstrap_servers)
+        """One that is committed, one that is aborted, by a producer whom its coordinator remembers; and one that the
+        next owner finds open."""
+        told = Peer("the owner", self._site.bootstrap_servers)
         producer = self._producer(**{"transactional.id": _TRANSACTIONAL_ID})
         producer.init_transactions(WAIT_S)
         for commit in (True, False):
@@ -307,6 +309,8 @@ class History:
             producer.flush(WAIT_S)
             if commit:
                 producer.commit_transaction(WAIT_S)
+                sent = self._records["transactions", 0][-3:]
+                self._in_committed_transactions += [read.offset for read in sent]
             else:
                 producer.abort_transaction(WAIT_S)
         body = {"transactional_id": _TRANSACTIONAL_ID, "transaction_timeout_ms": 60_000}
@@ -320,6 +324,11 @@ class History:
         _until(lambda: answered()["error_code"] == 0)
         assert answers[-1]["producer_id"] == (self._transactional_producer or answers[-1]["producer_id"])
         self._transactional_producer = answers[-1]["producer_id"]
+        left = self._producer(**{"transactional.id": _LEFT_OPEN})
+        left.init_transactions(WAIT_S)
+        left.begin_transaction()
+        self._send(left, "transactions", [(0, None, 20)] * 3)
+        assert left.flush(WAIT_S) == 0
 
     # -- checking -----------------------------------------------------------------------------------------------------
 
@@ -338,6 +347,7 @@ class History:
         default.pop("min.insync.replicas", None)  # what Kafka's controller itself writes down for all (KIP-966)
         assert default == {"message.max.bytes": "2000000"}, default
         self._check_records()
+        self._check_transactions()
         self._check_group()
         self._check_directories()
 
@@ -361,12 +371,19 @@ class History:
             elif key[0] != "raw":
                 assert found[key] == self._records[key], _difference(key, found[key], self._records[key])
 
+    def _check_transactions(self) -> None:
+        """What was committed, and nothing else, is to be seen when the last owner's open transaction has ended."""
+        self._producer(**{"transactional.id": _LEFT_OPEN}).init_transactions(WAIT_S)
+        place = "transactions", 0
+        found, _ = self._read([place], isolation="read_committed")
+        assert [read.offset for read in found[place]] == self._in_committed_transactions
+
     def _read(
-        self, wanted: list[tuple[str, int]]
+        self, wanted: list[tuple[str, int]], *, isolation: str = "read_uncommitted"
     ) -> tuple[dict[tuple[str, int], list[Read]], dict[tuple[str, int], int]]:
         """Everything that is in these partitions, and where each begins."""
-        consumer = self._consumer("nobody", **{"enable.partition.eof": True, "isolation.level": "read_uncommitted"})
-        starts = {key: consumer.get_watermark_offsets(TopicPartition(*key), WAIT_S)[0] for key in wanted}
+        consumer = self._consumer("nobody", **{"enable.partition.eof": True, "isolation.level": isolation})
+        starts = {key: _start(consumer, key) for key in wanted}
         consumer.assign([TopicPartition(*key, starts[key]) for key in wanted])
         found: dict[tuple[str, int], list[Read]] = {key: [] for key in wanted}
         open_ = set(wanted)
@@ -437,6 +454,23 @@ class History:
     def _done(self, futures: dict[Any, Any]) -> None:
         for future in futures.values():
             future.result(WAIT_S)
+
+
+def _start(consumer: Consumer, place: tuple[str, int]) -> int:
+    """Where a partition begins. One that has just begun leads, as it says, a moment before it does."""
+    found: list[int] = []
+
+    def told() -> bool:
+        try:
+            found.append(consumer.get_watermark_offsets(TopicPartition(*place), WAIT_S)[0])
+        except KafkaException as refusal:
+            error: KafkaError = refusal.args[0]
+            if error.code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+        return bool(found)
+
+    _until(told, lambda: place)
+    return found[0]
 
 
 def _newest(records: list[Read]) -> dict[bytes | None, Read]:

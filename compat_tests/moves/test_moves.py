@@ -48,7 +48,7 @@ def test_everything_is_there_under_the_next_owner(owners: list[tuple[Owner, End]
             history.check()
         else:
             history.begin()
-        history.write(owner)
+        history.write()
         site.end(end)
         if site.alone:
             # Over ZooKeeper a broker that begins, Kafka's too, answers before the controller has told it of any topic,
