@@ -213,7 +213,7 @@ class Producers:
     def check_coordinators(
         self, header: RecordBatchHeader, verified: Verification | None = NOT_REQUIRED
     ) -> Refusal | None:
-        """As `check`, of a batch that a group coordinator writes for a transaction: those have no sequence."""
+        """As `check`, of a batch that a group coordinator writes for a transaction: its sequence means nothing."""
         entry = self._entries.get(header.producer_id)
         if entry is not None and header.producer_epoch < entry.producer_epoch:
             return _outdated(header.producer_id, header.producer_epoch, entry)
