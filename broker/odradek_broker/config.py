@@ -8,9 +8,11 @@ when they need a value and keep none.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from odradek_controller.configs.effective import BrokerLayers
+from odradek_controller.configs.table import Release
 from odradek_controller.image import ClusterImage
 from odradek_log.config import LogConfig
 
@@ -60,6 +62,7 @@ class BrokerConfig:
         "selects_by_rack",
         "static",
         "strict_validation",
+        "topic_layers",
     )
 
     def __init__(
@@ -67,10 +70,15 @@ class BrokerConfig:
         static: Mapping[str, str],
         dynamic: Mapping[str, str] | None = None,
         dynamic_default: Mapping[str, str] | None = None,
+        topics_of: Release = Release.KAFKA_4_3,
     ) -> None:
-        """`static` is what file, environment and command line say; the dynamic ones are kept by the controller."""
+        """`static` is what file, environment and command line say; the dynamic ones are kept by the controller.
+        `topics_of`: whose settings and defaults topics have; the broker's own are of all releases that it serves."""
         self.static = static
         self.layers = BrokerLayers(dynamic or {}, dynamic_default or {}, {**OUR_DEFAULTS, **static})
+        self.topic_layers = self.layers
+        if topics_of is not self.layers.release:
+            self.topic_layers = replace(self.layers, release=topics_of)
         self._cache: dict[str, str | None] = {}
         node_id = self.optional_text("node.id")
         self.node_id = int(node_id) if node_id not in (None, "", "-1") else max(self.integer("broker.id"), 0)
@@ -90,7 +98,12 @@ class BrokerConfig:
 
     def with_dynamic(self, image: ClusterImage) -> BrokerConfig:
         """This configuration under the dynamic settings of an image."""
-        return BrokerConfig(self.static, image.broker_configs(self.node_id), image.broker_configs(None))
+        own, of_all = image.broker_configs(self.node_id), image.broker_configs(None)
+        return BrokerConfig(self.static, own, of_all, self.topic_layers.release)
+
+    def with_topics_of(self, release: Release) -> BrokerConfig:
+        """This configuration with the topic settings of a release."""
+        return BrokerConfig(self.static, self.layers.dynamic, self.layers.dynamic_default, release)
 
     def max_connections_from(self, address: str) -> int:
         """`max.connections.per.ip`, or what `max.connections.per.ip.overrides` says for this address."""
@@ -136,4 +149,4 @@ class BrokerConfig:
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """What a topic's logs obey under these settings of the topic itself."""
-        return LogConfig.from_configs(self.layers.topic_values(overrides))
+        return LogConfig.from_configs(self.topic_layers.topic_values(overrides))

@@ -22,7 +22,6 @@ from .commands.create_topics import create_topics
 from .commands.min_isr import explicit_min_isr
 from .commands.settings import PlainTopicEntries, Settings
 from .configs.effective import BrokerLayers
-from .configs.table import Release
 from .image import ClusterImage, MetadataDelta
 from .levels import ApiRanges, Emulation
 from .replay import replay
@@ -76,10 +75,9 @@ class Controller:
         reporter: Reporter | None = None,
     ) -> None:
         rng = rng or random.SystemRandom()
-        release = Release.KAFKA_3_9 if emulation is Emulation.KAFKA_3_9 else Release.KAFKA_4_3
         self.store = store
         self.emulation = emulation
-        self.settings = Settings(node_id, rng.randbytes, rng.randrange, dict(static or {}), release)
+        self.settings = Settings(node_id, rng.randbytes, rng.randrange, dict(static or {}), emulation.release)
         self.image = ClusterImage()
         self._reporter = reporter or StandardReporter()
         self._plain = PlainTopicEntries()

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from .configs.table import Release
+
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 GROUP_VERSION = "group.version"
@@ -77,6 +79,11 @@ class Emulation(Enum):
     def initial(self) -> Levels:
         """The levels of a newly formatted cluster."""
         return Levels(dict(_INITIAL[self]))
+
+    @property
+    def release(self) -> Release:
+        """Whose configurations there are."""
+        return Release.KAFKA_3_9 if self is Emulation.KAFKA_3_9 else Release.KAFKA_4_3
 
     @property
     def apis(self) -> ApiRanges | None:

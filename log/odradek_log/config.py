@@ -43,6 +43,8 @@ class LogConfig:
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = _MAX_LONG
     max_message_bytes: int = 1_048_588
+    message_downconversion_enable: bool = True
+    """Kafka 3.9 has it."""
     message_timestamp_after_max_ms: int = 3_600_000
     message_timestamp_before_max_ms: int = _MAX_LONG
     message_timestamp_type: str = "CreateTime"
@@ -101,11 +103,20 @@ class LogConfig:
         if internal is not None:
             # Kafka 4's way round the least `segment.bytes`, for tests.
             configs = {**configs, "segment.bytes": internal}
+        difference = configs.get("message.timestamp.difference.max.ms")
+        if difference is not None:
+            configs = {**configs, **_within(difference, configs)}
         for name, (kafka_name, parse) in _PARSERS.items():
             text = configs.get(kafka_name)
             if text is not None:
                 values[name] = parse(text)
         return cls(**values)
+
+
+def _within(difference: str, configs: Mapping[str, str | None]) -> dict[str, str]:
+    """Before Kafka 4 one setting bounded timestamps on both sides, where the newer ones do not."""
+    sides = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+    return {name: difference for name in sides if int(configs.get(name) or _MAX_LONG) == _MAX_LONG}
 
 
 def _list(text: str) -> tuple[str, ...]:

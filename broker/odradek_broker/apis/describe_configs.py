@@ -82,6 +82,7 @@ def _entries(ctx: Context, kind: int, name: str) -> Described:
             if name not in broker.image.topics:
                 raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             overrides = broker.image.topic_configs(name)
+            layers = broker.config.topic_layers
             return ((row, layers.topic(row, overrides)) for row in _visible(Resource.TOPIC, layers.release))
         case Resource.GROUP:
             if not ctx.may_group(Operation.DESCRIBE_CONFIGS, name):

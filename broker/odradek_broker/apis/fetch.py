@@ -306,6 +306,8 @@ class Fetch:
             found = partition.log.read(wanted.fetch_offset, max_bytes, limit=limit, min_one=min_one)
             if found is not None:
                 is_understood = self._version >= FIRST_VERSION_WITH_BATCHES
+                if not (is_understood or partition.log.config.message_downconversion_enable):
+                    return self._error(wanted, ErrorCode.UNSUPPORTED_VERSION)
                 records = found if is_understood else self._converted(found, wanted.fetch_offset)
                 if aborted is not None:
                     aborted = _aborted(partition, wanted.fetch_offset, found)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.tests.test_produce_and_fetch import fetch_request
 from broker.tests.topic_settings.world import World
 
 from odradek_wire.errors import ErrorCode
@@ -33,7 +34,8 @@ class Effect:
     static: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return self.setting
+        release = self.static.get("odradek.emulate")
+        return f"{self.setting} in {release}" if release else self.setting
 
 
 async def versions_left_after_cleaning(world: World) -> int:
@@ -179,6 +181,17 @@ async def error_five_seconds_early(world: World) -> ErrorCode:
     return ErrorCode((await world.produce(later_ms=5000)).error_code)
 
 
+async def error_a_day_early(world: World) -> ErrorCode:
+    return ErrorCode((await world.produce(later_ms=24 * 3_600_000)).error_code)
+
+
+async def error_of_an_old_consumer(world: World) -> ErrorCode:
+    """Of one that knows no batches of format 2."""
+    await world.produce()
+    answer = await world.client.ask(fetch_request("t"), 3)
+    return ErrorCode(answer.responses[0].partitions[0].error_code)
+
+
 async def whose_time_counts(world: World) -> tuple[TimestampType, bool]:
     answer = await world.produce(later_ms=-5000)
     header, _ = world.last_batch()
@@ -260,3 +273,32 @@ EFFECTS = [
     Effect("segment.jitter.ms", "10000", some_segments_end_a_second_early, False, True, {"segment.ms": "10000"}),
     Effect("segment.ms", "1000", segments_of_two_batches_two_seconds_apart, 1, 2),
 ]
+
+_AS_3_9 = {"odradek.emulate": "3.9"}
+EFFECTS_IN_3_9 = [
+    Effect(
+        "message.downconversion.enable",
+        "false",
+        error_of_an_old_consumer,
+        ErrorCode.NONE,
+        ErrorCode.UNSUPPORTED_VERSION,
+        static=_AS_3_9,
+    ),
+    Effect(
+        "message.timestamp.after.max.ms",
+        "3600000",
+        error_a_day_early,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TIMESTAMP,
+        static=_AS_3_9,
+    ),
+    Effect(
+        "message.timestamp.difference.max.ms",
+        "1000",
+        error_five_seconds_late,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TIMESTAMP,
+        static=_AS_3_9,
+    ),
+]
+"""What Kafka 3.9 has besides, or as another default."""

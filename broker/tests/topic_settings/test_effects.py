@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from broker.tests.topic_settings.effects import EFFECTS, Effect
+from broker.tests.topic_settings.effects import EFFECTS, EFFECTS_IN_3_9, Effect
 from broker.tests.topic_settings.world import World
 
 from odradek_broker.clock import ManualClock
 from odradek_controller.configs.synonyms import TOPIC_SYNONYMS
 
-WITH_DEFAULTS_OF_BROKERS = [effect for effect in EFFECTS if effect.setting in TOPIC_SYNONYMS]
+ALL = [*EFFECTS, *EFFECTS_IN_3_9]
+WITH_DEFAULTS_OF_BROKERS = [effect for effect in ALL if effect.setting in TOPIC_SYNONYMS]
 
 
 @pytest.fixture
@@ -30,14 +31,14 @@ def default_of(effect: Effect) -> str:
     return TOPIC_SYNONYMS[effect.setting][0][0]
 
 
-@pytest.mark.parametrize("effect", EFFECTS, ids=str)
+@pytest.mark.parametrize("effect", ALL, ids=str)
 async def test_it_takes_effect_from_the_topics_creation(make_world: Any, effect: Effect) -> None:
     world = await make_world(effect)
     await world.create({**effect.besides, effect.setting: effect.value})
     assert await effect.experiment(world) == effect.seen
 
 
-@pytest.mark.parametrize("effect", EFFECTS, ids=str)
+@pytest.mark.parametrize("effect", ALL, ids=str)
 async def test_it_takes_effect_when_it_is_altered_and_none_when_that_is_taken_back(
     make_world: Any, effect: Effect
 ) -> None:

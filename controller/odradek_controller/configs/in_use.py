@@ -47,13 +47,10 @@ _NAMES = """
 IN_USE = frozenset(_NAMES.split())
 
 _NO_REMOTE_STORAGE = "There is no remote storage: kept, and without meaning as in a Kafka whose topics are all local."
-_IN_3_9 = "With `--emulate 3.9` and over ZooKeeper only: kept."
 TOPIC_WITHOUT_EFFECT: Mapping[str, str] = {
     "local.retention.bytes": _NO_REMOTE_STORAGE,
     "local.retention.ms": _NO_REMOTE_STORAGE,
-    "message.downconversion.enable": f"{_IN_3_9} Old consumers get what they understand.",
-    "message.format.version": f"{_IN_3_9} As in Kafka since 3.0, records are written in format 2.",
-    "message.timestamp.difference.max.ms": f"{_IN_3_9} Use `message.timestamp.before.max.ms` and `…after.max.ms`.",
+    "message.format.version": "Of Kafka 3.9 only: kept, and as in Kafka since 3.0 records are written in format 2.",
     "remote.log.copy.disable": _NO_REMOTE_STORAGE,
     "remote.log.delete.on.disable": _NO_REMOTE_STORAGE,
     "remote.storage.enable": "There is no remote storage: `true` is refused with INVALID_CONFIG, as in such a Kafka.",
