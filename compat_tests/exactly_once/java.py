@@ -29,11 +29,11 @@ class JavaProgram:
 
 
 def compiled(name: str, jars: Path, classes: Path, version: str = KAFKA_4_3) -> JavaProgram:
-    """The program in `name`.java of this folder; its classes are put into `classes`."""
-    source = _FOLDER / f"{name}.java"
-    command = ["javac", "-J-XX:TieredStopAtLevel=1", "-nowarn", "-Xlint:-removal", "-proc:none"]
-    done = subprocess.run(
-        [*command, "-d", str(classes), "-cp", f"{jars}/*", str(source)], capture_output=True, text=True, check=False
-    )
+    """The program in `name`.java of this folder, with what it needs from there; its classes are put into `classes`."""
+    command = [
+        "javac", "-J-XX:TieredStopAtLevel=1", "-nowarn", "-Xlint:-removal", "-proc:none", "-d", str(classes),
+        "-sourcepath", str(_FOLDER), "-cp", f"{jars}/*", str(_FOLDER / f"{name}.java"),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return JavaProgram(name, f"{classes}:{jars}/*", version)
