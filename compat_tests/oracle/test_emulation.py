@@ -127,6 +127,20 @@ def test_an_emulated_release_gives_that_releases_answer(version: int, theirs: Pe
     assert _comparable(odradek) == _comparable(kafka)
 
 
+def test_topics_have_the_settings_and_defaults_of_the_release(theirs: Peer, ours: Peer) -> None:
+    """As CreateTopics tells them, and DescribeConfigs."""
+    told = []
+    for peer in (theirs, ours):
+        topic = {"name": "plain", "num_partitions": 1, "replication_factor": 1}
+        created = peer.ask("CreateTopics", 7, {"topics": [topic], "timeout_ms": 30_000})["topics"][0]
+        resource = {"resource_type": 2, "resource_name": "plain", "configuration_keys": None}
+        described: Body = {"configs": None}
+        while not described["configs"]:  # Kafka's broker hears of the topic a moment later
+            (described,) = peer.ask("DescribeConfigs", 4, {"resources": [resource]})["results"]
+        told.append([{each["name"]: each["value"] for each in answer["configs"]} for answer in (created, described)])
+    assert told[1] == told[0]
+
+
 def test_what_is_advertised_and_not_served_is_refused_as_kafkas_requests_refuse(
     emulation: str, ours: Peer, strict_servers: Callable[[str], str]
 ) -> None:
