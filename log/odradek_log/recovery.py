@@ -212,8 +212,9 @@ def _recover(
         _remove(env, segments, at + 1)
         break
     # Segments that begin beyond what is there: their predecessors' tails never reached the disk. (Unless they were
-    # flushed, or compacted away: then the offsets were given, and are not given again.)
-    while len(segments) > 1 and not segments[-1].size and not compact:
+    # flushed: then the offsets were given, and are not given again.) The cleaner leaves no such gap: the last batch of
+    # what it has cleaned stays.
+    while len(segments) > 1 and not segments[-1].size:
         if segments[-1].base_offset <= max(next_offset, recovery_point):
             break
         _remove(env, segments, len(segments) - 1)

@@ -23,6 +23,8 @@ def truncate(log: Log, offset: int) -> None:
     found = segment.locate(offset)
     if found is not None:
         position, _, base_offset = found
+        # Compaction leaves gaps: the log does not reach what it has nothing of.
+        base_offset = min(base_offset, offset)
         segment.truncate(position, base_offset)
         offset = max(base_offset, log.log_start_offset)
         if offset > base_offset:

@@ -273,6 +273,20 @@ def test_a_truncation_below_what_was_cleaned_makes_it_dirty_again(tmp_path: Path
     assert [value for _, _, value in left(log)] == [b"new"]
 
 
+def test_a_truncation_into_a_gap_ends_the_log_there(tmp_path: Path) -> None:
+    """What a leader has in its place must be copied from there on."""
+    log = _log(tmp_path)
+    for value in (b"1", b"2", b"3"):
+        write(log, keyed((b"a", value)))
+    log.roll()
+    write(log, keyed((b"b", b"4")))
+    clean(log)
+    assert log.truncate_to(1)
+    assert (log.log_end_offset, left(log)) == (1, [])
+    write(log, keyed((b"a", b"new")))
+    assert left(log) == [(1, b"a", b"new")]
+
+
 @pytest.mark.parametrize("what", ["truncate", "close", "delete"])
 def test_what_changes_the_log_meanwhile_ends_the_pass_without_a_trace(tmp_path: Path, what: str) -> None:
     directory = open_directory(tmp_path, Time())

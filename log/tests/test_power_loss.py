@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,12 +174,14 @@ def test_what_a_killed_process_had_written_is_forced_to_the_disk_by_the_next_one
     assert (log.aborted_transactions(0, 18), log.leader_epochs.entries) == (aborted, epochs)
 
 
-def test_empty_segments_behind_a_lost_tail_are_given_up_and_flushed_ones_are_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_empty_segments_behind_a_lost_tail_are_given_up_and_flushed_ones_are_not(tmp_path: Path, policy: str) -> None:
+    config = replace(CONFIG, cleanup_policy=(policy,))
     for name, recovery_point, end in (("lost", 0, 1), ("flushed", 2, 2)):
         directory = open_directory(tmp_path / name, Time())
-        log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
+        log = directory.create_log("t", 0, TOPIC_ID, config)
         for value in (b"a", b"b"):
-            log.append(batch(value), 0)
+            log.append(batch(value, key=b"k"), 0)
             log.roll()
         log.flushing.recovery_point = recovery_point
         directory.offer_checkpoints()
@@ -186,7 +189,7 @@ def test_empty_segments_behind_a_lost_tail_are_given_up_and_flushed_ones_are_not
         directory.abandon()
         os.truncate(tmp_path / name / "t-0" / f"{1:020d}.log", 0)
         directory = open_directory(tmp_path / name, Time())
-        directory.load(lambda _: CONFIG)
+        directory.load(lambda _, config=config: config)
         assert directory.logs["t", 0].log_end_offset == end
 
 
