@@ -25,7 +25,7 @@ SMALL = 100 << 20
 LARGE = 10 << 30
 _BATCH = 64 << 10
 _RECORDS = 64
-_SEGMENT = 1 << 30
+SEGMENT = 1 << 30
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
@@ -33,11 +33,11 @@ def write_sparse(directory: Path, size: int) -> int:
     """The segments of `size` bytes, as a clean shutdown leaves them; where the log ends."""
     directory.mkdir(parents=True, exist_ok=True)
     offset = 0
-    for start in range(0, size, _SEGMENT):
+    for start in range(0, size, SEGMENT):
         base = offset
         offsets, times = OffsetIndex(), TimeIndex()
         with (directory / segment_name(base, LOG)).open("wb") as file:
-            length = min(_SEGMENT, size - start)
+            length = min(SEGMENT, size - start)
             for position in range(0, length - _BATCH + 1, _BATCH):
                 file.seek(position)
                 now = 1_700_000_000_000 + offset

@@ -1,4 +1,4 @@
-"""Bulk data through librdkafka: `python -m bench.load.bulk produce|consume HOST:PORT TOPIC --bytes N`.
+"""Bulk data through librdkafka: `python -m bench.load.bulk WORK HOST:PORT TOPIC --bytes N`.
 
 Records of 1 KiB over all partitions. The clock runs from the first record that is given or taken to the last that is
 acknowledged or taken: finding the broker is not what is measured.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -18,12 +20,14 @@ RECORD_BYTES = 1024
 _AT_ONCE = 1000
 _OUTSTANDING_MAX = 100_000
 _SILENCE_S = 20.0
+_UNDER_WAY, _UNDER_WAY_MAX = "max.in.flight.requests.per.connection", 5
 
 
-def produce(broker: str, topic: str, size: int) -> dict[str, float]:
+def produce(broker: str, topic: str, size: int, settings: Mapping[str, Any] | None = None) -> dict[str, float]:
     """acks=all, idempotence off as librdkafka's default is, batches up to 1 MB or 5 ms old."""
     producer = Producer(
         {
+            **(settings or {}),
             "bootstrap.servers": broker,
             "acks": "all",
             "linger.ms": 5,
@@ -51,6 +55,15 @@ def produce(broker: str, topic: str, size: int) -> dict[str, float]:
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     assert not failures, failures[0]
     return {"seconds": seconds, "bytes": rounds * RECORD_BYTES * _AT_ONCE, "client_cpu": cpu}
+
+
+def produce_in_order(broker: str, topic: str, size: int) -> dict[str, float]:
+    """The same with as few requests under way as idempotence allows, without it."""
+    return produce(broker, topic, size, {_UNDER_WAY: _UNDER_WAY_MAX})
+
+
+def produce_idempotently(broker: str, topic: str, size: int) -> dict[str, float]:
+    return produce(broker, topic, size, {_UNDER_WAY: _UNDER_WAY_MAX, "enable.idempotence": True})
 
 
 def consume(broker: str, topic: str, size: int) -> dict[str, float]:
@@ -85,15 +98,22 @@ def _take(consumer: Consumer, most: int) -> int:
     return len(messages)
 
 
+WORK = {
+    "produce": produce,
+    "produce-in-order": produce_in_order,
+    "produce-idempotently": produce_idempotently,
+    "consume": consume,
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("work", choices=["produce", "consume"])
+    parser.add_argument("work", choices=WORK)
     parser.add_argument("broker")
     parser.add_argument("topic")
     parser.add_argument("--bytes", type=int, required=True)
     options = parser.parse_args()
-    work = produce if options.work == "produce" else consume
-    print(json.dumps(work(options.broker, options.topic, options.bytes)))
+    print(json.dumps(WORK[options.work](options.broker, options.topic, options.bytes)))
 
 
 if __name__ == "__main__":
