@@ -103,6 +103,8 @@ class BrokerConfig:
 
     def with_topics_of(self, release: Release) -> BrokerConfig:
         """This configuration with the topic settings of a release."""
+        if release is self.topic_layers.release:
+            return self
         return BrokerConfig(self.static, self.layers.dynamic, self.layers.dynamic_default, release)
 
     def max_connections_from(self, address: str) -> int:

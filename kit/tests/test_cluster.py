@@ -255,6 +255,34 @@ def test_the_log_cleaner_and_retention_run_by_order(cluster: Cluster) -> None:
     assert offsets_left(cluster, "latest") == []
 
 
+def test_the_log_cleaner_sees_the_clock_that_is_moved_and_retention_what_is_too_much_or_deleted(
+    cluster: Cluster,
+) -> None:
+    policies = {
+        "latest": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0, "min.compaction.lag.ms": DAY_MS},
+        "little": {"retention.bytes": 200},
+        "deleted": {},
+    }
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    now_ms = int(time.time() * 1000)
+    for topic, config in policies.items():
+        cluster.create_topic(topic, config={**config, "segment.ms": 1})
+        for at in range(6):
+            producer.produce(topic, b"v" * 50, b"key", timestamp=now_ms + 10 * at)
+            assert producer.flush(WAIT_S) == 0
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    (deleted,) = admin.delete_records([TopicPartition("deleted", 0, 4)]).values()
+    deleted.result(WAIT_S)
+    cluster.clean_logs()
+    assert {topic: len(offsets_left(cluster, topic)) for topic in policies} == {"latest": 6, "little": 6, "deleted": 2}
+    cluster.advance(wall_ms=2 * DAY_MS)
+    cluster.clean_logs()
+    cluster.delete_old_segments()
+    assert offsets_left(cluster, "latest") == [4, 5]
+    assert offsets_left(cluster, "little") == [4, 5]
+    assert offsets_left(cluster, "deleted") == [4, 5]
+
+
 def test_what_the_broker_refuses_is_an_error_with_kafkas_code(cluster: Cluster) -> None:
     with pytest.raises(KafkaError, match="Topic 'orders' already exists") as refused:
         cluster.create_topic("orders")

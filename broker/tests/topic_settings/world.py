@@ -91,8 +91,8 @@ class World:
     async def disk_work_done(self) -> None:
         """All that was begun before is over when every worker has come to the same place."""
         meeting = threading.Barrier(WORKERS)
-        background = self.node._node.background
-        await asyncio.gather(*(background.finish(meeting.wait) for _ in range(WORKERS)))
+        (node,) = self.node.cluster.nodes.values()
+        await asyncio.gather(*(node.background.finish(meeting.wait) for _ in range(WORKERS)))
 
     async def alter_topic(self, name: str, value: str | None) -> None:
         await alter(self.client, OF_TOPIC, "t", {name: value})
