@@ -1,6 +1,6 @@
 """What a log knows of its own compaction: how far it went, and whether something came between.
 
-Owns three facts that the parts of a log and the cleaner tell each other. Apart from the cleaner itself, because every
+Owns the facts that the parts of a log and the cleaner tell each other. Apart from the cleaner itself, because every
 log has it and few are ever compacted.
 """
 
@@ -28,7 +28,3 @@ class CleanerState:
         self.interruptions += 1
         if self.checkpoint is not None:
             self.checkpoint = min(self.checkpoint, active_base_offset)
-
-    def interrupt(self) -> None:
-        """A cleaning under way ends without a result."""
-        self.interruptions += 1

@@ -18,7 +18,6 @@ from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 from odradek_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
-NO_GENERATION = -1
 DEFAULT_RETENTION = -1
 GROUP_ID_NOT_FOUND_FROM = 9
 """KIP-848: this version of OffsetCommit is the first whose clients know the error."""
