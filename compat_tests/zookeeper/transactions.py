@@ -1,0 +1,216 @@
+"""One transactional id's producer, in requests that a test may stop between, at a cluster whose members come and go.
+
+Owns who is to be asked: the coordinator and the leaders of the moment. What is refused for a while is asked again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing, suppress
+from typing import NamedTuple
+
+from confluent_kafka import KafkaException
+
+from compat_tests.oracle.batches import batch
+from compat_tests.oracle.peer import Closed, Peer
+from compat_tests.oracle.schema import Body
+from compat_tests.zookeeper.members import WAIT_S, Members
+
+_GROUP, _TRANSACTION = 0, 1
+_LATEST_OF_VERSION_1 = {
+    "InitProducerId": 4,
+    "AddPartitionsToTxn": 3,
+    "AddOffsetsToTxn": 3,
+    "TxnOffsetCommit": 3,
+    "EndTxn": 4,
+    "Produce": 11,
+}
+"""What clients ask with under version 1 of the protocol."""
+# Leaders and coordinators come and go, load, or are busy with the transaction before.
+_FOR_A_WHILE = {3, 5, 6, 7, 14, 15, 16, 19, 20, 51, 56}
+_PAUSE_S = 0.05
+# Longer than a test waits for anything: none is aborted because time has passed.
+_TIMEOUT_MS = 600_000
+
+
+class Identity(NamedTuple):
+    producer_id: int
+    epoch: int
+
+
+class Transactions:
+    """`name` is the transactional id."""
+
+    def __init__(self, members: Members, name: str, group: str = "") -> None:
+        self._members = members
+        self.name = name
+        self.group = group or f"group-of-{name}"
+        self.identity = Identity(-1, -1)
+        self._sequences: dict[tuple[str, int], int] = {}
+
+    # -- the steps of a transaction -----------------------------------------------------------------------------------
+
+    def init(self) -> Identity:
+        """Whatever was open is ended when this returns."""
+        body: Body = {"transactional_id": self.name, "transaction_timeout_ms": _TIMEOUT_MS}
+        answer = self._to_coordinator("InitProducerId", body)
+        assert answer["error_code"] == 0, answer
+        self.identity = Identity(answer["producer_id"], answer["producer_epoch"])
+        self._sequences.clear()
+        return self.identity
+
+    def add(self, topic: str, *partitions: int) -> None:
+        body = {f"v3_and_below_{name}": value for name, value in self._who().items()}
+        body["v3_and_below_topics"] = [{"name": topic, "partitions": [*partitions]}]
+        answer = self._to_coordinator("AddPartitionsToTxn", body)
+        told = _errors(answer["results_by_topic_v3_and_below"], "results_by_partition", "partition_error_code")
+        assert set(told) == {0}, answer
+
+    def produce(self, topic: str, partition: int, *values: bytes) -> int:
+        """Acknowledged by all; the error."""
+        sequence = self._sequences.get((topic, partition), 0)
+        producer = (*self.identity, sequence)
+        records = batch(values, producer=producer, transactional=True, timestamp=time.time_ns() // 1_000_000)
+        data = {"name": topic, "partition_data": [{"index": partition, "records": records}]}
+        body: Body = {"transactional_id": self.name, "acks": -1, "timeout_ms": 5000, "topic_data": [data]}
+
+        def leader() -> int:
+            return self._members.leaders(topic)[partition]
+
+        answer = self._until_told("Produce", body, leader)
+        error = int(answer["responses"][0]["partition_responses"][0]["error_code"])
+        if not error:
+            self._sequences[topic, partition] = sequence + len(values)
+        return error
+
+    def send_offset(self, topic: str, partition: int, offset: int) -> None:
+        """The group has read so far."""
+        answer = self._to_coordinator("AddOffsetsToTxn", {**self._who(), "group_id": self.group})
+        assert answer["error_code"] == 0, answer
+        row = {
+            "partition_index": partition,
+            "committed_offset": offset,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        who = {**self._who(), "group_id": self.group, "generation_id": -1, "member_id": "", "group_instance_id": None}
+        body = {**who, "topics": [{"name": topic, "partitions": [row]}]}
+        answer = self._until_told("TxnOffsetCommit", body, lambda: coordinator(self._members, self.group, _GROUP))
+        assert set(_errors(answer["topics"], "partitions")) == {0}, answer
+
+    def end(self, *, commit: bool) -> int:
+        """The error."""
+        return int(self._to_coordinator("EndTxn", {**self._who(), "committed": commit})["error_code"])
+
+    # -- what became of it --------------------------------------------------------------------------------------------
+
+    def state(self) -> str:
+        """As its coordinator has it; empty while that one knows nothing."""
+        answer = self._to_coordinator("DescribeTransactions", {"transactional_ids": [self.name]})
+        (found,) = answer["transaction_states"]
+        return str(found["transaction_state"])
+
+    def committed_offset(self, topic: str, partition: int) -> int:
+        """Of the group; -1 for none. Waits while a transaction is open that may yet change it."""
+        body: Body = {
+            "groups": [{"group_id": self.group, "topics": [{"name": topic, "partition_indexes": [partition]}]}],
+            "require_stable": True,
+        }
+        told: list[Body] = []
+
+        def stable() -> bool:
+            who = coordinator(self._members, self.group, _GROUP)
+            (answer,) = _ask(self._members, who, "OffsetFetch", 8, body)["groups"]
+            told.append(answer)
+            return not answer["error_code"] and not answer["topics"][0]["partitions"][0]["error_code"]
+
+        _until(stable, lambda: told[-1:])
+        return int(told[-1]["topics"][0]["partitions"][0]["committed_offset"])
+
+    def _who(self) -> Body:
+        producer_id, epoch = self.identity
+        return {"transactional_id": self.name, "producer_id": producer_id, "producer_epoch": epoch}
+
+    def _to_coordinator(self, api: str, body: Body) -> Body:
+        return self._until_told(api, body, lambda: coordinator(self._members, self.name, _TRANSACTION))
+
+    def _until_told(self, api: str, body: Body, whom: Callable[[], int]) -> Body:
+        """Asked again, of whoever it is then, while nobody answers or the answer is for a while only."""
+        told: list[Body] = []
+
+        def done() -> bool:
+            told.append(_ask(self._members, whom(), api, _LATEST_OF_VERSION_1.get(api, 0), body))
+            return not _FOR_A_WHILE.intersection(_all_errors(told[-1]))
+
+        _until(done, lambda: (api, told[-1:]))
+        return told[-1]
+
+
+def coordinator(members: Members, key: str, kind: int = _TRANSACTION) -> int:
+    """Of a transactional id, or of a group (0), as any member says that answers; -1 if it knows none."""
+    for broker in members.members:
+        try:
+            return int(_ask(members, broker, "FindCoordinator", 3, {"key": key, "key_type": kind})["node_id"])
+        except (Closed, OSError):
+            continue
+    return -1
+
+
+def named_for(members: Members, prefix: str, broker: int, kind: int = _TRANSACTION) -> str:
+    """A name, beginning so, whose coordinator is this broker."""
+    found: list[str] = []
+
+    def one() -> bool:
+        names = (f"{prefix}-{number}" for number in range(20))
+        found.extend(name for name in names if coordinator(members, name, kind) == broker)
+        return bool(found)
+
+    _until(one, lambda: (prefix, broker))
+    return found[0]
+
+
+def elect_preferred(members: Members, wanted: Callable[[], object]) -> None:
+    """The first replica of every partition is elected until what is wanted is so."""
+
+    def elected() -> bool:
+        controller = members.controller()
+        if controller in members.members:
+            body: Body = {"election_type": 0, "topic_partitions": None, "timeout_ms": 5000}
+            _ask(members, controller, "ElectLeaders", 2, body)
+        return bool(wanted())
+
+    _until(elected, lambda: "preferred leaders")
+
+
+def _ask(members: Members, broker: int, api: str, version: int, body: Body) -> Body:
+    """On a connection of its own: those who answered before may be gone. Raises Closed or OSError."""
+    if broker not in members.members:
+        raise Closed(f"nobody is {broker}")
+    with closing(Peer(str(broker), members.members[broker].bootstrap_servers)) as peer:
+        return peer.ask(api, version, body)
+
+
+def _errors(topics: Sequence[Body], partitions: str, error: str = "error_code") -> list[int]:
+    return [int(each[error]) for topic in topics for each in topic[partitions]]
+
+
+def _all_errors(answer: object) -> Collection[int]:
+    """Every error code that stands anywhere in an answer."""
+    if isinstance(answer, list):
+        return {error for each in answer for error in _all_errors(each)}
+    if not isinstance(answer, dict):
+        return set()
+    own = {value for name, value in answer.items() if name.endswith("error_code")}
+    return own.union(*(_all_errors(each) for each in answer.values()))
+
+
+def _until(condition: Callable[[], object], about: Callable[[], object]) -> None:
+    """Who goes away while it is asked, is asked again."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        with suppress(Closed, OSError, KafkaException):
+            if condition():
+                return
+        assert time.monotonic() < deadline, f"did not come true in {WAIT_S:g} s: {about()}"
+        time.sleep(_PAUSE_S)
