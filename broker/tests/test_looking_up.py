@@ -233,11 +233,12 @@ async def test_where_a_log_begins_is_written_down_on_its_own_schedule(
 
 async def test_records_of_a_compacted_or_missing_topic_are_not_deleted(client: Any) -> None:
     await client.create_topic("compacted", cleanup_policy="compact")
+    await client.create_topic("neither", cleanup_policy="")
     errors = [
         (await client.ask(delete_request(-1, topic), 2)).topics[0].partitions[0].error_code
-        for topic in ("compacted", "missing")
+        for topic in ("compacted", "missing", "neither")
     ]
-    assert errors == [ErrorCode.POLICY_VIOLATION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert errors == [ErrorCode.POLICY_VIOLATION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
 
 
 async def test_retention_follows_the_clocks_that_the_user_moves(

@@ -44,6 +44,7 @@ async def test_one_look_gives_up_what_is_too_old_or_too_much_or_deleted(
         "both": {"retention_ms": str(HOUR_MS), "cleanup_policy": "compact,delete"},
         "compact": {"retention_ms": str(HOUR_MS), "retention_bytes": "0", "cleanup_policy": "compact"},
         "kept": {"retention_ms": "-1"},
+        "idle": {"retention_ms": str(HOUR_MS), "retention_bytes": "0", "cleanup_policy": ""},
     }
     logs: dict[str, Log] = {}
     for name, configs in topics.items():
@@ -65,8 +66,16 @@ async def test_one_look_gives_up_what_is_too_old_or_too_much_or_deleted(
     every = [0, 1, 2, 3, 4]
     assert seen == [
         dict.fromkeys(logs, every),
-        {"time": [2, 3, 4], "size": [1, 2, 3, 4], "t": [3, 4], "both": [2, 3, 4], "compact": every, "kept": every},
-        {"time": [4], "size": [1, 2, 3, 4], "t": [3, 4], "both": [4], "compact": every, "kept": every},
+        {
+            "time": [2, 3, 4],
+            "size": [1, 2, 3, 4],
+            "t": [3, 4],
+            "both": [2, 3, 4],
+            "compact": every,
+            "kept": every,
+            "idle": every,
+        },
+        {"time": [4], "size": [1, 2, 3, 4], "t": [3, 4], "both": [4], "compact": every, "kept": every, "idle": every},
     ]
 
 

@@ -93,3 +93,15 @@ def test_settings_of_remote_storage_are_refused_or_kept_as_by_a_kafka_without(pa
     }.items():
         for value in values:
             _alter(pair, "remote", name, value)
+
+
+@pytest.mark.parametrize("policy", ["", "delete", "compact", "compact,delete"])
+def test_records_may_be_deleted_under_the_policies_of_kafka(policy: str, pair_for: PairFor) -> None:
+    pair = pair_for("DeleteRecords", 2)
+    name = f"policy-{policy.replace(',', '-') or 'none'}"
+    pair.create_topic(name, 1, {"cleanup.policy": policy})
+    part = {"index": 0, "records": batch([b"v"] * 5, key=b"k")}
+    pair.ask("Produce", 9, {"acks": -1, "timeout_ms": 9000, "topic_data": [{"name": name, "partition_data": [part]}]})
+    for offset in (2, -1, 9):
+        asked = {"name": name, "partitions": [{"partition_index": 0, "offset": offset}]}
+        pair.ask("DeleteRecords", 2, {"topics": [asked], "timeout_ms": 9000})
