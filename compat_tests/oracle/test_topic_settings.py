@@ -105,3 +105,19 @@ def test_records_may_be_deleted_under_the_policies_of_kafka(policy: str, pair_fo
     for offset in (2, -1, 9):
         asked = {"name": name, "partitions": [{"partition_index": 0, "offset": offset}]}
         pair.ask("DeleteRecords", 2, {"topics": [asked], "timeout_ms": 9000})
+
+
+def test_without_a_policy_nothing_is_too_old_or_too_much(pair_for: PairFor) -> None:
+    pair = pair_for("Produce", 9)
+    kept, lost = "kept-without-policy", "lost-by-policy"
+    for name, policy in ((kept, ""), (lost, "delete")):
+        pair.create_topic(name, _PARTITIONS, {"cleanup.policy": policy})
+        for _ in range(2):
+            parts = [{"index": index, "records": batch([b"v"])} for index in range(_PARTITIONS)]
+            topic = {"name": name, "partition_data": parts}
+            pair.ask("Produce", 9, {"acks": -1, "timeout_ms": 9000, "topic_data": [topic]})
+        _alter(pair, name, "retention.bytes", "0")
+        _alter(pair, name, "retention.ms", "1")
+    for peer in (pair.kafka, pair.ours):
+        assert _starts_after_retention(peer, lost) == [2] * _PARTITIONS
+        assert _starts(peer, kept) == [0] * _PARTITIONS
