@@ -9,11 +9,13 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from bench import load
 from bench.brokers import Odradek
 from bench.line import ODRADEK, Line, limit
 from bench.log import SEGMENT, write_sparse
+from bench.process import cpu_seconds
 from bench.session import Session
 from bench.topics import PARTITIONS, create
 from odradek.client import Client
@@ -36,25 +38,36 @@ def lines(session: Session) -> Iterator[Line]:
     small = _Log(session.folder / "started" / "small", 0)
     try:
         after, alone = _starts(large, small, runs, Odradek.stop)
-        note = f"{alone:.2f} s without a log"
-        yield Line("start on 10 GB after a clean stop", "s", {ODRADEK: after}, (limit(0.5, "s"),), note)
+        note = f"{after} ÷ {alone} without a log"
+        yield Line("start on 10 GB after a clean stop", "s", {ODRADEK: after.seconds}, (limit(0.5, "s"),), note)
         for size in _LAST_BYTES:
             for log in large, small:
                 log.write(session.sized(size) - log.written)
             after, alone = _starts(large, small, runs, Odradek.kill)
             note = f"{large.written / 1e6:.0f} MB in the last segments of {PARTITIONS} partitions, in the page cache"
-            yield Line("… after kill -9", "s", {ODRADEK: after}, (), note)
-            note = f"{alone:.2f} s without the 10 GB"
-            yield Line("… ÷ without sealed segments", "×", {ODRADEK: after / alone}, (limit(1.2, "×"),), note)
+            yield Line("… after kill -9", "s", {ODRADEK: after.seconds}, (), note)
+            times = after.seconds / alone.seconds
+            note = f"{after} ÷ {alone}"
+            yield Line("… with 10 GB ÷ with the last segments alone", "×", {ODRADEK: times}, (limit(1.2, "×"),), note)
     finally:
         large.broker.close()
         small.broker.close()
 
 
-def _starts(large: _Log, small: _Log, runs: int, end: Callable[[Odradek], None]) -> tuple[float, float]:
-    """Medians, in seconds."""
+class _Start(NamedTuple):
+    seconds: float
+    cpu: float
+    """Seconds of the broker's processor time."""
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.2f} s ({self.cpu:.2f} s of processor time)"
+
+
+def _starts(large: _Log, small: _Log, runs: int, end: Callable[[Odradek], None]) -> tuple[_Start, _Start]:
+    """Medians."""
     taken = [(large.start_again(end), small.start_again(end)) for _ in range(runs)]
-    return statistics.median(each[0] for each in taken), statistics.median(each[1] for each in taken)
+    after, alone = (_Start(*map(statistics.median, zip(*starts, strict=True))) for starts in zip(*taken, strict=True))
+    return after, alone
 
 
 class _Log:
@@ -79,8 +92,8 @@ class _Log:
         done = load.run("bulk", "produce", self.broker.address, _TOPIC, "--bytes", size)
         self.written += int(done["bytes"])
 
-    def start_again(self, end: Callable[[Odradek], None]) -> float:
-        """Seconds from the command to the ends of all partitions, the same as before."""
+    def start_again(self, end: Callable[[Odradek], None]) -> _Start:
+        """From the command to the ends of all partitions, the same as before."""
         ends = self._ends()
         end(self.broker)
         begun = time.perf_counter()
@@ -89,7 +102,9 @@ class _Log:
             assert None in found, (found, ends)
             assert time.perf_counter() - begun < _TIMEOUT_S, found
             time.sleep(_PAUSE_S)
-        return time.perf_counter() - begun
+        seconds = time.perf_counter() - begun
+        assert self.broker.pid is not None
+        return _Start(seconds, cpu_seconds(self.broker.pid))
 
     def _ends(self) -> list[int | None]:
         """None: not known yet."""
