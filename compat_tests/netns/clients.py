@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -32,6 +31,8 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
 from compat_tests.netns.history import Operation, Outcome, Recorder, What
+from compat_tests.netns.job import COMMON, Job, consumer_for, offset_of, partition_of
+from compat_tests.netns.transactional_clients import keep_a_bank, pass_on, read_committed
 from odradek.client.client import Client
 from odradek.client.connection import ClientError
 from odradek.client.records import Writer
@@ -54,32 +55,6 @@ _REFUSED = {
     KafkaError._ASSIGNMENT_LOST,
     KafkaError._NO_OFFSET,
 }
-
-# librdkafka's ways, but for the time that it would wait for somebody who is gone.
-_COMMON: dict[str, Any] = {
-    "log_level": 0,
-    "reconnect.backoff.ms": 50,
-    "reconnect.backoff.max.ms": 500,
-    "socket.connection.setup.timeout.ms": 1000,
-    "topic.metadata.refresh.interval.ms": 1000,
-    "retry.backoff.ms": 50,
-}
-
-
-class Job(NamedTuple):
-    """What a process is told to do, and where it writes that down."""
-
-    name: str
-    servers: str
-    topic: str
-    partitions: int
-    group: str
-    recorder: Recorder
-    stopping: threading.Event
-
-    @property
-    def places(self) -> list[TopicPartition]:
-        return [TopicPartition(self.topic, partition) for partition in range(self.partitions)]
 
 
 class _Sent:
@@ -127,7 +102,7 @@ def produce(job: Job) -> None:
     """librdkafka's idempotent producer; what fails is not tried again."""
     producer = Producer(
         {
-            **_COMMON,
+            **COMMON,
             "bootstrap.servers": job.servers,
             "enable.idempotence": True,
             "linger.ms": 5,
@@ -205,27 +180,12 @@ def probe(job: Job) -> None:
     _at_once([lambda partition=partition: one(partition) for partition in range(job.partitions)])  # type: ignore[misc]
 
 
-def _consumer(job: Job, **settings: object) -> Consumer:
-    return Consumer(
-        {
-            **_COMMON,
-            "bootstrap.servers": job.servers,
-            "group.id": job.group or job.name,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 200,
-            "socket.timeout.ms": 5000,
-            **settings,
-        }
-    )
-
-
 def _write_read(job: Job, process: str, begin: float, messages: Iterable[Message], generation: int = -1) -> None:
     """One operation for each run of records without a gap."""
     now = time.monotonic()
     runs: list[tuple[int, int, list[str]]] = []
-    for message in sorted(messages, key=_partition):
-        partition, offset, value = _partition(message), _offset(message), message.value()
+    for message in sorted(messages, key=partition_of):
+        partition, offset, value = partition_of(message), offset_of(message), message.value()
         assert value is not None
         if not runs or runs[-1][0] != partition or runs[-1][1] + len(runs[-1][2]) != offset:
             runs.append((partition, offset, []))
@@ -241,7 +201,7 @@ def _write_read(job: Job, process: str, begin: float, messages: Iterable[Message
 
 def read(job: Job) -> None:
     """A consumer by assignment, from the beginning on."""
-    consumer = _consumer(job)
+    consumer = consumer_for(job)
     consumer.assign([TopicPartition(job.topic, each.partition, OFFSET_BEGINNING) for each in job.places])
     now = time.monotonic()
     for each in job.places:
@@ -255,7 +215,7 @@ def read(job: Job) -> None:
                 job.recorder.write(
                     Operation(
                         job.name, What.READ, begin, time.monotonic(), Outcome.FAIL, job.topic,
-                        _partition(message), note=str(error),
+                        partition_of(message), note=str(error),
                     )
                 )  # fmt: skip
         _write_read(job, job.name, begin, [message for message in messages if message.error() is None])
@@ -264,7 +224,7 @@ def read(job: Job) -> None:
 
 def watch(job: Job) -> None:
     """Asks for the latest offsets, and of a group for the committed ones."""
-    consumer = _consumer(job)
+    consumer = consumer_for(job)
 
     def ask(what: What, place: TopicPartition, answer: Callable[[], int]) -> None:
         begin, offset, outcome, note = time.monotonic(), -1, Outcome.OK, ""
@@ -302,7 +262,7 @@ def begin_anew(job: Job) -> None:
         if job.stopping.is_set():
             return
         begin, name, partition = time.monotonic(), f"{job.name}.{number}", number % job.partitions
-        consumer = _consumer(job, **{"enable.partition.eof": True, "auto.offset.reset": "earliest"})
+        consumer = consumer_for(job, **{"enable.partition.eof": True, "auto.offset.reset": "earliest"})
         place = TopicPartition(job.topic, partition)
         outcome, offset, note = Outcome.FAIL, -1, ""
         try:
@@ -313,7 +273,7 @@ def begin_anew(job: Job) -> None:
                 _write_read(job, name, begin, [message for message in messages if message.error() is None])
                 ends = [m for m in messages if (e := m.error()) is not None and e.code() == KafkaError._PARTITION_EOF]
                 if ends:
-                    outcome, offset = Outcome.OK, _offset(ends[0])
+                    outcome, offset = Outcome.OK, offset_of(ends[0])
                     break
         except KafkaException as error:
             note = str(error)
@@ -356,7 +316,7 @@ def _member(job: Job, name: str) -> None:
         positions.clear()
 
     positions: dict[int, int] = {}
-    consumer = _consumer(
+    consumer = consumer_for(
         job,
         **{
             "session.timeout.ms": 6000,
@@ -371,7 +331,7 @@ def _member(job: Job, name: str) -> None:
         messages = [message for message in consumer.consume(_BATCH, 5 * _POLL_S) if message.error() is None]
         _write_read(job, name, begin, messages, generation)
         for message in messages:
-            positions[_partition(message)] = _offset(message) + 1
+            positions[partition_of(message)] = offset_of(message) + 1
         if positions:
             _commit(job, name, consumer, dict(positions), generation)
             positions.clear()
@@ -412,16 +372,6 @@ def _generation(consumer: Consumer) -> int:
     return int.from_bytes(metadata[len(mark) : len(mark) + 4], sys.byteorder, signed=True)
 
 
-def _partition(message: Message) -> int:
-    partition = message.partition()
-    return -1 if partition is None else partition
-
-
-def _offset(message: Message) -> int:
-    offset = message.offset()
-    return -1 if offset is None else offset
-
-
 def _at_once(work: list[Callable[[], None]]) -> None:
     threads = [threading.Thread(target=each) for each in work]
     for thread in threads:
@@ -438,6 +388,9 @@ KINDS: dict[str, Callable[[Job], None]] = {
     "watch": watch,
     "begin-anew": begin_anew,
     "join": join,
+    "bank": keep_a_bank,
+    "pass-on": pass_on,
+    "read-committed": read_committed,
 }
 
 

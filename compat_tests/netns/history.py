@@ -16,6 +16,20 @@ Place = tuple[str, int]
 OFFSETS = "__consumer_offsets"
 
 
+def target_of(source: str) -> str:
+    """The topic that records of this one are passed on to, in transactions."""
+    return f"{source}-passed-on"
+
+
+def passed_on(value: str, attempt: str) -> str:
+    """What stands there for a value, as one attempt at it says."""
+    return f"{value} {attempt}"
+
+
+def source_of(value: str) -> str:
+    return value.partition(" ")[0]
+
+
 class What(StrEnum):
     PRODUCE = "produce"
     """`values`, the first of which got `offset`, if that is known; acks=all."""
@@ -34,6 +48,13 @@ class What(StrEnum):
     """OffsetFetch answered `offset`; -1 for none."""
     FINAL = "final"
     """The log when everything had come to rest: `values` from `offset` on."""
+    TRANSACTION = "transaction"
+    """`values` were written in one transaction, into any partitions of `topic`; one that passed on what `group` read
+    from another topic has a group."""
+    READ_COMMITTED = "read-committed"
+    """A consumer of committed records, who began at the beginning, got `values`; there may be others between them."""
+    COMMITTED_LOG = "committed-log"
+    """The committed `values` of a partition when everything had come to rest."""
     FAULT = "fault"
     """What `note` says was so, with broker `leader` or everywhere, from `begin` to `end`; for whoever reads this."""
     DEPOSED = "deposed"

@@ -15,15 +15,17 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 from odradek_peers import ZooKeeperServer
 from odradek_peers.processes import dying_with_us
 
 from compat_tests.netns.checks import last_owners
-from compat_tests.netns.history import OFFSETS, Histories, Operation, Recorder, What
+from compat_tests.netns.history import OFFSETS, Histories, Operation, Recorder, What, target_of
 from compat_tests.netns.hosts import Hosts
 from compat_tests.netns.reigns import State, deposed, states
 from compat_tests.netns.wire import WHOLE, Fate
+from compat_tests.test_transactions import values as read_values
 from compat_tests.zookeeper.members import WAIT_S, Members, OdradekMember
 from odradek.client.client import Client
 from odradek.client.connection import ClientError
@@ -32,6 +34,7 @@ BROKERS = (1, 2, 3)
 SESSION_S = 3.0
 LAG_S = 3.0
 OFFSETS_PARTITIONS = 4
+TRANSACTIONS_PARTITIONS = 4
 ZOOKEEPER, CLIENTS = "zookeeper", "clients"
 CUT = Fate(cut=True)
 _TRACEBACK = "Traceback (most recent call last)"
@@ -41,6 +44,8 @@ _CONFIG = {
     "replica.lag.time.max.ms": str(int(LAG_S * 1000)),
     "min.insync.replicas": "2",
     "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
+    "transaction.state.log.num.partitions": str(TRANSACTIONS_PARTITIONS),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
 }
 
@@ -165,6 +170,14 @@ class System:
 
 
 Fault = Callable[[System, int], AbstractContextManager[None]]
+FAULTS: list[Fault] = [
+    System.killed,
+    System.stopped,
+    System.isolated,
+    System.mute,
+    System.deaf,
+    System.without_zookeeper,
+]
 
 
 class Workload:
@@ -180,11 +193,20 @@ class Workload:
         self._nemesis = Recorder(directory / "nemesis.jsonl")
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._topics: dict[str, int] = {}
+        self._transactional: set[str] = set()
 
-    def topic(self, short: str, partitions: int) -> str:
-        """Replicated to all; the brokers lead in turn."""
-        topic = f"{self._name}-{short}"
+    def topic(self, short: str, partitions: int, *, transactional: bool = False) -> str:
+        """Replicated to all; the brokers lead in turn. What is `transactional` is written in transactions only."""
+        return self._create(f"{self._name}-{short}", partitions, transactional)
+
+    def target_of(self, source: str) -> str:
+        """Where those go who pass on what is in a topic."""
+        return self._create(target_of(source), self._topics[source], transactional=True)
+
+    def _create(self, topic: str, partitions: int, transactional: bool) -> str:
         self._topics[topic] = partitions
+        if transactional:
+            self._transactional.add(topic)
         replicas = [[BROKERS[(p + n) % len(BROKERS)] for n in range(len(BROKERS))] for p in range(partitions)]
         self._system.members.create(topic, replicas)
         return topic
@@ -313,7 +335,8 @@ class Workload:
 
     def read_final_logs(self) -> None:
         """Everything that is there, by one who begins now."""
-        for topic, partitions in self._topics.items():
+        for topic in self._topics.keys() - self._transactional:
+            partitions = self._topics[topic]
             consumer = Consumer(
                 {
                     "bootstrap.servers": self._system.members.bootstrap_servers,
@@ -345,3 +368,27 @@ class Workload:
                     if offset + 1 >= ends[partition]:
                         left.discard(partition)
             consumer.close()
+
+    def read_committed_logs(self) -> None:
+        """All that is committed, by one who begins when no transaction is open any more."""
+        for topic in self._transactional:
+            self._system.members.until(lambda topic=topic: self._is_stable(topic), f"{topic} is stable")  # type: ignore[misc]
+            for partition in range(self._topics[topic]):
+                values = read_values(self._system.members.bootstrap_servers, topic, "read_committed", partition)
+                now = time.monotonic()
+                self._nemesis.write(
+                    Operation(
+                        "final", What.COMMITTED_LOG, now, now, topic=topic, partition=partition,
+                        values=tuple(value.decode() for value in values),
+                    )
+                )  # fmt: skip
+
+    def _is_stable(self, topic: str) -> bool:
+        """Those who read committed records get as far as all others."""
+        admin = self._system.members.admin()
+        places = {TopicPartition(topic, each): OffsetSpec.latest() for each in range(self._topics[topic])}
+        ends = [
+            [future.result(WAIT_S).offset for future in admin.list_offsets(places, isolation_level=level).values()]
+            for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        ]
+        return ends[0] == ends[1]

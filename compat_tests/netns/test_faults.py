@@ -3,14 +3,12 @@ reordered, repeated or unseen, and writing goes on soon."""
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -22,43 +20,15 @@ from compat_tests.netns.checks import (
 )
 from compat_tests.netns.clients import members_of
 from compat_tests.netns.history import Operation, Outcome, Place, What
-from compat_tests.netns.hosts import missing
-from compat_tests.netns.system import BROKERS, LAG_S, SESSION_S, Fault, System, Workload
+from compat_tests.netns.system import BROKERS, FAULTS, LAG_S, SESSION_S, Fault, System, Workload
 from compat_tests.netns.wire import Fate
 
 pytestmark = pytest.mark.netns
 
-ROUNDS = int(os.environ.get("ODRADEK_ROUNDS", "1"))
 WRITES_AGAIN_S = 2.0
 HELD_S = 3.0
 STORM_STEPS = 6
 PRODUCERS = ("produce", "produce-kafka-python", "probe")
-
-
-@pytest.fixture(scope="module", params=range(ROUNDS), ids=lambda seed: f"round-{seed}")
-def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    if reason := missing():
-        pytest.fail(reason)
-    seed: int = request.param
-    with System(tmp_path_factory.mktemp("system"), seed) as system:
-        yield system
-
-
-@pytest.fixture
-def workload(system: System, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Workload]:
-    workload = Workload(system, tmp_path / "history", f"t{time.monotonic_ns()}")
-    yield workload
-    workload.close()
-
-
-FAULTS: list[Fault] = [
-    System.killed,
-    System.stopped,
-    System.isolated,
-    System.mute,
-    System.deaf,
-    System.without_zookeeper,
-]
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)

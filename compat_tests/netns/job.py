@@ -1,0 +1,61 @@
+"""What a client's process is told to do, and what librdkafka's clients here have in common."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from compat_tests.netns.history import Recorder
+
+# librdkafka's ways, but for the time that it would wait for somebody who is gone.
+COMMON: dict[str, Any] = {
+    "log_level": 0,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "socket.connection.setup.timeout.ms": 1000,
+    "topic.metadata.refresh.interval.ms": 1000,
+    "retry.backoff.ms": 50,
+}
+
+
+class Job(NamedTuple):
+    """What a process is told to do, and where it writes that down."""
+
+    name: str
+    servers: str
+    topic: str
+    partitions: int
+    group: str
+    recorder: Recorder
+    stopping: threading.Event
+
+    @property
+    def places(self) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, partition) for partition in range(self.partitions)]
+
+
+def consumer_for(job: Job, **settings: object) -> Consumer:
+    return Consumer(
+        {
+            **COMMON,
+            "bootstrap.servers": job.servers,
+            "group.id": job.group or job.name,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 200,
+            "socket.timeout.ms": 5000,
+            **settings,
+        }
+    )
+
+
+def partition_of(message: Message) -> int:
+    partition = message.partition()
+    return -1 if partition is None else partition
+
+
+def offset_of(message: Message) -> int:
+    offset = message.offset()
+    return -1 if offset is None else offset

@@ -1,0 +1,131 @@
+"""Each check of transactions catches what it is there for, in a history made by hand, and is content without it."""
+
+from __future__ import annotations
+
+import pytest
+
+from compat_tests.netns import transactional_checks as checks
+from compat_tests.netns.bank import OPENING_BALANCE, TOTAL, Ledger, Statement, barrier
+from compat_tests.netns.checks import Check
+from compat_tests.netns.history import Operation, Outcome, What, target_of
+from compat_tests.netns.transactional_checks import CHECKS, broken_transactions
+
+OK, FAIL, INFO = Outcome.OK, Outcome.FAIL, Outcome.INFO
+BOOKS, SOURCE = "books", "source"
+TARGET = target_of(SOURCE)
+
+
+def transaction(*values: object, outcome: Outcome = OK) -> Operation:
+    return Operation("keeper", What.TRANSACTION, 1, 2, outcome, BOOKS, values=tuple(map(str, values)))
+
+
+def passed(*values: str, outcome: Outcome = OK) -> Operation:
+    return Operation("member", What.TRANSACTION, 1, 2, outcome, TARGET, values=values, group="g")
+
+
+def produced(value: str, outcome: Outcome = OK) -> Operation:
+    return Operation("producer", What.PRODUCE, 0, 1, outcome, SOURCE, 0, 0, (value,), idempotent=True)
+
+
+def read(*values: object, topic: str = BOOKS) -> Operation:
+    return Operation("reader", What.READ_COMMITTED, 3, 4, OK, topic, 0, 0, tuple(map(str, values)))
+
+
+def log(*values: object, topic: str = BOOKS) -> Operation:
+    return Operation("final", What.COMMITTED_LOG, 9, 9, OK, topic, 0, values=tuple(map(str, values)))
+
+
+def transfers() -> list[list[Statement]]:
+    """An opening and three transfers, one after another."""
+    ledger, found = Ledger(), []
+    for number, (giver, taker) in enumerate([(0, 0), (0, 1), (1, 2), (2, 0)]):
+        attempt = f"keeper.{number}"
+        told = ledger.transferred("red", attempt, giver, taker, 10) if number else ledger.opening("red", attempt)
+        for each in told:
+            ledger.read(each)
+        found.append(told)
+    return found
+
+
+OPENING, FIRST, SECOND, THIRD = transfers()
+MARK = barrier("red", "keeper.0", 0)
+NEVER = Statement("red", 3, "keeper.9", (0, 1), 0, 7)
+PERHAPS = Statement("red", 4, "keeper.9", (0, 1), 0, 8)
+LOG = log(MARK, *OPENING, *FIRST, *SECOND, *THIRD)
+GOOD = [
+    transaction(MARK),
+    transaction(*OPENING),
+    transaction(*FIRST),
+    transaction(*SECOND, outcome=INFO),
+    transaction(*THIRD),
+    transaction(NEVER, outcome=FAIL),
+    transaction(PERHAPS, outcome=INFO),
+    read(MARK, *OPENING, *FIRST),
+    read(SECOND[0]),
+    LOG,
+    produced("p:0"),
+    produced("p:1", INFO),
+    passed("p:0 member.0", outcome=FAIL),
+    passed("p:0 member.1"),
+    read("p:0 member.1", topic=TARGET),
+    log("p:0 member.1", topic=TARGET),
+]
+
+
+def instead(*logs: Operation) -> list[Operation]:
+    """The same, but this is there at the end."""
+    topics = {each.topic for each in logs}
+    return [each for each in GOOD if each.what is not What.COMMITTED_LOG or each.topic not in topics] + [*logs]
+
+
+BY_ANOTHER = [each._replace(attempt="rival.1") for each in THIRD]
+BAD: list[tuple[Check, list[Operation]]] = [
+    (checks.transactions_are_whole, instead(log(MARK, *OPENING, *FIRST[:1], *SECOND, *THIRD))),
+    (checks.transactions_are_whole, instead(log(MARK, *OPENING, *SECOND, *THIRD))),
+    (checks.transactions_are_whole, instead(log(MARK, *OPENING, *FIRST, SECOND[0], *THIRD))),
+    (checks.transactions_are_whole, instead(log(MARK, *OPENING, *FIRST, *SECOND, *THIRD, NEVER))),
+    (checks.nothing_committed_is_there_twice, instead(log("p:0 member.1", "p:0 member.1", topic=TARGET))),
+    (checks.nobody_reads_what_is_not_committed, [*GOOD, read(NEVER)]),
+    (checks.nobody_reads_what_is_not_committed, [*GOOD, read(PERHAPS)]),
+    (checks.readers_get_what_is_committed_in_order, [*GOOD, read(*THIRD)]),
+    (checks.readers_get_what_is_committed_in_order, [*GOOD, read(SECOND[0])]),
+    (checks.no_money_is_made_or_lost, instead(log(MARK, *OPENING, *FIRST, *SECOND, THIRD[0]))),
+    (checks.no_money_is_made_or_lost, instead(log(MARK, *OPENING, *FIRST, *THIRD))),
+    (checks.no_money_is_made_or_lost, instead(log(MARK, *OPENING, *FIRST, *SECOND, *THIRD, *BY_ANOTHER))),
+    (checks.no_money_is_made_or_lost, [*GOOD, read(SECOND[1]._replace(balance=OPENING_BALANCE))]),
+    (checks.everything_is_passed_on_once, instead(log(topic=TARGET))),
+    (checks.everything_is_passed_on_once, instead(log("p:0 member.1", "p:0 zombie.1", topic=TARGET))),
+]
+
+
+def test_a_good_history_breaks_no_rule() -> None:
+    assert broken_transactions(GOOD) == []
+
+
+@pytest.mark.parametrize(("check", "wrong"), BAD, ids=lambda each: getattr(each, "__name__", ""))
+def test_each_check_catches_what_it_is_there_for(check: Check, wrong: list[Operation]) -> None:
+    assert check(wrong) != []
+
+
+def test_every_check_has_a_history_that_breaks_it() -> None:
+    assert {check for check, _ in BAD} == set(CHECKS)
+
+
+def test_statements_are_read_as_they_are_written() -> None:
+    assert [Statement.parse(str(each)) for each in FIRST] == FIRST
+    assert Statement.parse(MARK) is None
+
+
+def test_a_ledger_is_the_same_in_whatever_order_its_partitions_are_read() -> None:
+    told = [each for transfer in (OPENING, FIRST, SECOND, THIRD) for each in transfer]
+    by_account = Ledger()
+    for each in sorted(told, key=lambda statement: statement.account):
+        by_account.read(each)
+    assert by_account.transfer == 3
+    assert sum(by_account.balances.values()) == TOTAL
+    assert by_account.balances == {0: 100, 1: 100, 2: 100, 3: 100, 4: 100, 5: 100}
+
+
+def test_who_has_met_half_a_transfer_is_not_asked_about_it() -> None:
+    half = [each for each in GOOD if each.what is not What.READ_COMMITTED] + [read(MARK, *OPENING, FIRST[0])]
+    assert checks.no_money_is_made_or_lost(half) == []

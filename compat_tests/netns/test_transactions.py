@@ -1,0 +1,129 @@
+"""Transactions on hosts of their own: whatever befalls a broker, banks lose no money, what is read is passed on once,
+and nobody sees what was not committed; rivals with the same transactional id and members that sleep change nothing."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+
+from compat_tests.netns.history import Operation, Outcome, What, source_of
+from compat_tests.netns.system import BROKERS, FAULTS, SESSION_S, Fault, System, Workload
+from compat_tests.netns.transactional_checks import broken_transactions
+
+pytestmark = pytest.mark.netns
+
+STATE = "__transaction_state"
+BANKS = ("red", "green", "blue")
+"""The first is kept by two."""
+COMMITS = 5
+STORM_STEPS = 5
+
+
+class Economy:
+    """Banks, one of which two processes claim as theirs, a group of three that passes on, and those who look on."""
+
+    def __init__(self, system: System, workload: Workload) -> None:
+        self._system = system
+        self._workload = workload
+        self.books = workload.topic("books", 3, transactional=True)
+        source = workload.topic("source", 3)
+        self.target = workload.target_of(source)
+        for bank in BANKS[1:]:
+            workload.start("bank", self.books, bank)
+        self.rivals = [workload.start("bank", self.books, BANKS[0]) for _ in range(2)]
+        self.members = [workload.start("pass-on", source, f"group-{source}") for _ in range(3)]
+        self._producer = workload.start("produce", source)
+        for topic in (self.books, self.target):
+            workload.start("read-committed", topic)
+        self.goes_on()
+
+    def goes_on(self) -> None:
+        """Every bank commits again, and so does somebody of the group."""
+        workload, since = self._workload, time.monotonic()
+        workload.until(partial(self._committed, since=since), "banks and the group commit")
+
+    def _committed(self, history: Sequence[Operation], *, since: float) -> bool:
+        commits = Counter(
+            each.group or each.values[0].partition(" ")[0]
+            for each in history
+            if each.what is What.TRANSACTION and each.outcome is Outcome.OK and each.begin > since
+        )
+        return len(commits) == len(BANKS) + 1 and min(commits.values()) >= COMMITS
+
+    def is_right(self) -> None:
+        """When all have ended."""
+        system, workload = self._system, self._workload
+        system.members.until(workload.is_whole, "all are in sync")
+        self.goes_on()
+        workload.stop(self._producer)
+        workload.until(self._all_passed_on, "everything is passed on")
+        workload.stop_all()
+        workload.read_final_logs()
+        workload.read_committed_logs()
+        workload.compare_replicas()
+        broken = broken_transactions(workload.history())
+        assert not broken, "\n".join([f"{len(broken)} broken rules, see {workload.directory}:", *broken[:20]])
+        assert not system.failures()
+
+    def _all_passed_on(self, history: Sequence[Operation]) -> bool:
+        """As those say who passed on."""
+        there = {
+            source_of(value)
+            for each in history
+            if each.what is What.TRANSACTION and each.group and each.outcome is not Outcome.FAIL
+            for value in each.values
+        }
+        return all(value in there for each in history if _acknowledged(each) for value in each.values)
+
+
+def _acknowledged(each: Operation) -> bool:
+    return each.what is What.PRODUCE and each.outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_transactions_stay_whole_without_a_broker(system: System, workload: Workload, fault: Fault) -> None:
+    """The coordinator of most transactions, then who leads a partition of the books: the former must fail over in the
+    middle of what it coordinates."""
+    economy = Economy(system, workload)
+    for topic in (STATE, economy.books):
+        leader = Counter(system.members.leaders(topic)).most_common(1)[0][0]
+        with workload.under(fault, leader):
+            time.sleep(2 * SESSION_S)
+        system.members.until(workload.is_whole, "all are in sync")
+        economy.goes_on()
+    economy.is_right()
+
+
+def test_who_slept_through_a_fault_is_fenced(system: System, workload: Workload) -> None:
+    """A keeper of books and a member of the group, each with a transaction open perhaps."""
+    economy = Economy(system, workload)
+    sleepers = [economy.rivals[0], economy.members[0]]
+    for broker in BROKERS:
+        for sleeper in sleepers:
+            workload.pause(sleeper)
+        with workload.under(System.killed, broker):
+            time.sleep(3 * SESSION_S)
+            for sleeper in sleepers:
+                workload.go_on(sleeper)
+        system.members.until(workload.is_whole, "all are in sync")
+        economy.goes_on()
+    economy.is_right()
+
+
+def test_transactions_stay_whole_when_one_fault_comes_on_top_of_another(
+    system: System, workload: Workload, request: pytest.FixtureRequest
+) -> None:
+    economy = Economy(system, workload)
+    rng = random.Random(request.node.name)
+    for _ in range(STORM_STEPS):
+        with ExitStack() as stack:
+            for broker in rng.sample(BROKERS, rng.choice((1, 2, 2))):
+                stack.enter_context(workload.under(rng.choice([*FAULTS, System.without_brokers]), broker))
+                time.sleep(rng.uniform(0, 1.5 * SESSION_S))
+    economy.is_right()

@@ -1,0 +1,287 @@
+"""librdkafka's clients that work in transactions, and write down what they were told became of each (`history`).
+
+A bank keeps its books by one transactional id, however many processes keep it: the last to begin fences the others, who
+begin anew in their turn. Members of a group pass on what they read, with the offsets, each by an id of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import count
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+
+from compat_tests.netns.bank import ACCOUNTS, Ledger, Statement, barrier
+from compat_tests.netns.history import Operation, Outcome, What, passed_on, target_of
+from compat_tests.netns.job import COMMON, Job, consumer_for, offset_of, partition_of
+
+_ASK_S = 20.0
+_CATCH_UP_S = 60.0
+_TRANSACTION_MS = 10_000
+_PAUSE_S = 0.03
+_BATCH = 500
+_POLL_S = 0.1
+_ABORTED = 0.2
+_RIVALRY_S = 3.0
+_STUCK_S = 15.0
+
+
+class _Over(Exception):
+    """This producer can do no more: a rival has fenced it, or its time is up."""
+
+
+class _Transactions:
+    """A producer with a transactional id; what a predecessor has left open is ended when it is there."""
+
+    def __init__(self, job: Job, transactional_id: str, topic: str) -> None:
+        self._job = job
+        self._topic = topic
+        self._producer = Producer(
+            {
+                **COMMON,
+                "bootstrap.servers": job.servers,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": _TRANSACTION_MS,
+                "linger.ms": 0,
+                "request.timeout.ms": 3000,
+                "socket.timeout.ms": 6000,
+            }
+        )
+        self._until_told(lambda: self._producer.init_transactions(_ASK_S))
+
+    def write(
+        self,
+        rows: list[tuple[int, str]],
+        *,
+        abort: bool = False,
+        group: str = "",
+        finish: Callable[[Producer], None] = lambda producer: None,
+    ) -> bool:
+        """Values and their partitions in a transaction; whether it was committed. `finish` may add to it. Raises _Over,
+        when what became of it is written down as well."""
+        begin, outcome, notes = time.monotonic(), Outcome.FAIL, []
+        try:
+            self._producer.begin_transaction()
+            for partition, value in rows:
+                self._producer.produce(self._topic, value.encode(), partition=partition)
+            finish(self._producer)
+            if abort:
+                self._until_told(lambda: self._producer.abort_transaction(_ASK_S))
+            else:
+                outcome = Outcome.INFO
+                self._until_told(lambda: self._producer.commit_transaction(_ASK_S))
+                outcome = Outcome.OK
+        except KafkaException as failure:
+            notes.append(str(failure))
+            if not failure.args[0].txn_requires_abort():
+                raise _Over(notes) from failure
+            try:
+                self._until_told(lambda: self._producer.abort_transaction(_ASK_S))
+            except KafkaException as worse:
+                notes.append(str(worse))
+                raise _Over(notes) from worse
+            outcome = Outcome.FAIL
+        finally:
+            self._job.recorder.write(
+                Operation(
+                    self._job.name, What.TRANSACTION, begin, time.monotonic(), outcome, self._topic,
+                    values=tuple(value for _, value in rows), group=group, note=" ".join(notes),
+                )
+            )  # fmt: skip
+        return outcome is Outcome.OK
+
+    def _until_told(self, ask: Callable[[], object]) -> None:
+        """librdkafka's calls that time out are to be made again."""
+        while True:
+            try:
+                ask()
+                return
+            except KafkaException as failure:
+                if not failure.args[0].retriable() or self._job.stopping.is_set():
+                    raise
+                print(f"{time.monotonic():.3f} asked again after {failure}", flush=True)
+
+
+def keep_a_bank(job: Job) -> None:
+    """The group is the bank's name and its transactional id."""
+    rng = random.Random(job.name)
+    for incarnation in count():
+        with suppress(_Over, KafkaException):
+            _keep(job, f"{job.name}.{incarnation}", rng)
+        if job.stopping.wait(rng.uniform(0, _RIVALRY_S)):
+            return
+
+
+def _keep(job: Job, attempt: str, rng: random.Random) -> None:
+    """Until the job ends, or a rival begins."""
+    bank = job.group
+    transactions = _Transactions(job, bank, job.topic)
+    marks = [(partition, barrier(bank, attempt, partition)) for partition in range(job.partitions)]
+    while not transactions.write(marks):
+        pass
+    ledger = _ledger(job, [value for _, value in marks])
+
+    def write(told: list[Statement], *, abort: bool = False) -> None:
+        rows = [(each.account % job.partitions, str(each)) for each in told]
+        if transactions.write(rows, abort=abort):
+            for each in told:
+                ledger.read(each)
+
+    for number in count():
+        if job.stopping.wait(_PAUSE_S):
+            return
+        if ledger.transfer < 0:
+            write(ledger.opening(bank, f"{attempt}.{number}"))
+            continue
+        giver, taker = rng.sample(range(ACCOUNTS), 2)
+        told = ledger.transferred(bank, f"{attempt}.{number}", giver, taker, rng.randint(1, 20))
+        write(told, abort=rng.random() < _ABORTED)
+
+
+def _ledger(job: Job, marks: list[str]) -> Ledger:
+    """What has been committed before the marks, which stand in one partition each. Who leads a partition no more, and
+    does not know it, has no marks: it is not believed."""
+    ledger, missing = Ledger(), set(marks)
+    deadline = time.monotonic() + _CATCH_UP_S
+    with _reading(job) as messages:
+        for value in messages:
+            missing.discard(value)
+            told = Statement.parse(value)
+            if told is not None and told.bank == job.group:
+                ledger.read(told)
+            if not missing:
+                return ledger
+            if time.monotonic() > deadline or job.stopping.is_set():
+                break
+    raise _Over(missing)
+
+
+@contextmanager
+def _reading(job: Job) -> Iterator[Iterator[str]]:
+    """All values of the topic from the beginning; now and then an empty one."""
+    consumer = consumer_for(job, **{"isolation.level": "read_committed", "group.id": f"{job.name}.reads"})
+    consumer.assign([TopicPartition(job.topic, each.partition, OFFSET_BEGINNING) for each in job.places])
+
+    def values() -> Iterator[str]:
+        while True:
+            yield ""
+            for message in consumer.consume(_BATCH, _POLL_S):
+                if message.error() is None:
+                    yield _value(message)
+
+    try:
+        yield values()
+    finally:
+        consumer.close()
+
+
+def read_committed(job: Job) -> None:
+    """A consumer by assignment, from the beginning on."""
+    consumer = consumer_for(job, **{"isolation.level": "read_committed"})
+    consumer.assign([TopicPartition(job.topic, each.partition, OFFSET_BEGINNING) for each in job.places])
+    while not job.stopping.is_set():
+        begin = time.monotonic()
+        messages = [message for message in consumer.consume(_BATCH, _POLL_S) if message.error() is None]
+        for partition in sorted({partition_of(message) for message in messages}):
+            its = [message for message in messages if partition_of(message) == partition]
+            job.recorder.write(
+                Operation(
+                    job.name, What.READ_COMMITTED, begin, time.monotonic(), Outcome.OK, job.topic, partition,
+                    offset_of(its[0]), tuple(map(_value, its)),
+                )
+            )  # fmt: skip
+    consumer.close()
+
+
+def pass_on(job: Job) -> None:
+    """A member of the group; what it reads goes to the partition of the same number."""
+    while not job.stopping.wait(_PAUSE_S):
+        consumer: Consumer | None = None
+        try:
+            transactions = _Transactions(job, job.name, target_of(job.topic))
+            consumer = consumer_for(
+                job,
+                **{
+                    "isolation.level": "read_committed",
+                    "session.timeout.ms": 6000,
+                    "heartbeat.interval.ms": 500,
+                    "auto.offset.reset": "earliest",
+                },
+            )
+            _pass_on(job, consumer, transactions, f"{job.name}.{time.monotonic_ns()}")
+        except (_Over, KafkaException):
+            pass
+        finally:
+            if consumer is not None:
+                consumer.close()
+
+
+def _pass_on(job: Job, consumer: Consumer, transactions: _Transactions, name: str) -> None:
+    """Until the job ends, a transaction is not committed against our will, or this producer can do no more."""
+    held: list[Message] = []
+    attempts, rng = count(), random.Random(name)
+
+    def changed(_: Consumer, __: list[TopicPartition]) -> None:
+        # Read in a generation that is over: whoever owns the partition now reads it again.
+        held.clear()
+
+    consumer.subscribe([job.topic], on_assign=changed, on_revoke=changed, on_lost=changed)
+    while not job.stopping.is_set():
+        end = time.monotonic() + 2 * _POLL_S
+        while len(held) < _BATCH and time.monotonic() < end:
+            message = consumer.poll(_POLL_S)
+            if message is not None and message.error() is None:
+                held.append(message)
+        if not held:
+            continue
+        positions: dict[int, int] = {}
+        for message in held:
+            positions[partition_of(message)] = offset_of(message) + 1
+        offsets = [TopicPartition(job.topic, *each) for each in positions.items()]
+        attempt = f"{name}.{next(attempts)}"
+        rows = [(partition_of(message), passed_on(_value(message), attempt)) for message in held]
+        finish = partial(_send_offsets, job, offsets, consumer.consumer_group_metadata())
+        abort = rng.random() < _ABORTED
+        committed = transactions.write(rows, abort=abort, group=job.group, finish=finish)
+        if not committed:
+            firsts: dict[int, int] = {}
+            for message in held:
+                firsts.setdefault(partition_of(message), offset_of(message))
+            for first in firsts.items():
+                consumer.seek(TopicPartition(job.topic, *first))
+        held.clear()
+
+
+def _send_offsets(job: Job, offsets: list[TopicPartition], metadata: object, producer: Producer) -> None:
+    with _or_begin_anew(job):
+        producer.send_offsets_to_transaction(offsets, metadata, _ASK_S)
+
+
+@contextmanager
+def _or_begin_anew(job: Job) -> Iterator[None]:
+    """librdkafka 2.16 waits without end for a group's coordinator that has gone away (its issues 5456 and 5511), and
+    cannot be interrupted: the process begins anew, as an operator would have it."""
+
+    def begin_anew() -> None:
+        print(f"{time.monotonic():.3f} stuck", flush=True)
+        if job.stopping.is_set():
+            os._exit(0)
+        os.execv(sys.executable, sys.orig_argv)
+
+    timer = threading.Timer(_STUCK_S, begin_anew)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _value(message: Message) -> str:
+    return bytes(message.value() or b"").decode()
