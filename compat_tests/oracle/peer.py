@@ -26,8 +26,9 @@ class Var:
 class Peer:
     """Asks one broker; `known` maps names to values of its own, `names` back, for comparing."""
 
-    def __init__(self, name: str, servers: str) -> None:
+    def __init__(self, name: str, servers: str, client_id: str = CLIENT_ID) -> None:
         self.name = name
+        self.client_id = client_id
         self.host, _, port = servers.rpartition(":")
         self.port = int(port)
         self.known: dict[str, Any] = {}
@@ -109,7 +110,7 @@ class Peer:
         self._correlation_id += 1
         release = schema.release_for(api, version)
         flexible = schema.is_flexible(f"{api}Request", version, release)
-        key, client_id = schema.api_key(api), CLIENT_ID.encode()
+        key, client_id = schema.api_key(api), self.client_id.encode()
         if api == "ControlledShutdown" and version == 0:
             header = struct.pack(">hhi", key, version, self._correlation_id)
         else:

@@ -123,7 +123,7 @@ class _Walk:
         return inline if inline is not None else self.structs[kind]["fields"]
 
     def present(self, field: dict[str, Any]) -> bool:
-        return self.version in span(field.get("versions", "0+"))
+        return self.version in span(field.get("versions", field.get("tagged", "0+")))
 
     def tagged(self, field: dict[str, Any]) -> bool:
         return self.flexible and self.version in span(field.get("tagged", "none"))
