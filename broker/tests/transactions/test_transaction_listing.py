@@ -143,6 +143,13 @@ def test_a_pattern_that_re2_does_not_take_is_refused(pattern: str) -> None:
     assert TransactionFilter.of(request) == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
+def test_no_pattern_takes_long() -> None:
+    found = TransactionFilter.of(ListTransactionsRequest(transactional_id_pattern="(a+)+b"))
+    assert isinstance(found, TransactionFilter)
+    # A search that goes back and forth would take longer than anybody lives.
+    assert found.pattern.fullmatch("a" * 10_000) is None
+
+
 @pytest.mark.parametrize("pattern", [r"\\1", r"\(\?=", r"a\++", "[(?=]+"])
 def test_what_only_looks_like_more_than_re2_is_taken(pattern: str) -> None:
     assert isinstance(
