@@ -12,6 +12,7 @@ from functools import partial
 
 import pytest
 
+from compat_tests.netns.checks import broken_rules
 from compat_tests.netns.history import Operation, Outcome, What, source_of
 from compat_tests.netns.system import BROKERS, FAULTS, SESSION_S, Fault, System, Workload
 from compat_tests.netns.transactional_checks import broken_transactions
@@ -67,7 +68,8 @@ class Economy:
         workload.read_final_logs()
         workload.read_committed_logs()
         workload.compare_replicas()
-        broken = broken_transactions(workload.history())
+        history = workload.history()
+        broken = [*broken_rules(history), *broken_transactions(history)]
         assert not broken, "\n".join([f"{len(broken)} broken rules, see {workload.directory}:", *broken[:20]])
         assert not system.failures()
 
