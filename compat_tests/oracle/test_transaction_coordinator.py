@@ -18,6 +18,7 @@ from compat_tests.oracle.pair import Pair
 pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]
 STRANGER = 4242
+PRODUCER_FENCED = 90
 ABOVE_THE_LIMIT_MS = 15 * 60 * 1000 + 1
 
 
@@ -238,6 +239,29 @@ def test_what_the_coordinator_aborts_its_producer_may_abort_again(level: int, pa
     mine.look()
     mine.end(True, version=version, by=successor)
     mine.look()
+
+
+@pytest.mark.parametrize("level", [NEWEST_LEVEL], indirect=True)
+def test_kafka_takes_a_new_client_whom_an_old_one_has_outdated_for_that_one_and_ours_does_not(
+    level: int, pair_for: PairFor, broker_name: str
+) -> None:
+    if broker_name != "odradek":
+        pytest.skip("of Odradek")
+    mine = Coordinated(pair_for("EndTxn", 5), "outdated-by-an-old-client")
+    mine.begin()
+    zombie = mine.producer
+    mine.begin()
+    mine.add(0)
+    mine.end(True, version=4)
+    body = {
+        "transactional_id": mine.id,
+        "producer_id": zombie.id,
+        "producer_epoch": zombie.epoch,
+        "committed": True,
+    }
+    theirs, ours = (peer.ask("EndTxn", 5, body) for peer in (mine.pair.kafka, mine.pair.ours))
+    assert (theirs["error_code"], theirs["producer_epoch"]) == (0, mine.producer.epoch)
+    assert (ours["error_code"], ours["producer_epoch"]) == (PRODUCER_FENCED, -1)
 
 
 def test_an_abandoned_transaction_is_aborted(level: int, pair_for: PairFor) -> None:
