@@ -226,7 +226,8 @@ class TransactionCoordinators:
         if isinstance(coordinated, ErrorCode):
             return EndTxnResponse(error_code=coordinated)
         fresh_id = None
-        if coordinated.shard.needs_producer_id(request.transactional_id):
+        shard = coordinated.shard
+        if request.transactional_id in shard.transactions and shard.needs_producer_id(request.transactional_id):
             fresh_id = self._broker.producer_ids.next_now()
             if fresh_id is None:
                 return self._end_after_allocation(request, api_version)

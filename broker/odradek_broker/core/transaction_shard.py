@@ -226,8 +226,12 @@ class TransactionShard:
         until_ms = now.wall_ms - self.settings.id_expiration_ms
         batch: list[str] = []
         size = 0
-        for id_, transaction in list(self.transactions.items()):
-            if transaction.is_at_rest and transaction.updated_ms <= until_ms and not self._progress.is_busy(id_):
+        for id_ in list(self.transactions):
+            # Between two batches somebody may have used it.
+            transaction = self.transactions.get(id_)
+            if transaction is None or self._progress.is_busy(id_):
+                continue
+            if transaction.is_at_rest and transaction.updated_ms <= until_ms:
                 batch.append(id_)
                 size += 4 * len(id_) + 32
             if size > TOMBSTONES_BYTES_MAX:

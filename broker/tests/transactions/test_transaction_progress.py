@@ -284,6 +284,21 @@ def test_ids_that_nobody_uses_are_forgotten_after_their_time() -> None:
     assert core.init() == (ErrorCode.NONE, Producer(1003, 0))
 
 
+def test_who_uses_an_id_again_while_others_are_being_forgotten_keeps_it() -> None:
+    core = CoreAlone()
+    ids = [f"{number:03}" + "x" * 30_000 for number in range(10)]
+    for id_ in ids:
+        core.init(id_)
+    core.pass_time(7 * DAY_MS)
+    steps = core.shard.expire_ids(core.now)
+    core.carry_out(next(steps))
+    assert 0 < len(core.shard.transactions) < len(ids), "more than fits into one batch"
+    assert core.init(ids[-1])[0] == ErrorCode.NONE
+    for step in steps:
+        core.carry_out(step)
+    assert core.shard.transactions.keys() == {ids[-1]}
+
+
 def test_open_and_ending_transactions_are_not_forgotten() -> None:
     core = CoreAlone(settings=TransactionSettings(id_expiration_ms=10, max_timeout_ms=2**31 - 1))
     core.init("open", timeout_ms=NEVER_ABANDONED_MS)
