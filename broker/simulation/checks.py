@@ -30,8 +30,12 @@ class Acknowledged:
 class Checks:
     """`failed` is called once, with the first violation."""
 
-    def __init__(self, failed: Callable[[Violation], None]) -> None:
+    def __init__(
+        self, failed: Callable[[Violation], None], newest_epoch: Callable[[Place], int] = lambda place: 0
+    ) -> None:
+        """`newest_epoch` is the latest leader epoch that any broker knows of."""
         self._failed = failed
+        self._newest_epoch = newest_epoch
         self.acknowledged: dict[Place, Acknowledged] = defaultdict(Acknowledged)
         self.idempotent: dict[bytes, int] = {}
         """Producers (the beginning of their values) that must neither reorder nor repeat."""
@@ -53,9 +57,8 @@ class Checks:
 
     # -- producers and readers ----------------------------------------------------------------------------------------
 
-    def acknowledged_at(self, place: Place, offset: int, values: list[bytes], leader_epoch: int = 0) -> None:
-        """acks=all was answered without an error, in this leader epoch or a later one; offset -1 if the answer did not
-        say."""
+    def acknowledged_at(self, place: Place, offset: int, values: list[bytes]) -> None:
+        """acks=all was answered without an error; offset -1 if the answer did not say."""
         known = self.acknowledged[place]
         if offset < 0:
             known.somewhere.update(values)
@@ -65,7 +68,8 @@ class Checks:
             if other != value:
                 self.fail(f"two records were acknowledged at offset {at} of {place}: {other!r} and {value!r}")
             self._same_as_read(place, at, value, "acknowledged")
-        self._saw_latest(place, leader_epoch, offset + len(values))
+        # The answer does not say in which leader epoch that was.
+        self._saw_latest(place, self._newest_epoch(place), offset + len(values))
 
     def read(self, place: Place, position: int, records: Iterable[tuple[int, bytes]], high_watermark: int) -> int:
         """A consumer at `position` got these; returns its next position."""

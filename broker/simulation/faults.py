@@ -7,6 +7,7 @@ import errno
 import random
 from collections.abc import Awaitable, Callable, Iterable
 
+from odradek_wire.errors import ErrorCode
 from simulation.administrator import Administrator
 from simulation.cluster import LOG_DIRS, Cluster
 from simulation.memory_disk import MemoryDisk
@@ -185,8 +186,10 @@ class Faults:
 
     async def _replace(self, broker: int) -> None:
         """What has gone offline, a new process takes up again."""
-        while (node := self._members.running.get(broker)) is not None and any(
-            each.offline for each in node.directories
+        while (node := self._members.running.get(broker)) is not None and (
+            any(each.offline for each in node.directories)
+            # One that could not be opened at the start, in a directory that others could be opened in.
+            or any(each.error == ErrorCode.KAFKA_STORAGE_ERROR for each in node.broker.partitions)
         ):
             if not await self._members.kill(broker):
                 await asyncio.sleep(0.5)

@@ -103,7 +103,6 @@ class Producer:
         batch.tries += 1
         try:
             wire = await client.leader(*place)
-            epoch = client.leader_epoch(*place)
             request = ProduceRequest(None, self._acks, PRODUCE_TIMEOUT_MS)
             data = ProduceRequest.PartitionProduceData(partition, self._encoded(batch))
             request.topic_data = [ProduceRequest.TopicProduceData(self._topic, partition_data=[data])]
@@ -119,7 +118,7 @@ class Producer:
             self.acknowledged += len(batch.values)
             client.note(f"{batch.values[0].decode()} +{len(batch.values)} acks={self._acks} at {answer.base_offset}")
             if self._promised:
-                self._checks.acknowledged_at(place, answer.base_offset, batch.values, epoch)
+                self._checks.acknowledged_at(place, answer.base_offset, batch.values)
         else:
             client.note(f"{batch.values[0].decode()} +{len(batch.values)}: {error.name}")
             if error in MOVED:

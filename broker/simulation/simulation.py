@@ -111,7 +111,7 @@ class Simulation:
         self.trace.now = self.loop.time
         self.disk.now_ms = self.loop.wall_ms
         self.violation: Violation | None = None
-        self.checks = Checks(self._failed)
+        self.checks = Checks(self._failed, self._newest_epoch)
         self.transactions = TransactionChecks(self._failed)
         self.chance = self._chance()
         self._segment_ms = (300, 1_000) if kind == "alone" else (3_000, 1 << 40)
@@ -327,6 +327,10 @@ class Simulation:
                     self.checks.leads(same, partition.leader_epoch, broker, partition.high_watermark)
                     ends = {id: each.log_end_offset for id, each in self.members.in_sync(*place).items()}
                     self.checks.held(place, partition.high_watermark, ends)
+
+    def _newest_epoch(self, place: tuple[str, int]) -> int:
+        known = (node.broker.partitions.get(*place) for node in self.members.running.values())
+        return max((partition.leader_epoch for partition in known if partition is not None), default=0)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

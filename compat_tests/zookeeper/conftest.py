@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from kazoo.client import KazooClient
 from odradek_peers import ZooKeeperServer
 
 from compat_tests.zookeeper.members import Members
+
+FAILED = pytest.StashKey[bool]()
+"""Set on a test that failed: what it has used may not be as it was."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
 
 
 @pytest.fixture(scope="module")

@@ -73,6 +73,9 @@ class OdradekMember:
         self._process.kill()
         self._process.wait()
 
+    def log_tail(self, lines: int = 40) -> str:
+        return "\n".join((self._directory / "log").read_text().splitlines()[-lines:])
+
     def pause(self) -> None:
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGSTOP)

@@ -109,6 +109,11 @@ class Side:
         """Raises KeyError or NoNodeError when there is none."""
         return int(json.loads(self.zookeeper.get("/controller")[0])["brokerid"])
 
+    def said(self) -> str:
+        """The last lines of each broker's log, for whoever wonders."""
+        tails = {broker: self._members[broker].log_tail() for broker in sorted(self.running)}
+        return "\n".join(f"{self.name} {broker}:\n{tail}" for broker, tail in tails.items())
+
     def partitions(self, topic: str, broker: int | None = None) -> list[Body]:
         """Of Metadata, as a broker tells it, the first that runs if none is named; empty if there is no such topic."""
         asked: Body = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
@@ -249,8 +254,9 @@ class Sides:
         while True:
             try:
                 return ask()
-            except AssertionError:
+            except AssertionError as difference:
                 if time.monotonic() > deadline:
+                    difference.add_note("\n".join(side.said() for side in self.both))
                     raise
             time.sleep(_PAUSE_S)
 

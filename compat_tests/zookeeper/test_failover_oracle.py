@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -15,10 +16,14 @@ from odradek_peers import ZooKeeperServer
 
 from compat_tests.oracle.batches import TIME, batch
 from compat_tests.oracle.schema import Body
+from compat_tests.zookeeper.conftest import FAILED
 from compat_tests.zookeeper.questions import ask_all, same_znodes
 from compat_tests.zookeeper.sides import BROKERS, Side, Sides
 
-pytestmark = pytest.mark.peers
+# Kafka's brokers over ZooKeeper now and then stand still for more than a minute after a change, and say so to nobody: a
+# follower that fetches no more, a high watermark behind an epoch's start (twice in CI). A difference that is one is
+# there again between other six brokers.
+pytestmark = [pytest.mark.peers, pytest.mark.flaky(reruns=1)]
 
 _OFFSETS = "__consumer_offsets"
 # A group for each coordinator: broker 1's, 2's and 3's.
@@ -30,20 +35,53 @@ _THROTTLED = "1"
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    """All six brokers, each side with broker 1 as its controller; a test leaves them so."""
-    with ZooKeeperServer() as server:
-        both = Sides(server, tmp_path_factory.mktemp("failover"))
-        try:
-            both.start(1)
-            both.start(2, 3)
-            both.make_controller(1)
-            both.create(_OFFSETS, [1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2], configs={"cleanup.policy": "compact"})
-            for group in _GROUPS:
-                both.until(lambda side, group=group: _coordinated(side, group))  # type: ignore[misc]
-            yield both
-        finally:
-            both.close()
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    found = Clusters(tmp_path_factory)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def sides(clusters: Clusters, request: pytest.FixtureRequest) -> Iterator[Sides]:
+    """All six brokers, each side with broker 1 as its controller; a test leaves them so, or the next begins anew."""
+    request.node.stash[FAILED] = False
+    yield clusters.running()
+    if request.node.stash[FAILED]:
+        clusters.close()
+
+
+class Clusters:
+    """Both, started when they are first needed."""
+
+    def __init__(self, places: pytest.TempPathFactory) -> None:
+        self._places = places
+        self._sides: Sides | None = None
+        self._ending = ExitStack()
+
+    def running(self) -> Sides:
+        if self._sides is None:
+            try:
+                self._sides = self._start()
+            except BaseException:
+                self.close()
+                raise
+        return self._sides
+
+    def close(self) -> None:
+        self._sides = None
+        self._ending.close()
+
+    def _start(self) -> Sides:
+        server = self._ending.enter_context(ZooKeeperServer())
+        both = Sides(server, self._places.mktemp("failover"))
+        self._ending.callback(both.close)
+        both.start(1)
+        both.start(2, 3)
+        both.make_controller(1)
+        both.create(_OFFSETS, [1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2], configs={"cleanup.policy": "compact"})
+        for group in _GROUPS:
+            both.until(lambda side, group=group: _coordinated(side, group))  # type: ignore[misc]
+        return both
 
 
 def _coordinated(side: Side, group: str) -> bool:

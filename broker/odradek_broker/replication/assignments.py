@@ -29,9 +29,13 @@ class Assignments:
         self._broker = broker
         self._waiting: dict[Partition, None] = {}
         self._task: asyncio.Task[None] | None = None
+        self._closed = False
 
     def report(self, partitions: Sequence[Partition]) -> None:
         """These are not where the controller believes."""
+        if self._closed:
+            # A disk that fails while logs are closed: who starts next finds that for himself.
+            return
         self._waiting.update(dict.fromkeys(partitions))
         if self._waiting and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._send_all())
@@ -41,6 +45,7 @@ class Assignments:
         return not self._broker.image.levels.directories or await self._send([(partition, id_of(directory))])
 
     async def close(self) -> None:
+        self._closed = True
         self._waiting.clear()
         task, self._task = self._task, None
         if task is not None:
