@@ -33,8 +33,8 @@ NOT_SERVED = """
 SETTINGS = """
 ## Topic settings without effect
 
-All other topic settings of Kafka 4.3 and 3.9 take effect, on each way a topic can come by them: its own, altered while the
-broker runs, or the default of the brokers, dynamic or not. A start warns of settings of brokers without effect.
+All other topic settings of Kafka 4.3 and 3.9 take effect, on each way a topic can come by them: its own, altered while
+the broker runs, or the default of the brokers, dynamic or not. A start warns of settings of brokers without effect.
 
 | setting | what becomes of it |
 |---|---|

@@ -270,7 +270,7 @@ PLANTED: list[tuple[Plant, str, Script | None]] = [
     (commits_of_any_generation, "a commit of generation", None),
     (members_that_all_get_the_leaders_share, "both own", None),
     (broker_that_serves_on_from_a_disk_that_has_failed, "not within|was answered", a_disk_of_every_broker_fails),
-    (recovery_point_beyond_what_was_forced_to_the_disk, "differ|was acknowledged|are no batch", None),
+    (recovery_point_beyond_what_was_forced_to_the_disk, "differ|was acknowledged|are no batch|are missing", None),
 ]
 
 
