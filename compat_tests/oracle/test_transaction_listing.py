@@ -97,7 +97,8 @@ def test_list_transactions_by_pattern(version: int, level: int, pair_for: PairFo
 
 
 @pytest.mark.parametrize("level", [NEWEST_LEVEL], indirect=True)
-def test_describe_transactions(level: int, pair_for: PairFor) -> None:
+@versions_of("DescribeTransactions")
+def test_describe_transactions(version: int, level: int, pair_for: PairFor) -> None:
     listed = Listed(pair_for, 0)
     for ids in (
         [],
@@ -105,4 +106,4 @@ def test_describe_transactions(level: int, pair_for: PairFor) -> None:
         [listed.open.id, "nobody-knows", ""],
         [listed.open.id, listed.open.id],
     ):
-        listed.pair.ask("DescribeTransactions", 0, {"transactional_ids": ids}, sorted_partitions)
+        listed.pair.ask("DescribeTransactions", version, {"transactional_ids": ids}, sorted_partitions)
