@@ -21,8 +21,8 @@ _PRODUCERS = 2
 _PAUSE_S = 0.02
 _BURST = 10
 """Records of a producer for each partition; the next are made when all are acknowledged. With five requests on their
-way and more to send, librdkafka's idempotent producer asks its clock without a pause, on a thread for each broker: brokers
-on the same machine hardly answer then, and it goes on."""
+way and more to send, librdkafka's idempotent producer asks its clock without a pause, on a thread for each broker:
+brokers on the same machine hardly answer then, and it goes on."""
 _COMMIT_S = 0.5
 _LOOK_S = 0.25
 
