@@ -20,9 +20,9 @@ from compat_tests.zookeeper.members import WAIT_S
 _PRODUCERS = 2
 _PAUSE_S = 0.02
 _BURST = 10
-_WAITING_MAX = 60
-"""Records of a producer. With five requests on their way and more to send, librdkafka's idempotent producer asks its
-clock without a pause, on a thread for each broker: brokers on the same machine hardly answer then, and it goes on."""
+"""Records of a producer for each partition; the next are made when all are acknowledged. With five requests on their
+way and more to send, librdkafka's idempotent producer asks its clock without a pause, on a thread for each broker:
+brokers on the same machine hardly answer then, and it goes on."""
 _COMMIT_S = 0.5
 _LOOK_S = 0.25
 
@@ -112,7 +112,7 @@ class Load:
                 self._wrong.append(f"producer {number}: {error}")
 
         while not self._ending.is_set():
-            if len(producer) < _WAITING_MAX:
+            if not len(producer):
                 for partition in range(len(self._partitions)):
                     for _ in range(_BURST):
                         value = b"%d %d" % (number, self._sent[partition, number])
