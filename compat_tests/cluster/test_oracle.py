@@ -21,7 +21,7 @@ PREFERRED, UNCLEAN = 0, 1
 _TOPIC, _BROKER = 2, 4
 _LEADERS, _FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 _LEADERS_RATE, _FOLLOWERS_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
-_SECONDS, _HEARD_S, _PAUSE_S = 30.0, 5.0, 0.02
+_SECONDS, _HEARD_S, _PAUSE_S = 60.0, 30.0, 0.02
 
 
 class Clusters:
@@ -95,10 +95,14 @@ class Clusters:
         """Leaders, replicas and ISR of topics are the same, as soon as each broker has heard of its controller's last
         decision."""
         asked: Body = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
+        return self.settled(lambda: self.pair.ask("Metadata", 8, asked, _places))
+
+    def settled(self, ask: Callable[[], Body]) -> Body:
+        """What fails at first and not later is no difference."""
         deadline = time.monotonic() + _HEARD_S
         while True:
             try:
-                return self.pair.ask("Metadata", 8, asked, _places)
+                return ask()
             except AssertionError:
                 if time.monotonic() > deadline:
                     raise
@@ -163,7 +167,7 @@ def _reassigned(clusters: Clusters, version: int, *wanted: tuple[str, int, list[
 
 def _listed(clusters: Clusters, *wanted: tuple[str, list[int]]) -> Body:
     topics = [{"name": name, "partition_indexes": indexes} for name, indexes in wanted] if wanted else None
-    return clusters.pair.ask(_LIST, 0, {"topics": topics, "timeout_ms": 30_000})
+    return clusters.settled(lambda: clusters.pair.ask(_LIST, 0, {"topics": topics, "timeout_ms": 30_000}))
 
 
 def _by_partition(answer: Body) -> Body:
