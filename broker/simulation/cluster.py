@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from odradek_broker.node import Node
@@ -71,6 +72,10 @@ class Cluster(Protocol):
 
     async def stand_still(self, process: Process, seconds: float) -> None:
         """As SIGSTOP, and SIGCONT later."""
+        ...
+
+    def disk_trouble(self, broker: int) -> AbstractContextManager[bool]:
+        """While it lasts the broker may lose its disks, and end. False if that must not befall it now."""
         ...
 
     async def restart_all(self, *, orderly: bool) -> None:

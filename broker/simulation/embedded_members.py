@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from odradek_broker.embedded import EmbeddedCluster
@@ -128,6 +129,9 @@ class EmbeddedMembers:
                 self._trace.add(self.hosts[broker], "starts")
                 self._network.power_on(self.hosts[broker])
                 await self._until_begun(lambda: self._cluster.start_broker(self._static(broker)))
+
+    def disk_trouble(self, broker: int) -> AbstractContextManager[bool]:
+        return nullcontext(True)
 
     async def restart_all(self, *, orderly: bool) -> None:
         async with self._one_change:

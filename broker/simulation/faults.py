@@ -169,8 +169,11 @@ class Faults:
         """One log directory, for a while and then some calls later; its broker has to be started anew afterwards."""
         broker = self._chance.choice(self._members.ids)
         directory = f"/{self._members.hosts[broker]}/{self._chance.choice(LOG_DIRS[: self._members.log_dirs])}"
-        if directory in self._broken:
-            return
+        with self._members.disk_trouble(broker) as may_be:
+            if may_be and directory not in self._broken:
+                await self._break(broker, directory)
+
+    async def _break(self, broker: int, directory: str) -> None:
         self._broken.add(directory)
         error = self._chance.choice((errno.ENOSPC, errno.EIO))
         self._trace.add(self._members.hosts[broker], f"{errno.errorcode[error]} in {directory}")

@@ -271,6 +271,14 @@ class ZooKeeperMembers:
                 self.zookeeper.freeze(session, False)
                 self._trace.add(process.name, "goes on")
 
+    @contextmanager
+    def disk_trouble(self, broker: int) -> Iterator[bool]:
+        if self.may_fail(broker):
+            with self.shaken(broker):
+                yield True
+        else:
+            yield False
+
     async def restart_all(self, *, orderly: bool) -> None:
         self._trace.add("all", f"are {'stopped' if orderly else 'killed'} and start again")
         end = self.stop if orderly else self.kill

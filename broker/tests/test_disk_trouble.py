@@ -227,3 +227,21 @@ async def test_a_broker_all_of_whose_disks_have_failed_ends(
     assert not node.cluster.nodes
     with pytest.raises(OSError, match=r"refused|Connect call failed"):
         await connect(node)
+
+
+async def test_a_broker_that_has_left_tells_the_controller_of_no_replicas(
+    start_node: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await start_node()
+    await (await connect(node)).create_topic("t")
+    asked: list[object] = []
+
+    async def assign(request: object) -> None:
+        asked.append(request)
+
+    monkeypatch.setattr(node.broker.controller, "assign_replicas_to_dirs", assign)
+    await node.broker.stop_replication()
+    # Its disk fails while it closes its logs.
+    node.broker.assignments.report([node.broker.partitions.get("t", 0)])
+    await asyncio.sleep(0.01)
+    assert asked == []
