@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.cluster.clusters import BrokerCluster, running
 from compat_tests.oracle.batches import batch
-from compat_tests.oracle.pair import Pair
+from compat_tests.oracle.pair import Pair, settled
 from compat_tests.oracle.peer import Peer, topic_on
 from compat_tests.oracle.schema import Body
 
@@ -95,18 +95,7 @@ class Clusters:
         """Leaders, replicas and ISR of topics are the same, as soon as each broker has heard of its controller's last
         decision."""
         asked: Body = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
-        return self.settled(lambda: self.pair.ask("Metadata", 8, asked, _places))
-
-    def settled(self, ask: Callable[[], Body]) -> Body:
-        """What fails at first and not later is no difference."""
-        deadline = time.monotonic() + _HEARD_S
-        while True:
-            try:
-                return ask()
-            except AssertionError:
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(_PAUSE_S)
+        return settled(lambda: self.pair.ask("Metadata", 8, asked, _places), _HEARD_S)
 
     def until_settled(self) -> None:
         """Nothing is on its way any more."""
@@ -167,7 +156,8 @@ def _reassigned(clusters: Clusters, version: int, *wanted: tuple[str, int, list[
 
 def _listed(clusters: Clusters, *wanted: tuple[str, list[int]]) -> Body:
     topics = [{"name": name, "partition_indexes": indexes} for name, indexes in wanted] if wanted else None
-    return clusters.settled(lambda: clusters.pair.ask(_LIST, 0, {"topics": topics, "timeout_ms": 30_000}))
+    asked: Body = {"topics": topics, "timeout_ms": 30_000}
+    return settled(lambda: clusters.pair.ask(_LIST, 0, asked), _HEARD_S)
 
 
 def _by_partition(answer: Body) -> Body:

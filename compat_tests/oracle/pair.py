@@ -1,7 +1,8 @@
 """Apache Kafka and the broker under test, asked the same; answers made comparable and compared."""
 
+import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from compat_tests.oracle.differences import unexplained
 from compat_tests.oracle.peer import Closed, Peer, Var
@@ -14,6 +15,21 @@ _IDENTITY = (
     "transactional_id",
 )  # fmt: skip
 _CLOSED = "connection closed"
+_PAUSE_S = 0.05
+
+Answer = TypeVar("Answer")
+
+
+def settled(ask: Callable[[], Answer], within_s: float) -> Answer:
+    """What fails at first and not later is no difference: each side may need its time to come to rest."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            return ask()
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_S)
 
 
 class Pair:

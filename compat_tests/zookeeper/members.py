@@ -66,7 +66,7 @@ class OdradekMember:
     def stop(self) -> None:
         assert self._process is not None
         self._process.terminate()
-        assert self._process.wait(WAIT_S) == 0, (self._directory / "log").read_text()[-2000:]
+        assert self._process.wait(WAIT_S) == 0, self.log_tail()
 
     def kill(self) -> None:
         assert self._process is not None

@@ -9,18 +9,16 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
 
-from compat_tests.oracle.pair import Pair
+from compat_tests.oracle.pair import Answer, Pair, settled
 from compat_tests.oracle.peer import Closed, Peer, topic_on
 from compat_tests.oracle.schema import Body
 from compat_tests.zookeeper.members import OdradekMember, elect_until
-
-Answer = TypeVar("Answer")
 
 BROKERS = (1, 2, 3)
 CONFIG = {
@@ -249,16 +247,12 @@ class Sides:
         return self.settled(lambda: self.ask(broker, api, version, body, shown))
 
     def settled(self, ask: Callable[[], Answer]) -> Answer:
-        """What fails at first and not later is no difference."""
-        deadline = time.monotonic() + _HEARD_S
-        while True:
-            try:
-                return ask()
-            except AssertionError as difference:
-                if time.monotonic() > deadline:
-                    difference.add_note("\n".join(side.said() for side in self.both))
-                    raise
-            time.sleep(_PAUSE_S)
+        """As `pair.settled`; a difference that stays comes with what all brokers have logged."""
+        try:
+            return settled(ask, _HEARD_S)
+        except AssertionError as difference:
+            difference.add_note("\n".join(side.said() for side in self.both))
+            raise
 
 
 def _holds(holds: Callable[[Side], object], side: Side) -> bool:

@@ -20,9 +20,9 @@ from compat_tests.zookeeper.conftest import FAILED
 from compat_tests.zookeeper.questions import ask_all, same_znodes
 from compat_tests.zookeeper.sides import BROKERS, Side, Sides
 
-# Kafka's brokers over ZooKeeper now and then stand still for more than a minute after a change, and say so to nobody: a
-# follower that fetches no more, a high watermark behind an epoch's start (twice in CI). A difference that is one is
-# there again between other six brokers.
+# Kafka's brokers stood still for a minute after a change, once in CI and once beside other tests: a follower's high
+# watermark stayed at 0, a leader's behind its epoch's start. Why is not known. A difference that is one is there again
+# between other six brokers.
 pytestmark = [pytest.mark.peers, pytest.mark.flaky(reruns=1)]
 
 _OFFSETS = "__consumer_offsets"
