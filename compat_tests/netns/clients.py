@@ -8,6 +8,7 @@ for. Most are librdkafka's; `probe` is ours, since it must find a new leader fas
 
 from __future__ import annotations
 
+import faulthandler
 import random
 import signal
 import sys
@@ -31,7 +32,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
 from compat_tests.netns.history import Operation, Outcome, Recorder, What
-from compat_tests.netns.job import COMMON, Job, consumer_for, offset_of, partition_of
+from compat_tests.netns.job import COMMON, SAY_WHERE, Job, consumer_for, offset_of, partition_of
 from compat_tests.netns.transactional_clients import keep_a_bank, pass_on, read_committed
 from odradek.client.client import Client
 from odradek.client.connection import ClientError
@@ -397,6 +398,7 @@ KINDS: dict[str, Callable[[Job], None]] = {
 def main() -> None:
     kind, name, file, servers, topic, partitions, *group = sys.argv[1:]
     stopping = threading.Event()
+    faulthandler.register(SAY_WHERE)
     signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
     job = Job(name, servers, topic, int(partitions), "".join(group), Recorder(Path(file)), stopping)
     KINDS[kind](job)

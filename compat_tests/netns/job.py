@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from typing import Any, NamedTuple
 
@@ -18,6 +19,9 @@ COMMON: dict[str, Any] = {
     "topic.metadata.refresh.interval.ms": 1000,
     "retry.backoff.ms": 50,
 }
+
+# Sent to a client's process that does not end: it writes down where each of its threads is.
+SAY_WHERE = signal.SIGUSR1
 
 
 class Job(NamedTuple):

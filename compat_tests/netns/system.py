@@ -23,6 +23,7 @@ from odradek_peers.processes import dying_with_us
 from compat_tests.netns.checks import last_owners
 from compat_tests.netns.history import OFFSETS, Histories, Operation, Recorder, What, target_of
 from compat_tests.netns.hosts import Hosts
+from compat_tests.netns.job import SAY_WHERE
 from compat_tests.netns.reigns import State, deposed, states
 from compat_tests.netns.wire import WHOLE, Fate
 from compat_tests.test_transactions import values as read_values
@@ -244,8 +245,20 @@ class Workload:
         for name in names:
             self._running[name].terminate()
         for name in names:
-            code = self._running.pop(name).wait(3 * WAIT_S)
-            assert code == 0, f"{name} ended with {code}: {(self.directory / f'{name}.log').read_text()[-2000:]}"
+            process = self._running.pop(name)
+            try:
+                code = process.wait(3 * WAIT_S)
+            except subprocess.TimeoutExpired:
+                code = self._kill_saying_where(process)
+            assert code == 0, f"{name} ended with {code}: {(self.directory / f'{name}.log').read_text()[-4000:]}"
+
+    def _kill_saying_where(self, process: subprocess.Popen[bytes]) -> int:
+        """What its threads do is in its log then."""
+        process.send_signal(SAY_WHERE)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+        process.kill()
+        return process.wait()
 
     def stop_kind(self, *kinds: str) -> None:
         self.stop(*(name for name in self._running if name.rpartition("-")[0] in kinds))
