@@ -245,20 +245,17 @@ class Workload:
         for name in names:
             self._running[name].terminate()
         for name in names:
-            process = self._running.pop(name)
+            process, log = self._running[name], self.directory / f"{name}.log"
             try:
                 code = process.wait(3 * WAIT_S)
             except subprocess.TimeoutExpired:
-                code = self._kill_saying_where(process)
-            assert code == 0, f"{name} ended with {code}: {(self.directory / f'{name}.log').read_text()[-4000:]}"
-
-    def _kill_saying_where(self, process: subprocess.Popen[bytes]) -> int:
-        """What its threads do is in its log then."""
-        process.send_signal(SAY_WHERE)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(1)
-        process.kill()
-        return process.wait()
+                process.send_signal(SAY_WHERE)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(1)
+                self.kill(name)
+                raise AssertionError(f"{name} did not end in {3 * WAIT_S:g} s: {log.read_text()[-4000:]}") from None
+            del self._running[name]
+            assert code == 0, f"{name} ended with {code}: {log.read_text()[-2000:]}"
 
     def stop_kind(self, *kinds: str) -> None:
         self.stop(*(name for name in self._running if name.rpartition("-")[0] in kinds))

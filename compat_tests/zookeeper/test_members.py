@@ -170,7 +170,7 @@ def test_others_lead_what_was_in_a_log_directory_that_fails(
     members.until(lambda: members.in_sync("t")[min(failing)] == set(others))
     members.produce("t", some())
     members.assert_all_there("t")
-    assert members.controller() == controller
+    assert members.controller() == controller, members.members[controller].log_tail()
 
 
 def children(members: Members, path: str) -> list[str]:
