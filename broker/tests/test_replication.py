@@ -72,15 +72,15 @@ class Trio:
     async def client(self, broker: int) -> Any:
         return await self._connect(self.cluster.nodes[broker])
 
-    async def create(self, replicas: list[int], partitions: int = 1, **configs: str) -> None:
-        """Topic t, its partitions on these brokers, the first of which leads."""
+    async def create(self, replicas: list[int], partitions: int = 1, topic: str = "t", **configs: str) -> None:
+        """A topic, its partitions on these brokers, the first of which leads."""
         client = await self.client(min(self.cluster.nodes))
         assignments = [CreateTopicsRequest.CreatableReplicaAssignment(index, replicas) for index in range(partitions)]
         entries = [
             CreateTopicsRequest.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()
         ]
-        topic = CreateTopicsRequest.CreatableTopic("t", -1, -1, assignments, entries)
-        (result,) = (await client.ask(CreateTopicsRequest([topic]), 7)).topics
+        wanted = CreateTopicsRequest.CreatableTopic(topic, -1, -1, assignments, entries)
+        (result,) = (await client.ask(CreateTopicsRequest([wanted]), 7)).topics
         assert result.error_code == 0, result
 
     @property

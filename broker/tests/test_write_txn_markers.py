@@ -13,6 +13,7 @@ from broker.tests.alone import Node
 from broker.tests.conftest import StartNode
 from broker.tests.test_replication import Connect, Trio
 
+from odradek_broker.apis.write_txn_markers import KNOWN_TOGETHER_MS
 from odradek_broker.authorizer import Operation, Principal
 from odradek_log.transaction_index import AbortedTransaction
 from odradek_wire.errors import ErrorCode
@@ -167,6 +168,33 @@ async def test_a_marker_that_is_not_replicated_in_time_is_answered_as_such(trio:
     trio.clock.advance_timeouts(REQUEST_TIMEOUT_MS)
     await trio.until(waiting.done)
     assert waiting.result() == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_marker_that_is_replicated_does_not_wait_long_for_one_that_is_not(trio: Trio) -> None:
+    await trio.create([1, 2])
+    await trio.create([1], topic="u")
+    client = await trio.client(1)
+    trio.hold_back(1)
+    waiting = asyncio.ensure_future(write(client, marker(), marker(producer=8, topic="u")))
+    await trio.until(lambda: trio.hosted(1).log_end_offset == 1)
+    before_ms = trio.clock.monotonic_ms()
+    await trio.until(waiting.done)
+    assert waiting.result() == {PRODUCER: {("t", 0): ErrorCode.REQUEST_TIMED_OUT}, 8: {("u", 0): 0}}
+    assert trio.clock.monotonic_ms() - before_ms < 2 * KNOWN_TOGETHER_MS < REQUEST_TIMEOUT_MS
+    assert not trio.hosted(1).watchers, "nobody waits for an answer that was given"
+
+
+async def test_markers_that_are_all_replicated_late_are_answered_when_they_are(trio: Trio) -> None:
+    await trio.create([1, 2], partitions=2)
+    client = await trio.client(1)
+    trio.hold_back(1)
+    waiting = asyncio.ensure_future(write(client, marker(0), marker(1, producer=8)))
+    await trio.until(lambda: trio.hosted(1, 1).log_end_offset == 1)
+    trio.clock.advance_timeouts(REQUEST_TIMEOUT_MS // 2)
+    trio.let_go(1)
+    await trio.until(waiting.done)
+    assert [len(trio.log_of(2, index)) > 0 for index in (0, 1)] == [True, True]
+    assert waiting.result() == {PRODUCER: {("t", 0): 0}, 8: {("t", 1): 0}}
 
 
 async def test_a_marker_is_for_the_leader_and_needs_min_insync_replicas(trio: Trio) -> None:

@@ -1,7 +1,8 @@
 """WriteTxnMarkers (key 27), versions 0-2: a transaction is over, says its coordinator or an administrator.
 
 Each partition's log judges the marker for itself. Answered when all replicas in sync have it, or when that has taken
-longer than `request.timeout.ms`.
+longer than `request.timeout.ms`. As soon as something is known of some partitions the others are given little time: one
+that is short of replicas does not keep from the coordinator that other transactions are over. Kafka waits for all.
 """
 
 from __future__ import annotations
@@ -13,20 +14,26 @@ from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
 from odradek_broker.coordinators.marker_writing import write_marker
 from odradek_broker.deferred import Deferred
+from odradek_broker.timers import TimerHandle, Timers
 from odradek_log.producer_state import TransactionMarker
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
+KNOWN_TOGETHER_MS = 500
+"""How much longer than the first outcome the last may take. A coordinator asks again for what is missing then, which
+appends another marker."""
+
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
 Outcomes = dict[tuple[str, int], ErrorCode]
 """Of one producer's markers, by topic and partition."""
+Awaited = tuple[Outcomes, tuple[str, int], Deferred[ErrorCode]]
 
 
 async def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     if not ctx.may_cluster(Operation.ALTER) and not ctx.may_cluster(Operation.CLUSTER_ACTION):
         return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     by_producer: dict[int, Outcomes] = {}
-    waiting: list[tuple[Outcomes, tuple[str, int], Deferred[ErrorCode]]] = []
+    waiting: list[Awaited] = []
     for marker in request.markers:
         for topic, index in _places(marker):
             outcomes = by_producer.setdefault(marker.producer_id, {})
@@ -35,9 +42,41 @@ async def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarke
                 waiting.append((outcomes, (topic, index), outcome))
             else:
                 outcomes[topic, index] = outcome
-    for outcomes, place, reached in waiting:
-        outcomes[place] = await reached
+    if waiting:
+        await _replicated(ctx.broker.timers, [reached for _, _, reached in waiting], any(by_producer.values()))
+        for outcomes, place, reached in waiting:
+            outcomes[place] = reached.result() if reached.done else ErrorCode.REQUEST_TIMED_OUT
+            reached.cancel()
     return _response(by_producer)
+
+
+async def _replicated(timers: Timers, waiting: list[Deferred[ErrorCode]], some_known: bool) -> None:
+    """Return when it is known of all whether they are, or of some for `KNOWN_TOGETHER_MS`."""
+    over: Deferred[None] = Deferred()
+    left = len(waiting)
+    limit: TimerHandle | None = None
+
+    def known() -> None:
+        nonlocal limit
+        if not left:
+            over.complete(None)
+        elif limit is None:
+            limit = timers.call_later(KNOWN_TOGETHER_MS, lambda: over.complete(None))
+
+    def reached(_: Deferred[ErrorCode]) -> None:
+        nonlocal left
+        left -= 1
+        known()
+
+    if some_known:
+        known()
+    for each in waiting:
+        each.when_done(reached)
+    try:
+        await over
+    finally:
+        if limit is not None:
+            limit.cancel()
 
 
 def _places(marker: Marker) -> Iterator[tuple[str, int]]:

@@ -92,7 +92,7 @@ class TransactionalProducer:
         (error,) = found
         return ErrorCode(error)
 
-    async def produce(self, leader: int, topic: str = "t", partition: int = 0) -> ErrorCode:
+    async def produce(self, leader: int, topic: str = "t", partition: int = 0, acks: int = -1) -> ErrorCode:
         """One record."""
         place = (topic, partition)
         builder = BatchBuilder(
@@ -102,7 +102,8 @@ class TransactionalProducer:
             is_transactional=True,
         )
         builder.append(int(time.time() * 1000), None, b"v")
-        request = produce_request(topic, bytes(builder.build()), partition, transactional_id=self.transactional_id)
+        records = bytes(builder.build())
+        request = produce_request(topic, records, partition, acks, transactional_id=self.transactional_id)
         answer = await (await self._client_of(leader)).ask(request, 9)
         (outcome,) = answer.responses[0].partition_responses
         if not outcome.error_code:

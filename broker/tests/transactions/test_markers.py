@@ -13,7 +13,10 @@ from broker.tests.test_replication import Connect
 from broker.tests.test_write_txn_markers import marker, outcome
 from broker.tests.transactions.producers import TransactionalProducer, Transactions
 
+from odradek_broker.coordinators.marker_sender import PROMPT_MS
 from odradek_broker.coordinators.markers import RETRY_MS
+from odradek_broker.interceptors import Delay
+from odradek_broker.partition import Partition
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
@@ -204,6 +207,104 @@ async def test_the_next_coordinator_sends_the_markers_that_its_predecessor_could
     assert not is_open(trio, leader)
     (entry,) = trio.hosted(leader).log.producers
     assert entry.coordinator_epoch == trio.state_at(await producer.coordinator()).leader_epoch > 0
+
+
+@pytest.fixture
+async def patient(tmp_path: Path, connect: Connect) -> AsyncIterator[Transactions]:
+    """Three brokers that count a follower as in sync, however long it fetches nothing."""
+    forever = {"replica.lag.time.max.ms": "100000000", "request.timeout.ms": "10000000"}
+    found = Transactions(tmp_path, connect, forever)
+    await found.start()
+    yield found
+    await found.cluster.stop(grace_ms=100)
+
+
+async def one_slow_partition(trio: Transactions) -> tuple[int, int]:
+    """Topic t on two brokers of which the second one does not follow, topic u on the first one alone. Which that is,
+    and the coordinator, who is neither."""
+    coordinator = await trio.producer().coordinator()
+    leader = trio.other_than(coordinator)
+    follower = trio.other_than(coordinator, leader)
+    await trio.create([leader, follower])
+    await trio.create([leader], topic="u")
+    trio.hold_back(leader, follower)
+    return leader, coordinator
+
+
+async def begun(trio: Transactions, leader: int, transactional_id: str, *topics: str) -> TransactionalProducer:
+    """A producer with a record in each of the topics in its open transaction."""
+    producer = trio.producer(transactional_id)
+    assert await trio.until_answered(producer.init) == ErrorCode.NONE
+    for topic in topics:
+        assert await trio.until_answered(lambda topic=topic: producer.add((topic, 0))) == ErrorCode.NONE
+        appended = hosted(trio, leader, topic).log_end_offset + 1
+        producing = asyncio.ensure_future(producer.produce(leader, topic, acks=1))
+        await trio.until(producing.done)
+        assert producing.result() == ErrorCode.NONE
+        assert hosted(trio, leader, topic).log_end_offset == appended
+    return producer
+
+
+def hosted(trio: Transactions, broker: int, topic: str) -> Partition:
+    found = trio.cluster.nodes[broker].broker.partitions.get(topic, 0)
+    assert found is not None
+    return found
+
+
+def markers_seen(trio: Transactions, broker: int, first_ms: int = 0) -> list[list[str]]:
+    """Which topics the WriteTxnMarkers requests to this broker name, from now on; the first one takes so long."""
+    seen: list[list[str]] = []
+
+    def look(ctx: Any, request: Any) -> Delay | None:
+        if ctx.api_key != ApiKey.WRITE_TXN_MARKERS:
+            return None
+        seen.append([topic.name for marker in request.markers for topic in marker.topics])
+        return Delay(first_ms) if len(seen) == 1 else None
+
+    trio.cluster.nodes[broker].broker.interceptors.before_handle.append(look)
+    return seen
+
+
+async def test_a_partition_that_is_slow_to_replicate_holds_up_no_other_transaction(patient: Transactions) -> None:
+    leader, _ = await one_slow_partition(patient)
+    slow = [await begun(patient, leader, f"slow-{number}", "t") for number in range(3)]
+    prompt = await begun(patient, leader, "prompt", "u")
+    mixed = await begun(patient, leader, "mixed", "t", "u")
+    requests = markers_seen(patient, leader)
+    for producer in (slow[0], prompt, *slow[1:], mixed):
+        assert await producer.end() == ErrorCode.NONE
+    await patient.until_state(prompt, "CompleteCommit")
+    assert patient.clock.monotonic_ms() < 10_000, "nobody waited for request.timeout.ms"
+    for producer in (*slow, mixed):
+        assert await producer.state() == (ErrorCode.NONE, "PrepareCommit")
+    # Whose partition is waited for already does not ask for it once more.
+    patient.clock.advance_timeouts(10_000)
+    assert requests == [["t"], ["u", "u"]]
+    patient.let_go(leader)
+    for producer in (*slow, mixed):
+        await patient.until_state(producer, "CompleteCommit")
+    assert hosted(patient, leader, "t").log_end_offset == 8, "each record, and each marker once"
+
+
+async def test_a_transaction_whose_marker_went_with_one_that_is_slow_is_complete_before_it(
+    patient: Transactions,
+) -> None:
+    leader, _ = await one_slow_partition(patient)
+    first, prompt, last = [await begun(patient, leader, name, "u") for name in ("first", "prompt", "last")]
+    slow = await begun(patient, leader, "slow", "t")
+    requests = markers_seen(patient, leader, first_ms=PROMPT_MS // 2)
+    for producer in (first, slow, prompt):
+        assert await producer.end() == ErrorCode.NONE
+    await patient.until_state(prompt, "CompleteCommit")
+    assert await slow.state() == (ErrorCode.NONE, "PrepareCommit")
+    # Its marker goes by itself now, and is waited for.
+    await patient.until(lambda: len(requests) == 3)
+    assert await last.end() == ErrorCode.NONE
+    await patient.until_state(last, "CompleteCommit")
+    patient.clock.advance_timeouts(10_000)
+    assert requests == [["u"], ["t", "u"], ["t"], ["u"]]
+    patient.let_go(leader)
+    await patient.until_state(slow, "CompleteCommit")
 
 
 async def test_a_coordinator_that_is_killed_sends_nothing_more(trio: Transactions) -> None:
