@@ -9,6 +9,7 @@ for. Most are librdkafka's; `probe` is ours, since it must find a new leader fas
 from __future__ import annotations
 
 import faulthandler
+import os
 import random
 import signal
 import sys
@@ -32,7 +33,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
 from compat_tests.netns.history import Operation, Outcome, Recorder, What
-from compat_tests.netns.job import COMMON, SAY_WHERE, Job, consumer_for, offset_of, partition_of
+from compat_tests.netns.job import COMMON, STUCK, Job, consumer_for, offset_of, partition_of
 from compat_tests.netns.transactional_clients import keep_a_bank, pass_on, read_committed
 from odradek.client.client import Client
 from odradek.client.connection import ClientError
@@ -42,6 +43,7 @@ from odradek_wire.records.record import Record
 _POLL_S = 0.1
 _ASK_S = 2.0
 _FLUSH_S = 60.0
+_END_S = 75.0
 _BATCH = 500
 _PROBE_S = 0.5
 _MEMBERS = 10
@@ -395,11 +397,22 @@ KINDS: dict[str, Callable[[Job], None]] = {
 }
 
 
+def _end(stopping: threading.Event) -> None:
+    """SIGTERM ends a job. What librdkafka does when a client is thrown away may have no end (its issues 1640 and 3470):
+    everything is written down by then, and the process ends all the same, and says where it stood."""
+    signal.sigwait([signal.SIGTERM])
+    stopping.set()
+    time.sleep(_END_S)
+    faulthandler.dump_traceback(sys.stderr)
+    os._exit(STUCK)
+
+
 def main() -> None:
     kind, name, file, servers, topic, partitions, *group = sys.argv[1:]
     stopping = threading.Event()
-    faulthandler.register(SAY_WHERE)
-    signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
+    # For all threads: one that hangs in a library would never come to a handler.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    threading.Thread(target=_end, args=(stopping,), daemon=True).start()
     job = Job(name, servers, topic, int(partitions), "".join(group), Recorder(Path(file)), stopping)
     KINDS[kind](job)
 
