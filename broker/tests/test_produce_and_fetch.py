@@ -355,6 +355,22 @@ async def test_a_session_mentions_only_what_changed(client: Any, make_batch: Mak
     assert told(last) == {1: len(one)}
 
 
+async def test_who_is_told_that_its_log_parted_is_told_the_high_watermark_again(
+    client: Any, make_batch: MakeBatch
+) -> None:
+    """Of the first of these answers a follower takes only where to cut its log."""
+    topic_id = await client.create_topic("t")
+    await client.produce("t", make_batch(b"v"))
+    session, answers = 0, []
+    for epoch, offset in enumerate((5, 5, 1, 1)):
+        request = fetch_request("", offset, version=13, topic_id=topic_id, session_id=session, session_epoch=epoch)
+        request.topics[0].partitions[0].last_fetched_epoch = 0
+        response = await client.ask(request, 13)
+        session = response.session_id
+        answers.append([(d.diverging_epoch.epoch, d.high_watermark) for t in response.responses for d in t.partitions])
+    assert answers == [[(0, 1)], [(0, 1)], [(-1, 1)], []]
+
+
 async def test_a_wrong_session_or_epoch_is_an_error_of_the_whole_answer(client: Any) -> None:
     await client.create_topic("t")
     unknown = await client.ask(FetchRequest(max_wait_ms=0, session_id=77, session_epoch=5), 11)

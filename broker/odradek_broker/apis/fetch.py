@@ -405,8 +405,8 @@ class Fetch:
             told = []
             for wanted, data in found:
                 has_records = bool(data.records)
-                urgent = has_records or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
-                if wanted.must_tell(data.high_watermark, data.log_start_offset, data.error_code, urgent):
+                urgent = has_records or data.preferred_read_replica >= 0
+                if wanted.must_tell(data.high_watermark, data.log_start_offset, _refuses(data), urgent):
                     told.append((wanted, data))
                     if has_records:
                         session.served(wanted)
@@ -419,7 +419,7 @@ class Fetch:
                 if self._follower is not None:
                     created.let_rest(Resting(self._ctx.broker.purgatory, created))
             for wanted, data in found:
-                wanted.must_tell(data.high_watermark, data.log_start_offset, data.error_code, False)
+                wanted.must_tell(data.high_watermark, data.log_start_offset, _refuses(data), False)
         topics: dict[str | bytes, FetchResponse.FetchableTopicResponse] = {}
         for wanted, data in told:
             topic = topics.get(wanted.topic)
@@ -450,6 +450,11 @@ class Fetch:
                 response.node_endpoints.append(
                     FetchResponse.NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack)
                 )
+
+
+def _refuses(data: PartitionData) -> int | bool:
+    """Whether the answer is one of which a reader takes no high watermark: the error, or that the logs part."""
+    return data.error_code or data.diverging_epoch.epoch >= 0
 
 
 def _aborted(partition: Partition, fetch_offset: int, found: FileSlice) -> list[AbortedTransaction]:

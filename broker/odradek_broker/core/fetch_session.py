@@ -39,10 +39,11 @@ class FetchedPartition:
     told_high_watermark: int = -1
     told_log_start_offset: int = -1
 
-    def must_tell(self, high_watermark: int, log_start_offset: int, error: int, has_more: bool) -> bool:
+    def must_tell(self, high_watermark: int, log_start_offset: int, error: int | bool, has_more: bool) -> bool:
         """Whether an incremental answer has to mention this partition; remembers what it will have been told.
 
-        An error makes sure that the next answer mentions it as well, so that the client sees the error go away."""
+        An error makes sure that the next answer mentions it as well, so that the client sees the error go away. So do
+        logs that part (True): a follower takes the point from such an answer, and no high watermark."""
         tell = has_more
         if self.told_high_watermark != high_watermark:
             self.told_high_watermark = high_watermark
