@@ -1,7 +1,7 @@
 """One partition of `__consumer_offsets` that this broker leads: the core of its groups joined to its log.
 
-Owns carrying out what the core decides, answering, and one timer for the next deadline. Leaves every rule to
-`core.group_shard`, loading and writing to `durable_partition`, and which groups come here to `groups`.
+Owns carrying out what the core decides, and answering. Leaves every rule to `core.group_shard`, loading and writing to
+`durable_partition`, waiting for the next deadline to `deadline_timer`, and which groups come here to `groups`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from odradek_broker.clock import Clock
+from odradek_broker.coordinators.deadline_timer import DeadlineTimer
 from odradek_broker.coordinators.durable_partition import Core, Done, DurablePartition, LoadState
-from odradek_broker.core.group_deadlines import Instant
+from odradek_broker.core.deadlines import Instant
 from odradek_broker.core.group_loading import Loading
 from odradek_broker.core.group_records import CoordinatorRecord, encode_record
 from odradek_broker.core.group_shard import GroupShard
@@ -20,7 +21,7 @@ from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.partition import Partition
 from odradek_broker.report import Logger
-from odradek_broker.timers import TimerHandle, Timers
+from odradek_broker.timers import Timers
 from odradek_log.producer_state import TransactionMarker
 from odradek_log.verification import Verification
 from odradek_wire.errors import ErrorCode
@@ -47,9 +48,7 @@ class GroupPartition:
         self._log = log.bind(topic=partition.topic, partition=partition.index)
         core = Core(encode_record, self.shard.replay, lambda: Loading(self.shard), self._loaded)
         self._durable = DurablePartition(partition, core, clock, timers, self._log, compression, commit_timeout_ms)
-        self._clock = clock
-        self._timers = timers
-        self._timer: TimerHandle | None = None
+        self._deadline_timer = DeadlineTimer(clock, timers, self.shard.deadlines.next_ms, self._expire)
         partition.coordinator = self
 
     @property
@@ -76,8 +75,7 @@ class GroupPartition:
 
     def resign(self) -> None:
         """Another broker coordinates these groups now."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadline_timer.cancel()
         if self.partition.coordinator is self:
             self.partition.coordinator = None
         self._durable.resign()
@@ -106,7 +104,7 @@ class GroupPartition:
     def _step_written(self, step: Step, error: ErrorCode) -> None:
         if error:
             self._log.warning("group metadata was not written", error=error.name)
-        if step.write is not None and self.state is LoadState.READY:
+        if step.write is not None and self.is_ready:
             self.carry_out(self.shard.written(step.write, group_write_error(error), self.now()))
 
     def write(self, records: Sequence[CoordinatorRecord], done: Done) -> None:
@@ -144,18 +142,10 @@ class GroupPartition:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
-        """One timer for the next deadline. Heartbeats move deadlines later, which needs no new timer."""
-        next_ms = self.shard.deadlines.next_ms()
-        if next_ms is None or self.state is not LoadState.READY:
-            return
-        if self._timer is not None and self._timer.pending:
-            if self._timer.deadline_ms <= next_ms:
-                return
-            self._timer.cancel()
-        self._timer = self._timers.call_later(next_ms - self._clock.monotonic_ms(), self._deadline)
+        if self.is_ready:
+            self._deadline_timer.arm()
 
-    def _deadline(self) -> None:
-        self._timer = None
+    def _expire(self) -> None:
         for step in self.shard.expired(self.now()):
             self.carry_out(step)
         self._arm()

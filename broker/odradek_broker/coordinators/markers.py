@@ -96,6 +96,11 @@ class Markers:
         if self._later:
             self._try_again()
 
+    @property
+    def to_send_again(self) -> int:
+        """How many markers wait for a leader, or could not be written."""
+        return sum(map(len, self._later.values()))
+
     async def close(self) -> None:
         """Send nothing more; no task is left when this returns."""
         self._closed = True

@@ -1,21 +1,22 @@
 """One partition of `__transaction_state` that this broker leads: the core of its transactions joined to its log.
 
-Owns carrying out what the core decides, answering, and one timer for what time brings about. Leaves every rule to
-`core.transaction_shard`, loading and writing to `durable_partition`, getting markers written to `markers`, and which
-transactional ids come here to `transactions`.
+Owns carrying out what the core decides, answering, and who waits for an id that is busy. Leaves every rule to
+`core.transaction_shard`, loading and writing to `durable_partition`, waiting for the next deadline to `deadline_timer`,
+getting markers written to `markers`, and which transactional ids come here to `transactions`.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from odradek_broker.clock import Clock
+from odradek_broker.coordinators.deadline_timer import DeadlineTimer
 from odradek_broker.coordinators.durable_partition import Core, DurablePartition, LoadState
 from odradek_broker.coordinators.markers import Markers
-from odradek_broker.core.group_deadlines import Instant
-from odradek_broker.core.transaction import TopicPartition
+from odradek_broker.core.deadlines import Instant
+from odradek_broker.core.transaction import Ending, TopicPartition
 from odradek_broker.core.transaction_loading import TransactionLoading
 from odradek_broker.core.transaction_progress import NextId
 from odradek_broker.core.transaction_records import encode_record
@@ -48,19 +49,20 @@ class TransactionPartition:
         log: Logger,
         write_timeout_ms: int,
         next_producer_id: NextId,
+        ended: Counter[Ending],
     ) -> None:
-        """`write_timeout_ms` is how long a request is kept waiting for its record to be replicated."""
+        """`write_timeout_ms` is how long a request is kept waiting for its record to be replicated; `ended` counts."""
         self.shard = TransactionShard(settings)
         self._log = log.bind(topic=partition.topic, partition=partition.index)
         core = Core(encode_record, self.shard.replay, lambda: TransactionLoading(self.shard), self._loaded, acts=True)
         self._durable = DurablePartition(partition, core, clock, timers, self._log, Compression.NONE, write_timeout_ms)
         self._markers = markers
-        self._clock = clock
         self._timers = timers
-        self._timer: TimerHandle | None = None
+        self._deadline_timer = DeadlineTimer(clock, timers, self.shard.next_ms, self._expire)
         self._waiting: dict[str, deque[Waiting]] = {}
         """Who comes while something of its id is under way."""
         self._next_producer_id = next_producer_id
+        self._ended = ended
 
     @property
     def state(self) -> LoadState:
@@ -83,8 +85,7 @@ class TransactionPartition:
 
     def resign(self) -> None:
         """Another broker coordinates these transactions now."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadline_timer.cancel()
         self._durable.resign()
         for token, answer in self.shard.unload(self.now()).answers:
             _deferred(token).complete(answer)
@@ -123,6 +124,8 @@ class TransactionPartition:
         """Give the answers of a step, have its markers written, write its records, and tell the core the outcome."""
         for happening in step.happened:
             self._note(happening)
+        if step.ended is not None:
+            self._ended[step.ended] += 1
         for token, answer in step.answers:
             _deferred(token).complete(answer)
         for work in step.markers:
@@ -166,18 +169,10 @@ class TransactionPartition:
             self.carry_out(step)
 
     def _arm(self) -> None:
-        """One timer for the next deadline, which only a transaction that is left alone ever meets."""
-        next_ms = self.shard.next_ms()
-        if next_ms is None or not self.leads:
-            return
-        if self._timer is not None and self._timer.pending:
-            if self._timer.deadline_ms <= next_ms:
-                return
-            self._timer.cancel()
-        self._timer = self._timers.call_later(next_ms - self._clock.monotonic_ms(), self._deadline)
+        if self.leads:
+            self._deadline_timer.arm()
 
-    def _deadline(self) -> None:
-        self._timer = None
+    def _expire(self) -> None:
         for step in self.shard.expired(self.now(), self._next_producer_id):
             self.carry_out(step)
         self._arm()

@@ -9,7 +9,8 @@ modules.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from odradek_broker.auto_create import TRANSACTION_STATE
@@ -17,9 +18,9 @@ from odradek_broker.config import BrokerConfig
 from odradek_broker.coordinators.durable_partition import NOT_YET, LoadState
 from odradek_broker.coordinators.markers import Markers
 from odradek_broker.coordinators.transaction_partition import TransactionPartition
-from odradek_broker.core.group_deadlines import Instant
+from odradek_broker.core.deadlines import Instant
 from odradek_broker.core.java_hash import partition_for
-from odradek_broker.core.transaction import Producer, TopicPartition
+from odradek_broker.core.transaction import Ending, Producer, TopicPartition
 from odradek_broker.core.transaction_listing import TransactionFilter
 from odradek_broker.core.transaction_shard import TransactionShard
 from odradek_broker.core.transaction_step import Step, TransactionSettings
@@ -52,6 +53,8 @@ class TransactionCoordinators:
         self._partitions: dict[int, TransactionPartition] = {}
         self._version = 0
         self._expiry: TimerHandle | None = None
+        self.ended: Counter[Ending] = Counter()
+        """Transactions that were decided here."""
 
     # -- leadership -----------------------------------------------------------------------------------------------
 
@@ -69,6 +72,7 @@ class TransactionCoordinators:
             broker.log,
             config.integer("request.timeout.ms"),
             broker.producer_ids.next_now_or_soon,
+            self.ended,
         )
         coordinated.shard.transaction_version = self._version = broker.image.levels.transaction_version
         self._partitions[partition.index] = coordinated
@@ -269,6 +273,18 @@ class TransactionCoordinators:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             listed.extend(coordinated.shard.list(wanted, coordinated.now()))
         return listed
+
+    # -- figures --------------------------------------------------------------------------------------------------
+
+    @property
+    def shards(self) -> Iterator[TransactionShard]:
+        """Whose transactions are coordinated here now."""
+        return (coordinated.shard for coordinated in self._partitions.values() if coordinated.leads)
+
+    @property
+    def markers_to_send_again(self) -> int:
+        """Those that wait for a leader, or to be sent once more."""
+        return self._markers.to_send_again
 
     # -- inside ---------------------------------------------------------------------------------------------------
 

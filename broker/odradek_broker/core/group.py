@@ -2,7 +2,7 @@
 
 Owns the bookkeeping that must agree with itself: states and their transitions, members, static members, given-out
 member ids, who supports which protocol, the leader, the generation. Leaves what a request may do, and when, to
-`group_join`, `group_rebalance` and `group_session`, deadlines to `group_deadlines`, records to `group_records`.
+`group_join`, `group_rebalance` and `group_session`, deadlines to `group_step`, records to `group_records`.
 
         Empty ──► PreparingRebalance ──► CompletingRebalance ──► Stable
           ▲             │    ▲                  │                  │

@@ -8,7 +8,6 @@ to `group_rebalance`.
 from __future__ import annotations
 
 from odradek_broker.core.group import ClassicGroup, GroupState
-from odradek_broker.core.group_deadlines import DeadlineKind
 from odradek_broker.core.group_member import Member, Protocols, Token
 from odradek_broker.core.group_rebalance import (
     complete_join_if_all_joined,
@@ -20,6 +19,7 @@ from odradek_broker.core.group_step import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     NO_MEMBER,
     Caller,
+    DeadlineKind,
     ReplacementWrite,
     Step,
     join_answer,

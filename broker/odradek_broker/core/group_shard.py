@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odradek_broker.core import group_join, group_rebalance, group_session, offsets, offsets_in_transaction
+from odradek_broker.core.deadlines import Instant
 from odradek_broker.core.group import ClassicGroup, GroupState
-from odradek_broker.core.group_deadlines import DeadlineKind, Deadlines, Instant
 from odradek_broker.core.group_foreign import ForeignGroup
 from odradek_broker.core.group_listing import described, described_missing, listed
 from odradek_broker.core.group_member import Token
@@ -31,6 +31,8 @@ from odradek_broker.core.group_step import (
     NO_MEMBER,
     AssignmentWrite,
     Caller,
+    DeadlineKind,
+    Deadlines,
     GroupSettings,
     ReplacementWrite,
     Step,

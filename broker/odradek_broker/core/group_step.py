@@ -1,18 +1,19 @@
 """One step of a group coordinator: what comes in with every input, and what goes out.
 
-Owns the vocabulary between the rules of groups and the shell: settings, the caller, waiting answers, records to
-write, and what has to be settled once they are written. Leaves the rules to `group_join`, `group_rebalance` and
-`group_session`.
+Owns the vocabulary between the rules of groups and the shell: settings, the caller, deadlines, waiting answers,
+records to write, and what has to be settled once they are written. Leaves the rules to `group_join`,
+`group_rebalance` and `group_session`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import NamedTuple
 
+from odradek_broker.core.deadlines import DeadlineQueue, Instant
 from odradek_broker.core.group import ClassicGroup
-from odradek_broker.core.group_deadlines import DeadlineKey, DeadlineKind, Deadlines, Instant
 from odradek_broker.core.group_member import Member, Protocols, Token
 from odradek_broker.core.group_records import CoordinatorRecord
 from odradek_wire.errors import ErrorCode
@@ -47,6 +48,25 @@ class Caller(NamedTuple):
     api_version: int
     random_id: str = ""
 
+
+class DeadlineKind(IntEnum):
+    """What is over when a deadline passes. The value is the order among equal deadlines of one group."""
+
+    SESSION = 0
+    """A member, or a member id that was given out and never used, has been silent for too long."""
+    JOIN = 1
+    """The join phase of a rebalance has taken as long as it may."""
+    SYNC = 2
+    """Members that joined have not asked for their assignment."""
+
+
+class DeadlineKey(NamedTuple):
+    kind: DeadlineKind
+    group_id: str
+    member_id: str = ""
+
+
+Deadlines = DeadlineQueue[DeadlineKey]
 
 Answer = JoinGroupResponse | SyncGroupResponse
 

@@ -57,6 +57,16 @@ class TransactionState(Enum):
         return self.value[1]
 
 
+class Ending(Enum):
+    """How a transaction ends: who has decided it, and which way."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    """By its producer, or for another one that takes its place."""
+    TIMED_OUT = "timed_out"
+    """Aborted by the coordinator: its producer has left it open for too long."""
+
+
 class Producer(NamedTuple):
     """Who produces: an epoch outdates all those before it."""
 

@@ -16,8 +16,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from odradek_broker.core import transaction_rules as rules
-from odradek_broker.core.group_deadlines import DeadlineQueue, Instant
-from odradek_broker.core.transaction import TopicPartition, Transaction, TransactionState
+from odradek_broker.core.deadlines import DeadlineQueue, Instant
+from odradek_broker.core.transaction import Ending, TopicPartition, Transaction, TransactionState
 from odradek_broker.core.transaction_records import VALUE_VERSION, TransactionRecord
 from odradek_broker.core.transaction_step import Caller, MarkerWork, Step, Write, write_error
 from odradek_wire.errors import ErrorCode
@@ -83,6 +83,11 @@ class Progress:
         marking = self._markings.get(transactional_id)
         return marking.left if marking is not None else self.transactions[transactional_id].partitions
 
+    @property
+    def markers_left(self) -> int:
+        """How many markers of decided transactions are not written yet, as far as it is known."""
+        return sum(len(marking.left) for marking in self._markings.values())
+
     # -- writing --------------------------------------------------------------------------------------------------
 
     def begin(self, step: Step, transactional_id: str, transaction: Transaction, caller: Caller | None = None) -> Write:
@@ -113,6 +118,7 @@ class Progress:
         if not error:
             step.answer(caller, write.error, write.producer)
             self._go_on(step, ids)
+            step.ended = self._ending(write)
             return step
         step.answer(caller, write_error(error))
         for id_ in ids:
@@ -153,6 +159,15 @@ class Progress:
             step.markers.append(work)
         if complete:
             self._complete(step, complete)
+
+    def _ending(self, write: Write) -> Ending | None:
+        """What these records have decided. A decision is written alone."""
+        transaction = self.transactions.get(write.transactional_ids[0])
+        if transaction is None or not transaction.is_decided:
+            return None
+        if transaction.commits:
+            return Ending.COMMITTED
+        return Ending.TIMED_OUT if write.timed_out else Ending.ABORTED
 
     def _complete(self, step: Step, transactional_ids: Sequence[str]) -> None:
         self._write(step, {id_: self.transactions[id_].complete(step.now.wall_ms) for id_ in transactional_ids})
@@ -195,7 +210,7 @@ class Progress:
         fresh_id = next_id() if rules.takes_fresh_id(transaction) else None
         outcome = rules.abort(transaction, self.transaction_version, fresh_id, step.now.wall_ms)
         if isinstance(outcome, Transaction):
-            self.begin(step, transactional_id, outcome)
+            self.begin(step, transactional_id, outcome).timed_out = True
             step.tell("abandoned transaction is aborted", transactional_id, transaction.producer, notable=True)
 
     def _expect_end(self, transactional_id: str, timeout_ms: int, delay_ms: int, now: Instant) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from odradek_broker.core import transaction_rules as rules
-from odradek_broker.core.group_deadlines import Instant
+from odradek_broker.core.deadlines import Instant
 from odradek_broker.core.transaction import EPOCH_GROWS_FROM, Producer, TopicPartition, Transaction
 from odradek_broker.core.transaction_listing import TransactionFilter, described, listed, not_described
 from odradek_broker.core.transaction_progress import NextId, Progress
@@ -256,6 +256,11 @@ class TransactionShard:
         if transaction is None:
             return not_described(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return described(transactional_id, transaction, self._progress.unmarked(transactional_id))
+
+    @property
+    def markers_left(self) -> int:
+        """How many markers of decided transactions are not known to be written."""
+        return self._progress.markers_left
 
     def list(self, wanted: TransactionFilter, now: Instant) -> Iterable[ListTransactionsResponse.TransactionState]:
         return [

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from odradek_broker.core.group_deadlines import Instant
-from odradek_broker.core.transaction import Producer, TopicPartition
+from odradek_broker.core.deadlines import Instant
+from odradek_broker.core.transaction import Ending, Producer, TopicPartition
 from odradek_broker.core.transaction_records import TransactionRecord
 from odradek_broker.core.transaction_rules import NO_PRODUCER
 from odradek_wire.errors import ErrorCode
@@ -103,6 +103,8 @@ class Write:
     caller: Caller | None = None
     """Who waits for it, and has not been answered yet."""
     error: ErrorCode = ErrorCode.NONE
+    timed_out: bool = False
+    """It aborts an abandoned transaction."""
     producer: Producer = NO_PRODUCER
     """What the caller is told once it is written. An error: what it asked for begins with the end of a transaction."""
 
@@ -129,6 +131,8 @@ class Step:
     write: Write | None = None
     markers: list[MarkerWork] = field(default_factory=list)
     happened: list[Happening] = field(default_factory=list)
+    ended: Ending | None = None
+    """The decision of a transaction is in the log."""
 
     def answer(self, caller: Caller | None, error: ErrorCode, producer: Producer = NO_PRODUCER) -> None:
         """Nobody to answer is no error: the coordinator acts by itself, too."""

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from odradek_broker.core.deadlines import Instant
 from odradek_broker.core.group import ClassicGroup, GroupState
-from odradek_broker.core.group_deadlines import DeadlineKey, DeadlineKind, Deadlines, Instant
 from odradek_broker.core.group_shard import GroupShard
-from odradek_broker.core.group_step import AssignmentWrite, Caller, GroupSettings, ReplacementWrite
+from odradek_broker.core.group_step import (
+    AssignmentWrite,
+    Caller,
+    DeadlineKey,
+    DeadlineKind,
+    Deadlines,
+    GroupSettings,
+    ReplacementWrite,
+)
 from odradek_broker.core.java_hash import hash_map_order, partition_for, string_hash
 from odradek_broker.core.offsets_subscription import subscribed_topics
 from odradek_wire.errors import ErrorCode

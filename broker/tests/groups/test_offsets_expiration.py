@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
+from odradek_broker.core.deadlines import Instant
 from odradek_broker.core.group import ClassicGroup, GroupState
-from odradek_broker.core.group_deadlines import Instant
 from odradek_broker.core.group_member import Member
 from odradek_broker.core.group_records import GroupRecord, OffsetRecord
 from odradek_broker.core.group_shard import GroupShard

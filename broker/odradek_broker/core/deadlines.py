@@ -1,4 +1,4 @@
-"""When a coordinator has to act by itself: a queue of deadlines, and those of groups and members.
+"""When a coordinator has to act by itself: a queue of deadlines.
 
 Owns which deadline comes next and the order of those that are due. Knows nothing of what they mean, and reads no clock.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K")
@@ -18,23 +17,6 @@ class Instant(NamedTuple):
 
     wall_ms: int
     timeout_ms: int
-
-
-class DeadlineKind(IntEnum):
-    """What is over when a deadline passes. The value is the order among equal deadlines of one group."""
-
-    SESSION = 0
-    """A member, or a member id that was given out and never used, has been silent for too long."""
-    JOIN = 1
-    """The join phase of a rebalance has taken as long as it may."""
-    SYNC = 2
-    """Members that joined have not asked for their assignment."""
-
-
-class DeadlineKey(NamedTuple):
-    kind: DeadlineKind
-    group_id: str
-    member_id: str = ""
 
 
 class DeadlineQueue(Generic[K]):
@@ -87,6 +69,3 @@ class DeadlineQueue(Generic[K]):
     def _push(self, key: K, at_ms: int) -> None:
         self._sequence += 1
         heapq.heappush(self._heap, (at_ms, self._sequence, key))
-
-
-Deadlines = DeadlineQueue[DeadlineKey]
