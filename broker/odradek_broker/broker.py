@@ -141,6 +141,11 @@ class Broker:
         return self._transactions
 
     @property
+    def about_transactions(self) -> tuple[TransactionCoordinators | None, Verifier | None]:
+        """The coordinator and who asks coordinators, as far as they are loaded."""
+        return self._transactions, self._verifier
+
+    @property
     def as_member(self) -> InterBroker:
         """Who answers other brokers, which are listened to in ZooKeeper mode only."""
         assert self.inter_broker is not None

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Labels = Mapping[str, str]
 NONE: Labels = {}
+LATE_MS = 5 * 60 * 1000
+"""A transaction whose newest record is older than the longest timeout by so much was left open by mistake, as Kafka's
+ProducerStateManager has it."""
 
 
 class Metric(NamedTuple):
@@ -47,6 +50,8 @@ def collect(broker: Broker, server: Server, loop_lag_s: float) -> Iterator[Metri
     yield from _topics(broker)
     yield from _partitions(broker)
     yield from _cluster(broker)
+    yield from _open_transactions(broker)
+    yield from _coordinated_transactions(broker)
     yield from _cleaner(broker)
     yield _gauge("kafka_server_socket_server_metrics_connection_count", "Open connections.", len(server.connections))
     yield _gauge("kafka_network_SocketServer_MemoryPoolUsed", "Bytes held for clients.", server.buffers.budget.used)
@@ -100,6 +105,12 @@ def _partitions(broker: Broker) -> Iterator[Metric]:
         ("NumLogSegments", [(labels[id(each)], len(log.segments)) for each, log in served]),
     ):
         yield Metric(f"kafka_log_Log_{name}", "gauge", f"{name} of each log.", [(k, float(v)) for k, v in values])
+    yield Metric(
+        "kafka_cluster_Partition_LastStableOffsetLag",
+        "gauge",
+        "How far the last stable offset is behind the high watermark.",
+        [(labels[id(each)], each.high_watermark - each.last_stable_offset) for each, _ in served],
+    )
     yield _gauge("kafka_server_ReplicaManager_PartitionCount", "Replicas on this broker.", len(hosted))
     leaders = sum(each.leader is not None for each in hosted)
     yield _gauge("kafka_server_ReplicaManager_LeaderCount", "Partitions led by this broker.", leaders)
@@ -118,6 +129,71 @@ def _cluster(broker: Broker) -> Iterator[Metric]:
     yield _gauge("kafka_controller_KafkaController_OfflinePartitionsCount", "Partitions without leader.", leaderless)
     active = len(list(image.live_brokers()))
     yield _gauge("kafka_controller_KafkaController_ActiveBrokerCount", "Brokers that clients may use.", active)
+
+
+def _open_transactions(broker: Broker) -> Iterator[Metric]:
+    """In the logs here, whoever coordinates them."""
+    led = [each for each in broker.partitions if each.leader is not None]
+    logs = [log for each in led if (log := each.served_log) is not None and log.failure is None]
+    begun = [log for log in logs if log.producers.transactions.first_open is not None]
+    yield _gauge("odradek_partitions_with_open_transactions", "Led, with an open transaction.", len(begun))
+    limit_ms = broker.config.integer("transaction.max.timeout.ms") + LATE_MS
+    before_ms = broker.clock.wall_ms() - limit_ms
+    late = sum(
+        0 < entry.last_timestamp < before_ms
+        for log in begun
+        for entry in log.producers
+        if entry.current_txn_first_offset == log.producers.transactions.first_open
+    )
+    yield _gauge(
+        "kafka_server_ReplicaManager_PartitionsWithLateTransactionsCount",
+        "Led, with a transaction that its coordinator should have ended.",
+        late,
+    )
+    producers = sum(len(log.producers) for each in broker.partitions if (log := each.served_log) is not None)
+    yield _gauge("kafka_server_ReplicaManager_ProducerIdCount", "Producers that the logs remember.", producers)
+
+
+def _coordinated_transactions(broker: Broker) -> Iterator[Metric]:
+    """Those of this broker's transactional ids. All zero as long as nobody has used one: there is nobody to ask."""
+    from odradek_broker.core.transaction import Ending, TransactionState
+
+    coordinator, verifier = broker.about_transactions
+    shards = [] if coordinator is None else list(coordinator.shards)
+    transactions = [each for shard in shards for each in shard.transactions.values()]
+    states = Counter(each.state for each in transactions)
+    yield Metric(
+        "odradek_transactions",
+        "gauge",
+        "Transactional ids that are coordinated here, by the state of their transactions.",
+        [({"state": state.label}, states[state]) for state in TransactionState],
+    )
+    now_ms = broker.clock.wall_ms()
+    ages_ms = [now_ms - each.start_ms for each in transactions if each.state is TransactionState.ONGOING]
+    oldest_s = max(ages_ms, default=0) / 1000
+    yield _gauge("odradek_transactions_oldest_open_seconds", "How long the oldest open one is open.", oldest_s)
+    yield Metric(
+        "odradek_transactions_ended_total",
+        "counter",
+        "Transactions that were decided here.",
+        [({"outcome": each.value}, 0 if coordinator is None else coordinator.ended[each]) for each in Ending],
+    )
+    yield _gauge(
+        "odradek_transaction_markers_left",
+        "Markers of decided transactions that are on their way, or wait.",
+        sum(shard.markers_left for shard in shards),
+    )
+    yield _gauge(
+        "kafka_coordinator_transaction_TransactionMarkerChannelManager_UnknownDestinationQueueSize",
+        "Those of them that wait for a leader, or to be sent again.",
+        0 if coordinator is None else coordinator.markers_to_send_again,
+    )
+    yield Metric(
+        "kafka_server_AddPartitionsToTxnManager_VerificationFailureRate_total",
+        "counter",
+        "Partitions in which no transaction was let begin, for its coordinator did not confirm it.",
+        [(NONE, 0 if verifier is None else verifier.failures)],
+    )
 
 
 def _cleaner(broker: Broker) -> Iterator[Metric]:

@@ -96,6 +96,8 @@ class Verifier:
         """`own` finds this broker's coordinator, when there is something to ask it."""
         self._broker = broker
         self.own = own
+        self.failures = 0
+        """Partitions that were refused, as Kafka counts them."""
         self._lines: dict[int, _Line] = {}
 
     def ask(self, claim: Claim) -> Refusals | Deferred[Refusals]:
@@ -111,19 +113,24 @@ class Verifier:
         registration = broker.image.brokers.get(leader)
         endpoint = None if registration is None else registration.endpoint(broker.config.inter_broker_listener)
         if endpoint is None:
-            return claim.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return self._counted(claim.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         line = self._lines.get(leader)
         if line is None:
-            line = self._lines[leader] = _Line(broker, leader)
+            line = self._lines[leader] = _Line(broker, leader, self._counted)
         return line.ask(claim, endpoint)
+
+    def _counted(self, refusals: Refusals) -> Refusals:
+        self.failures += len(refusals)
+        return refusals
 
     def _ask_own(self, claim: Claim) -> Refusals | Deferred[Refusals]:
         coordinator = self.own()
         if claim.manner is not Manner.ADD:
-            return claim.answered(coordinator.verify(claim.transactional_id, claim.producer, claim.partitions).items())
+            errors = coordinator.verify(claim.transactional_id, claim.producer, claim.partitions)
+            return self._counted(claim.answered(errors.items()))
         error = coordinator.add(claim.transactional_id, claim.producer, claim.partitions)
         if not isinstance(error, Deferred):
-            return claim.refused(error) if error else {}
+            return self._counted(claim.refused(error)) if error else {}
         answer: Deferred[Refusals] = Deferred()
 
         def added(outcome: Deferred[ErrorCode]) -> None:
@@ -132,7 +139,7 @@ class Verifier:
             except Exception as failure:
                 answer.fail(failure)
             else:
-                answer.complete(claim.refused(found) if found else {})
+                answer.complete(self._counted(claim.refused(found)) if found else {})
 
         error.when_done(added)
         return answer
@@ -147,14 +154,24 @@ class Verifier:
 class _Question(NamedTuple):
     claim: Claim
     answer: Deferred[Refusals]
+    counted: Callable[[Refusals], Refusals]
+
+    def settle(self, refusals: Refusals) -> None:
+        """The first time counts."""
+        if not self.answer.done:
+            self.answer.complete(self.counted(refusals))
+
+    def refuse(self, error: ErrorCode) -> None:
+        self.settle(self.claim.refused(error))
 
 
 class _Line:
     """The questions to one broker: what waits, at most one of a transactional id, and the one request in flight."""
 
-    def __init__(self, broker: Broker, coordinator: int) -> None:
+    def __init__(self, broker: Broker, coordinator: int, counted: Callable[[Refusals], Refusals]) -> None:
         self._broker = broker
         self._coordinator = coordinator
+        self._counted = counted
         self._waiting: dict[str, _Question] = {}
         self._endpoint: Endpoint
         self._connected_to: Endpoint | None = None
@@ -165,18 +182,17 @@ class _Line:
         """Of two questions of one transactional id that wait, the later one holds unless its epoch is older: a client
         has asked again, or somebody else has taken its place."""
         self._endpoint = endpoint
-        question = _Question(claim, Deferred())
+        question = _Question(claim, Deferred(), self._counted)
         other = self._waiting.get(claim.transactional_id)
         if other is not None and claim.producer.epoch < other.claim.producer.epoch:
-            question.answer.complete(claim.refused(ErrorCode.INVALID_PRODUCER_EPOCH))
+            question.refuse(ErrorCode.INVALID_PRODUCER_EPOCH)
             return question.answer
         self._waiting[claim.transactional_id] = question
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
         if other is not None:
             again = claim.producer.epoch == other.claim.producer.epoch
-            error = ErrorCode.NETWORK_EXCEPTION if again else ErrorCode.INVALID_PRODUCER_EPOCH
-            other.answer.complete(other.claim.refused(error))
+            other.refuse(ErrorCode.NETWORK_EXCEPTION if again else ErrorCode.INVALID_PRODUCER_EPOCH)
         return question.answer
 
     async def close(self) -> None:
@@ -247,7 +263,7 @@ def _deliver(asked: Mapping[str, _Question], response: AddPartitionsToTxnRespons
     for result in response.results_by_transaction:
         question = asked.get(result.transactional_id)
         if question is not None:
-            question.answer.complete(
+            question.settle(
                 question.claim.answered(
                     ((topic.name, each.partition_index), ErrorCode(each.partition_error_code))
                     for topic in result.topic_results
@@ -260,4 +276,4 @@ def _deliver(asked: Mapping[str, _Question], response: AddPartitionsToTxnRespons
 
 def _refuse_all(asked: Mapping[str, _Question], error: ErrorCode) -> None:
     for question in asked.values():
-        question.answer.complete(question.claim.refused(error))
+        question.refuse(error)

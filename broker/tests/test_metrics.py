@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from broker.tests.alone import Node
+from broker.tests.transactions.producers import TransactionalProducer, Transactions
+from broker.tests.transactions.test_markers import undecided
 
-from odradek_broker.metrics import Metric, render
+from odradek_broker.clock import ManualClock
+from odradek_broker.core.transaction import Producer
+from odradek_broker.interceptors import Disconnect
+from odradek_broker.metrics import Metric, collect, render
+from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest
 
 MakeBatch = Callable[..., bytes]
@@ -82,6 +90,116 @@ async def test_figures_follow_what_clients_do(node: Node, connect: Any, make_bat
         "kafka_server_socket_server_metrics_connection_count 1",
     ):
         assert line in lines
+
+
+@pytest.fixture
+async def trio(tmp_path: Path, connect: Any) -> AsyncIterator[Transactions]:
+    found = Transactions(tmp_path, connect)
+    await found.start()
+    yield found
+    await found.cluster.stop(grace_ms=100)
+
+
+TRANSACTIONS = (
+    'odradek_transactions{state="Ongoing"}',
+    'odradek_transactions{state="CompleteCommit"}',
+    'odradek_transactions{state="CompleteAbort"}',
+    "odradek_transactions_oldest_open_seconds",
+    'odradek_transactions_ended_total{outcome="committed"}',
+    'odradek_transactions_ended_total{outcome="aborted"}',
+    'odradek_transactions_ended_total{outcome="timed_out"}',
+    "odradek_partitions_with_open_transactions",
+    'kafka_cluster_Partition_LastStableOffsetLag{topic="t",partition="0"}',
+    "kafka_server_ReplicaManager_PartitionsWithLateTransactionsCount",
+)
+
+
+def figures(node: Node, *names: str) -> tuple[float, ...]:
+    shown = dict(line.rsplit(" ", 1) for line in render(collect(node.broker, node.server, 0.0)).splitlines())
+    return tuple(float(shown[name]) for name in names)
+
+
+def transactional_producer(node: Node, connect: Any, transactional_id: str = "tx") -> TransactionalProducer:
+    async def client(_: int) -> Any:
+        return await connect(node)
+
+    return TransactionalProducer(client, lambda: 0, transactional_id)
+
+
+async def test_transactions_are_counted_by_state_and_by_how_they_ended(start_node: Any, connect: Any) -> None:
+    clock = ManualClock(int(time.time() * 1000))
+    node = await start_node(clock=clock)
+    await (await connect(node)).create_topic("t")
+    assert figures(node, *TRANSACTIONS) == (0,) * 10
+    assert node.broker.about_transactions == (None, None)  # who asks for figures loads no coordinator
+
+    producer = transactional_producer(node, connect)
+    for commit in (True, False, True):
+        assert await producer.init() == ErrorCode.NONE
+        assert await producer.add(("t", 0)) == ErrorCode.NONE
+        assert (await producer.produce(0), await producer.produce(0)) == (ErrorCode.NONE, ErrorCode.NONE)
+        clock.advance_wall(1500)
+        assert figures(node, *TRANSACTIONS[:4], *TRANSACTIONS[7:]) == (1, 0, 0, 1.5, 1, 2, 0)
+        assert await producer.end(commit) == ErrorCode.NONE
+    other = transactional_producer(node, connect, "other")
+    assert await other.init(timeout_ms=10_000) == ErrorCode.NONE
+    assert await other.add(("t", 0)) == ErrorCode.NONE
+    assert await other.produce(0) == ErrorCode.NONE
+    assert figures(node, *TRANSACTIONS) == (1, 1, 0, 0, 2, 1, 0, 1, 1, 0)
+    clock.advance_timeouts(10_000)
+    assert figures(node, *TRANSACTIONS) == (0, 1, 1, 0, 2, 1, 1, 0, 0, 0)
+
+
+async def test_a_transaction_that_stays_open_for_longer_than_any_may_is_late(start_node: Any, connect: Any) -> None:
+    clock = ManualClock(int(time.time() * 1000))
+    limits = {"transaction_max_timeout_ms": "60000", "transaction_partition_verification_enable": "false"}
+    node = await start_node(clock=clock, **limits)
+    await (await connect(node)).create_topic("t")
+    stray = transactional_producer(node, connect)
+    stray.producer = Producer(7, 0)
+    assert await stray.produce(0) == ErrorCode.NONE
+    for moved_ms, late in ((350_000, 0), (20_000, 1)):
+        clock.advance_wall(moved_ms)
+        assert figures(node, *TRANSACTIONS[7:]) == (1, 1, late)
+
+
+async def test_a_transaction_that_is_not_confirmed_is_a_failure_of_verification(start_node: Any, connect: Any) -> None:
+    node = await start_node()
+    await (await connect(node)).create_topic("t")
+    failures = "kafka_server_AddPartitionsToTxnManager_VerificationFailureRate_total"
+    producer = transactional_producer(node, connect)
+    assert await producer.init() == ErrorCode.NONE
+    assert (await producer.produce(0), figures(node, failures)) == (ErrorCode.INVALID_TXN_STATE, (1,))
+    assert await producer.add(("t", 0)) == ErrorCode.NONE
+    assert (await producer.produce(0), figures(node, failures)) == (ErrorCode.NONE, (1,))
+
+
+async def test_another_brokers_no_and_its_silence_are_failures_of_verification(trio: Transactions) -> None:
+    producer = trio.producer()
+    assert await trio.until_answered(producer.init) == ErrorCode.NONE
+    coordinator = await producer.coordinator()
+    leader = trio.other_than(coordinator)
+    await trio.create([leader])
+    node = trio.cluster.nodes[leader]
+    failures = "kafka_server_AddPartitionsToTxnManager_VerificationFailureRate_total"
+    assert (await producer.produce(leader), figures(node, failures)) == (ErrorCode.INVALID_TXN_STATE, (1,))
+    trio.cluster.nodes[coordinator].broker.interceptors.before_handle.append(lambda ctx, request: Disconnect())
+    assert (await producer.produce(leader), figures(node, failures)) == (ErrorCode.NOT_ENOUGH_REPLICAS, (2,))
+
+
+async def test_markers_are_counted_until_they_are_written(trio: Transactions) -> None:
+    producer, leader = await undecided(trio)
+    node = trio.cluster.nodes[await producer.coordinator()]
+    left = "odradek_transaction_markers_left"
+    again = "kafka_coordinator_transaction_TransactionMarkerChannelManager_UnknownDestinationQueueSize"
+    assert figures(node, left, again) == (0, 0)
+    trio.hold_markers_back(leader)
+    assert await producer.end() == ErrorCode.NONE
+    assert figures(node, left) == (1,)
+    await trio.until(lambda: figures(node, left, again) == (1, 1))
+    trio.let_go(leader)
+    await trio.until_state(producer, "CompleteCommit")
+    assert figures(node, left, again) == (0, 0)
 
 
 def test_labels_are_escaped_and_large_numbers_kept() -> None:
