@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from odradek_broker.auto_create import TRANSACTION_STATE
 from odradek_broker.config import BrokerConfig
@@ -41,7 +41,10 @@ if TYPE_CHECKING:
 BETWEEN_BROKERS = 5
 """The version of AddPartitionsToTxn that stands for what this broker asks itself."""
 
+R = TypeVar("R")
 Add = Callable[[TransactionShard, Deferred[ErrorCode], Instant], Step]
+AskWithId = Callable[[TransactionShard, int | None, Deferred[R], Instant], Step]
+"""InitProducerId or EndTxn, with a fresh producer id where one may be taken."""
 
 
 class TransactionCoordinators:
@@ -128,40 +131,13 @@ class TransactionCoordinators:
         assert transactional_id is not None
         if not transactional_id:
             return init_error(ErrorCode.INVALID_REQUEST)
-        coordinated = self._coordinated(transactional_id)
-        if isinstance(coordinated, ErrorCode):
-            return init_error(coordinated)
-        fresh_id = None
-        if coordinated.shard.needs_producer_id(transactional_id):
-            fresh_id = self._broker.producer_ids.next_now()
-            if fresh_id is None:
-                return self._init_after_allocation(request, transactional_id, api_version)
-        return self._init(coordinated, request, api_version, fresh_id)
 
-    async def _init_after_allocation(
-        self, request: InitProducerIdRequest, transactional_id: str, api_version: int
-    ) -> InitProducerIdResponse:
-        try:
-            fresh_id = await self._broker.producer_ids.next()
-        except NoProducerIdsError:
-            return init_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        coordinated = self._coordinated(transactional_id)
-        if isinstance(coordinated, ErrorCode):
-            return init_error(coordinated)
-        answer = self._init(coordinated, request, api_version, fresh_id)
-        return await answer if isinstance(answer, Deferred) else answer
+        def init(
+            shard: TransactionShard, fresh_id: int | None, answer: Deferred[InitProducerIdResponse], now: Instant
+        ) -> Step:
+            return shard.init_producer_id(request, api_version, fresh_id, answer, now)
 
-    def _init(
-        self,
-        coordinated: TransactionPartition,
-        request: InitProducerIdRequest,
-        api_version: int,
-        fresh_id: int | None,
-    ) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
-        answer: Deferred[InitProducerIdResponse] = Deferred()
-        now = coordinated.now()
-        coordinated.carry_out(coordinated.shard.init_producer_id(request, api_version, fresh_id, answer, now))
-        return answer.result() if answer.done else answer
+        return self._with_producer_id(transactional_id, TransactionShard.init_takes_id, init, init_error)
 
     def add(
         self,
@@ -226,35 +202,43 @@ class TransactionCoordinators:
         """Answered when the decision is in the log; the markers are under way then, if not written."""
         if not request.transactional_id:
             return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-        coordinated = self._coordinated(request.transactional_id)
+
+        def end(shard: TransactionShard, fresh_id: int | None, answer: Deferred[EndTxnResponse], now: Instant) -> Step:
+            return shard.end_txn(request, api_version, fresh_id, answer, now)
+
+        def refused(error: ErrorCode) -> EndTxnResponse:
+            return EndTxnResponse(error_code=error)
+
+        return self._with_producer_id(request.transactional_id, TransactionShard.end_takes_id, end, refused)
+
+    def _with_producer_id(
+        self,
+        transactional_id: str,
+        takes_id: Callable[[TransactionShard, str], bool],
+        ask: AskWithId[R],
+        refused: Callable[[ErrorCode], R],
+    ) -> R | Awaitable[R]:
+        """Ask the core, with a fresh producer id if that may take one."""
+        coordinated = self._coordinated(transactional_id)
         if isinstance(coordinated, ErrorCode):
-            return EndTxnResponse(error_code=coordinated)
+            return refused(coordinated)
         fresh_id = None
-        shard = coordinated.shard
-        if request.transactional_id in shard.transactions and shard.needs_producer_id(request.transactional_id):
+        if takes_id(coordinated.shard, transactional_id):
             fresh_id = self._broker.producer_ids.next_now()
             if fresh_id is None:
-                return self._end_after_allocation(request, api_version)
-        return self._end(coordinated, request, api_version, fresh_id)
+                return self._after_allocation(transactional_id, ask, refused)
+        return _asked(coordinated, fresh_id, ask)
 
-    async def _end_after_allocation(self, request: EndTxnRequest, api_version: int) -> EndTxnResponse:
+    async def _after_allocation(self, transactional_id: str, ask: AskWithId[R], refused: Callable[[ErrorCode], R]) -> R:
         try:
             fresh_id = await self._broker.producer_ids.next()
         except NoProducerIdsError:
-            return EndTxnResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        coordinated = self._coordinated(request.transactional_id)
+            return refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        coordinated = self._coordinated(transactional_id)
         if isinstance(coordinated, ErrorCode):
-            return EndTxnResponse(error_code=coordinated)
-        answer = self._end(coordinated, request, api_version, fresh_id)
+            return refused(coordinated)
+        answer = _asked(coordinated, fresh_id, ask)
         return await answer if isinstance(answer, Deferred) else answer
-
-    def _end(
-        self, coordinated: TransactionPartition, request: EndTxnRequest, api_version: int, fresh_id: int | None
-    ) -> EndTxnResponse | Deferred[EndTxnResponse]:
-        answer: Deferred[EndTxnResponse] = Deferred()
-        now = coordinated.now()
-        coordinated.carry_out(coordinated.shard.end_txn(request, api_version, fresh_id, answer, now))
-        return answer.result() if answer.done else answer
 
     # -- administration -------------------------------------------------------------------------------------------
 
@@ -306,6 +290,12 @@ class TransactionCoordinators:
             if coordinated.leads:
                 coordinated.expire_ids()
         self._schedule_expiry()
+
+
+def _asked(coordinated: TransactionPartition, fresh_id: int | None, ask: AskWithId[R]) -> R | Deferred[R]:
+    answer: Deferred[R] = Deferred()
+    coordinated.carry_out(ask(coordinated.shard, fresh_id, answer, coordinated.now()))
+    return answer.result() if answer.done else answer
 
 
 def init_error(error: ErrorCode) -> InitProducerIdResponse:

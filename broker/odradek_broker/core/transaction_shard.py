@@ -52,10 +52,14 @@ class TransactionShard:
 
     # -- requests -------------------------------------------------------------------------------------------------
 
-    def needs_producer_id(self, transactional_id: str) -> bool:
-        """Whether InitProducerId or EndTxn of this id, asked for now, may take a fresh producer id: it is unknown, or
-        its epochs are used up. If that changes before the request is made, the answer is CONCURRENT_TRANSACTIONS."""
+    def init_takes_id(self, transactional_id: str) -> bool:
+        """Whether InitProducerId, asked for now, may take a fresh producer id. If that changes before the request is
+        made, the answer is CONCURRENT_TRANSACTIONS."""
         return rules.takes_fresh_id(self.transactions.get(transactional_id))
+
+    def end_takes_id(self, transactional_id: str) -> bool:
+        """The same for EndTxn, which finds no transaction of an unknown id."""
+        return transactional_id in self.transactions and self.init_takes_id(transactional_id)
 
     def is_busy(self, transactional_id: str) -> bool:
         """Whether a record or the markers of this id are under way: mostly over in a few milliseconds, and until then

@@ -140,7 +140,7 @@ class CoreAlone:
         token: object = None,
     ) -> Told | None:
         request = InitProducerIdRequest(transactional_id, timeout_ms, expected.id, expected.epoch)
-        fresh_id = self.next_id() if self.shard.needs_producer_id(transactional_id) else None
+        fresh_id = self.next_id() if self.shard.init_takes_id(transactional_id) else None
         token = token or next(self._tokens)
         self.carry_out(self.shard.init_producer_id(request, version, fresh_id, token, self.now))
         return self.told(token)
@@ -168,7 +168,7 @@ class CoreAlone:
         token: object = None,
     ) -> Told | None:
         request = EndTxnRequest(transactional_id, producer.id, producer.epoch, commit)
-        fresh_id = self.next_id() if self.shard.needs_producer_id(transactional_id) else None
+        fresh_id = self.next_id() if self.shard.end_takes_id(transactional_id) else None
         token = token or next(self._tokens)
         self.carry_out(self.shard.end_txn(request, version, fresh_id, token, self.now))
         return self.told(token)

@@ -162,7 +162,7 @@ class World:
 
         request = InitProducerIdRequest(client.transactional_id, self.random.choice([500, 2000]), *expected)
         shard, core = self.core.shard, self.core
-        fresh_id = core.next_id() if shard.needs_producer_id(client.transactional_id) else None
+        fresh_id = core.next_id() if shard.init_takes_id(client.transactional_id) else None
         core.carry_out(shard.init_producer_id(request, 5, fresh_id, self.ask(answered), core.now))
 
     def add(self, client: Client) -> None:
@@ -201,7 +201,7 @@ class World:
 
         request = EndTxnRequest(client.transactional_id, *producer, committed=commit)
         shard, core = self.core.shard, self.core
-        fresh_id = core.next_id() if shard.needs_producer_id(client.transactional_id) else None
+        fresh_id = core.next_id() if shard.end_takes_id(client.transactional_id) else None
         version = 5 if client.grows else 4
         core.carry_out(shard.end_txn(request, version, fresh_id, self.ask(answered), core.now))
 
