@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek_broker.clock import Clock
@@ -109,7 +108,7 @@ class Background:
             ("log.retention.check.interval.ms", lambda: self.retain(partitions)),
             ("log.flush.scheduler.interval.ms", lambda: self._flush_due(partitions)),
             ("replica.high.watermark.checkpoint.interval.ms", lambda: self._checkpoint(hosting, partitions)),
-            ("log.flush.offset.checkpoint.interval.ms", lambda: self._checkpoint_recovery(hosting)),
+            ("log.flush.offset.checkpoint.interval.ms", hosting.checkpoint_recovery),
             ("log.flush.start.offset.checkpoint.interval.ms", lambda: self._checkpoint_starts(hosting)),
             ("producer.id.expiration.check.interval.ms", lambda: self._expire_producers(partitions)),
         )
@@ -215,14 +214,6 @@ class Background:
         for directory in self._offer_high_watermarks(hosting, partitions):
             self.run("high watermark checkpoint", self._or_fail(hosting, directory, directory.write_high_watermarks))
 
-    def _checkpoint_recovery(self, hosting: Hosting) -> None:
-        """Write how far the logs are on the disk, then force sealed segments there, for the next time: a start after a
-        crash reads what lies behind the recovery point."""
-        for directory in hosting.healthy:
-            directory.offer_checkpoints()
-            work = partial(_write_and_flush, directory)
-            self.run("recovery point checkpoint", self._or_fail(hosting, directory, work))
-
     def _checkpoint_starts(self, hosting: Hosting) -> None:
         """Write where logs begin whose first records were deleted: after a crash they would be there again."""
         for directory in hosting.healthy:
@@ -259,9 +250,3 @@ class Background:
         error = None if future.cancelled() else future.exception()
         if error is not None:
             self._log.error("disk work failed", work=what, error=f"{type(error).__name__}: {error}")
-
-
-def _write_and_flush(directory: LogDirectory) -> bool:
-    written = directory.write_checkpoints()
-    directory.flush_sealed()
-    return written

@@ -29,6 +29,7 @@ from odradek_broker.replication.isr_changes import IsrChanges
 from odradek_broker.replication.moves import Moves
 from odradek_broker.replication.throttles import Throttles
 from odradek_broker.report import Logger
+from odradek_broker.sealed_segments import SealedSegments
 from odradek_broker.syncing import Syncing
 from odradek_broker.timers import Timers
 from odradek_controller.configs.table import Resource
@@ -103,6 +104,7 @@ class Broker:
             clock.monotonic_ms,
             background.to_loop,
             self._lost,
+            SealedSegments(background, timers, lambda directory: self.hosting.fail(directory)),
             self.syncing,
         )
         self.fetch_sessions = FetchSessions(

@@ -16,6 +16,7 @@ from odradek_broker.identity import id_of
 from odradek_broker.partition import Partition, Propose
 from odradek_broker.partitions import Partitions
 from odradek_broker.purgatory import Purgatory
+from odradek_broker.sealed_segments import SealedSegments
 from odradek_broker.syncing import Syncing
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import NO_LEADER, Fate, MetadataDelta, PartitionRegistration, TopicImage
@@ -60,10 +61,12 @@ class Hosting:
         now_ms: Callable[[], int],
         to_loop: Callable[[Callable[[], None]], object],
         lost: Callable[[Sequence[Partition]], None],
+        sealed: SealedSegments,
         syncing: Syncing | None = None,
     ) -> None:
         """`lost` is told of partitions that cannot be served any more, all of a directory at once; `to_loop` brings a
-        callback from any thread to the loop's; `syncing` is there if acknowledgements wait for the disk."""
+        callback from any thread to the loop's; `sealed` flushes what was rolled; `syncing` is there if acknowledgements
+        wait for the disk."""
         assert directories, "a broker has at least one log directory"
         self.directories = directories
         self._node_id = node_id
@@ -74,7 +77,9 @@ class Hosting:
         self._now_ms = now_ms
         self._to_loop = to_loop
         self._lost = lost
+        self._sealed = sealed
         self._syncing = syncing
+        self._on_roll = self._rolled
         self._configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self._config: BrokerConfig | None = None
         self._started = False
@@ -255,6 +260,8 @@ class Hosting:
     def _serve(self, partition: Partition, log: Log, directory: LogDirectory) -> None:
         partition.use(log, directory, self._high_watermarks.pop((partition.topic, partition.index), 0))
         self._watch(partition, log)
+        if log.has_unflushed_sealed:  # a crash came between
+            self._sealed.flush_soon(directory, log)
         if log.topic_id is None:
             try:
                 log.assign_topic_id(partition.topic_id)
@@ -264,6 +271,16 @@ class Hosting:
     def _watch(self, partition: Partition, log: Log) -> None:
         """A flush may fail on another thread, while nobody here is using the log."""
         log.on_failure = lambda error: self._to_loop(partition.take_offline)
+        log.on_roll = self._on_roll
+
+    def _rolled(self, log: Log) -> None:
+        for directory in self.directories:
+            if directory.logs.get((log.topic, log.partition)) is log:
+                self._sealed.flush_soon(directory, log)
+
+    def checkpoint_recovery(self) -> None:
+        """Write down how far the logs are known to be on the disk."""
+        self._sealed.checkpoint(self.healthy)
 
     # -- disks that fail ----------------------------------------------------------------------------------------------
 

@@ -259,7 +259,7 @@ PLANTED: list[tuple[Plant, str, Script | None]] = [
     (isr_that_takes_followers_that_lag, LOST, None),
     (leader_that_does_not_hear_that_it_was_replaced, "not within|goes back|was acknowledged", None),
     (election_without_a_new_epoch, "both lead", None),
-    (follower_that_learns_nothing_of_producers, "repeated|reordered|was answered with", None),
+    (follower_that_learns_nothing_of_producers, "repeated|reordered|was answered with|not committed|aborted", None),
     (consumers_that_are_given_what_is_not_committed, "the high watermark is", None),
     (new_leader_that_says_at_once_what_it_believes_to_be_committed, "the latest offset .* goes back", None),
     (

@@ -386,12 +386,6 @@ class LogDirectory:
         """As `write_checkpoints`, of the start offsets alone."""
         return self._start_offsets.write()
 
-    def flush_sealed(self) -> None:
-        """Flush every log up to its active segment. Any thread; call it now and then before `write_checkpoints`."""
-        for log in list(self.logs.values()):
-            with suppress(OSError):  # reported by the log
-                log.flush_sealed()
-
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
 

@@ -54,6 +54,7 @@ class Log:
         "log_start_offset",
         "name",
         "on_failure",
+        "on_roll",
         "partition",
         "producers",
         "segments",
@@ -89,6 +90,8 @@ class Log:
         """Why this log is offline."""
         self.on_failure: Callable[[Exception], object] | None = None
         """Told once that the disk took this log offline, on the thread that met the trouble."""
+        self.on_roll: Callable[[Log], object] | None = None
+        """Told that there is one more sealed segment, which nothing but `flush_sealed` forces to the disk soon."""
         self.segments = Segments(env, directory, loaded.segments)
         self.segments.active.begin_appends(config)
         self.snapshots = loaded.snapshots
@@ -331,7 +334,10 @@ class Log:
         """A new active segment at the log's end, with what is known of the producers before it."""
         self.snapshots.take(self.producers, self.log_end_offset)
         self.forget_tail()
-        return self.segments.begin(self.log_end_offset, self._config)
+        segment = self.segments.begin(self.log_end_offset, self._config)
+        if self.on_roll is not None:
+            self.on_roll(self)
+        return segment
 
     def delete_old_segments(self, limit: int) -> int:
         """Give up what retention allows, nothing at or above `limit` (the high watermark); returns how many segments:
@@ -395,8 +401,13 @@ class Log:
 
     def flush_sealed(self) -> None:
         """Flush all but the active segment, so that a start after a crash reads no more than that one. Any thread."""
-        if self.failure is None and self.flushing.recovery_point < self.segments.active.base_offset:
+        if self.has_unflushed_sealed:
             self._flush_to(lambda: self.segments.active.base_offset)
+
+    @property
+    def has_unflushed_sealed(self) -> bool:
+        """Whether a start after a crash would read sealed segments."""
+        return self.failure is None and self.flushing.recovery_point < self.segments.active.base_offset
 
     def _flush_to(self, end_of: Callable[[], int]) -> None:
         if isinstance(self.failure, LogOfflineError):

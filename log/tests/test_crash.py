@@ -114,7 +114,7 @@ def test_segments_below_the_recovery_point_are_not_read_again(tmp_path: Path) ->
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     for at in range(40):
         append(log, b"%d" % at * 20)
-    directory.flush_sealed()
+    log.flush_sealed()
     assert log.recovery_point == log.segments[-1].base_offset
     directory.offer_checkpoints()
     directory.write_checkpoints()

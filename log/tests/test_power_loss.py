@@ -77,7 +77,7 @@ def test_what_was_flushed_is_there_after_a_power_loss_and_the_rest_is_a_prefix(t
         if chance.random() < 0.1:
             log.flush()
         if chance.random() < 0.1:
-            directory.flush_sealed()
+            log.flush_sealed()
         if chance.random() < 0.1:
             directory.offer_checkpoints()
             directory.write_checkpoints()
@@ -119,7 +119,7 @@ def test_after_a_power_loss_transactions_are_what_the_batches_say_that_are_left(
             )
             log.append(marker, 0, origin=AppendOrigin.COORDINATOR)
         if chance.random() < 0.1:
-            directory.flush_sealed()
+            log.flush_sealed()
         if chance.random() < 0.1:
             log.flush()
         if chance.random() < 0.1:
