@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from odradek_broker.metadata_view import INTERNAL_TOPICS, invalid_topic_name
+from odradek_broker.metadata_view import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, invalid_topic_name
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
-
-CONSUMER_OFFSETS = "__consumer_offsets"
-TRANSACTION_STATE = "__transaction_state"
 
 
 async def create_missing(broker: Broker, names: Iterable[str]) -> dict[str, ErrorCode]:

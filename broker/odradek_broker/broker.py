@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek_broker.authorizer import AllowAll, Authorizer
-from odradek_broker.auto_create import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_broker.background import Background
 from odradek_broker.clock import Clock
 from odradek_broker.config import SYNC, BrokerConfig
@@ -19,6 +18,7 @@ from odradek_broker.core.fetch_session import FetchSessions
 from odradek_broker.follower_reads import FollowerFetches
 from odradek_broker.hosting import Hosting
 from odradek_broker.interceptors import Interceptors
+from odradek_broker.metadata_view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_broker.partitions import Partitions
 from odradek_broker.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_broker.purgatory import Purgatory, Watchers
@@ -67,7 +67,7 @@ class Broker:
         directory_failed: Callable[[], None] = lambda: None,
     ) -> None:
         """`directory_failed` is called after a log directory has gone offline with all that is in it."""
-        self.config = config.with_topics_of(controller.emulation.release)
+        self.config = config.as_of(controller.emulation.release)
         self.node_id = config.node_id
         self.controller = controller
         self.inter_broker = inter_broker

@@ -14,7 +14,9 @@ from odradek_broker.context import Context
 from odradek_controller.image import LOST_DIRECTORY, ClusterImage, PartitionRegistration
 from odradek_wire.errors import ErrorCode
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
 OPERATIONS_NOT_ASKED = -(1 << 31)
 TOPIC_NAME_MAX = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")

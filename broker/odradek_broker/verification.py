@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from odradek_broker.auto_create import TRANSACTION_STATE
 from odradek_broker.core.java_hash import partition_for
 from odradek_broker.core.transaction import Producer, TopicPartition
 from odradek_broker.deferred import Deferred
+from odradek_broker.metadata_view import TRANSACTION_STATE
 from odradek_broker.network.peer import Peer, PeerError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 REQUEST_VERSION = 5
 """Of AddPartitionsToTxn between brokers: many transactions, and TRANSACTION_ABORTABLE among the answers."""
+
+VERIFICATION_ENABLE = "transaction.partition.verification.enable"
 
 Refusals = Mapping[TopicPartition, ErrorCode]
 """Of the partitions that are not part of the transaction; the others are."""

@@ -23,7 +23,7 @@ from odradek_broker.apis.produce import (
 from odradek_broker.authorizer import Operation, ResourceType
 from odradek_broker.core.transaction import Producer, TopicPartition
 from odradek_broker.deferred import Deferred
-from odradek_broker.verification import Claim, Manner, Refusals
+from odradek_broker.verification import VERIFICATION_ENABLE, Claim, Manner, Refusals
 from odradek_log.verification import NOT_REQUIRED, UNDER_WAY, Verification
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 Outcome = ProduceResponse | Deferred[ProduceResponse] | None
 """As a handler returns it; None: there is no answer (acks=0)."""
 
-VERIFICATION_ENABLE = "transaction.partition.verification.enable"
 RETRY_BACKOFF_MS = "add.partitions.to.txn.retry.backoff.ms"
 RETRY_MAX_MS = "add.partitions.to.txn.retry.backoff.max.ms"
 

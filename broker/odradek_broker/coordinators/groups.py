@@ -19,6 +19,7 @@ from odradek_broker.core.java_hash import partition_for
 from odradek_broker.core.offsets_store import OffsetStore
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
+from odradek_broker.metadata_view import CONSUMER_OFFSETS
 from odradek_broker.partition import Partition
 from odradek_broker.timers import TimerHandle
 from odradek_wire.errors import ErrorCode
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from odradek_broker.coordinators.offsets_verification import Verdict
     from odradek_controller.image import MetadataDelta
 
-OFFSETS_TOPIC = "__consumer_offsets"
 MS_PER_MINUTE = 60_000
 
 OffsetFetchGroup = OffsetFetchResponse.OffsetFetchResponseGroup
@@ -83,7 +83,7 @@ class GroupCoordinators:
     def metadata_changed(self, delta: MetadataDelta) -> None:
         """Offsets of deleted topics go with them, by name, as Kafka keeps them."""
         deleted = [topic.name for topic in delta.deleted_topics.values()]
-        if deleted and OFFSETS_TOPIC not in deleted:
+        if deleted and CONSUMER_OFFSETS not in deleted:
             for coordinated in self._ready():
                 self._drop_topics(coordinated, deleted)
 
@@ -101,7 +101,7 @@ class GroupCoordinators:
 
     def partition_of(self, group_id: str) -> int:
         """Which partition keeps the group; before the topic exists, which one will."""
-        topic = self._broker.image.topics.get(OFFSETS_TOPIC)
+        topic = self._broker.image.topics.get(CONSUMER_OFFSETS)
         count = len(topic.partitions) if topic else self._broker.config.integer("offsets.topic.num.partitions")
         return partition_for(group_id, count)
 
@@ -237,7 +237,7 @@ class GroupCoordinators:
     ) -> OffsetFetchGroup | Deferred[OffsetFetchGroup]:
         coordinated = self._coordinated(request.group_id)
         if isinstance(coordinated, ErrorCode):
-            if OFFSETS_TOPIC not in self._broker.image.topics and self._broker.knows_topics:
+            if CONSUMER_OFFSETS not in self._broker.image.topics and self._broker.knows_topics:
                 # Nobody ever committed anything, or all was reset. Kafka says NOT_COORDINATOR, at which the admin
                 # client of librdkafka 2.16 crashes, in the very process of a user's test.
                 return offsets.fetch(OffsetStore(), request)

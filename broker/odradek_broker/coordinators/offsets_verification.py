@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
-from odradek_broker.verification import Claim, Manner, Refusals
+from odradek_broker.verification import VERIFICATION_ENABLE, Claim, Manner, Refusals
 from odradek_log.verification import NOT_REQUIRED, UNDER_WAY, Verification
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import NO_SEQUENCE
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from odradek_broker.broker import Broker
     from odradek_broker.partition import Partition
     from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest
-
-VERIFICATION_ENABLE = "transaction.partition.verification.enable"
 
 Verdict = Verification | ErrorCode
 """What the partition is to be appended with, or why nothing is."""

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from odradek_broker.auto_create import TRANSACTION_STATE
 from odradek_broker.config import BrokerConfig
 from odradek_broker.coordinators.durable_partition import NOT_YET, LoadState
 from odradek_broker.coordinators.markers import Markers
@@ -25,6 +24,7 @@ from odradek_broker.core.transaction_listing import TransactionFilter
 from odradek_broker.core.transaction_shard import TransactionShard
 from odradek_broker.core.transaction_step import Step, TransactionSettings
 from odradek_broker.deferred import Deferred
+from odradek_broker.metadata_view import TRANSACTION_STATE
 from odradek_broker.partition import Partition
 from odradek_broker.producer_ids import NoProducerIdsError
 from odradek_broker.timers import TimerHandle
