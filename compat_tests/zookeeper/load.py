@@ -1,7 +1,8 @@
 """Clients that work all the time while a cluster changes under them, and what they can say of it afterwards.
 
 Two idempotent producers, a group with one reader, and somebody who looks at latest and committed offsets. Each thread
-writes down what cannot be; `finish` asks whether all of it is there.
+writes down what cannot be; `finish` asks whether all of it is there. When the whole cluster is killed, `cut` ends them;
+others go on with the next.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, cast
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from compat_tests.zookeeper.members import WAIT_S
 
@@ -25,10 +26,11 @@ way and more to send, librdkafka's idempotent producer asks its clock without a 
 brokers on the same machine hardly answer then, and it goes on."""
 _COMMIT_S = 0.5
 _LOOK_S = 0.25
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
 class Load:
-    """As a context manager it is at work inside."""
+    """As a context manager it is at work inside; after a cut new clients go on where those before left it."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
         self._settings = {
@@ -41,16 +43,29 @@ class Load:
         self._topic = topic
         self._partitions = [TopicPartition(topic, index) for index in range(partitions)]
         self._ending = threading.Event()
+        self._cut = threading.Event()
         self._wrong: list[str] = []
         self._sent: dict[tuple[int, int], int] = defaultdict(int)
         """By partition and producer: how many values, which are numbers from 0 on."""
-        self._acknowledged = [0] * _PRODUCERS
+        self._acknowledged: dict[tuple[int, int], int] = defaultdict(int)
+        """Likewise."""
+        self._producers = range(0)
+        self._cut_off: set[int] = set()
+        """Producers who do not know what became of the last that they sent."""
         self._read_to = [0] * partitions
         """What the group's reader has seen without a gap."""
-        self._threads = [threading.Thread(target=self._produce, args=(number,)) for number in range(_PRODUCERS)]
-        self._threads += [threading.Thread(target=self._consume), threading.Thread(target=self._look)]
+        self._latest = [0] * partitions
+        self._committed = [0] * partitions
+        """As far as somebody was told."""
+        self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
+        self._ending.clear()
+        self._cut.clear()
+        self._producers = range(self._producers.stop, self._producers.stop + _PRODUCERS)
+        self._threads = [threading.Thread(target=self._produce, args=(number,)) for number in self._producers]
+        # Left behind where nobody answers librdkafka any more, which may wait for that.
+        self._threads += [threading.Thread(target=work, daemon=True) for work in (self._consume, self._look)]
         for thread in self._threads:
             thread.start()
         return self
@@ -60,12 +75,13 @@ class Load:
     ) -> None:
         self._ending.set()
         for thread in self._threads:
-            thread.join()
+            thread.join(2 * WAIT_S)
+        self._wrong += [f"{thread.name} does not end" for thread in self._threads if thread.is_alive()]
 
     @property
     def acknowledged(self) -> int:
         """How many values."""
-        return sum(self._acknowledged)
+        return sum(list(self._acknowledged.values()))
 
     def until_more(self, count: int = 500) -> None:
         """So many more are acknowledged: it goes on."""
@@ -73,13 +89,22 @@ class Load:
         _until(lambda: self.acknowledged >= wanted)
         assert self._wrong == []
 
+    def cut(self) -> None:
+        """There is no broker any more: the clients end, and forget what was not acknowledged. To be left only when
+        there are others: librdkafka may wait for a coordinator to commit to, however long that takes."""
+        self._cut_off.update(self._producers)
+        self._cut.set()
+        self._ending.set()
+        for thread in self._threads[:_PRODUCERS]:
+            thread.join()
+
     def finish(self, bootstrap_servers: str) -> None:
-        """After the end: every value is there once and in order, and the group has read them all."""
+        """After the end: every value is there once and in order, and the group has read them all. What was sent and not
+        acknowledged before a cut may be there."""
         assert self._wrong == []
         found: dict[tuple[int, int], list[int]] = defaultdict(list)
         consumer = self._consumer("nobody", **{"bootstrap.servers": bootstrap_servers})
         ends = [consumer.get_watermark_offsets(each, WAIT_S)[1] for each in self._partitions]
-        assert sum(ends) == sum(self._sent.values()) == self.acknowledged
         assert self._read_to == ends
         consumer.assign([TopicPartition(self._topic, each.partition, 0) for each in self._partitions])
         for _ in range(sum(ends)):
@@ -90,7 +115,14 @@ class Load:
             found[cast(int, message.partition()), producer].append(number)
         consumer.close()
         assert {key for key, numbers in found.items() if numbers != list(range(len(numbers)))} == set()
-        assert {key: len(numbers) for key, numbers in found.items()} == dict(self._sent)
+        expected = {
+            key: (sent if key[1] not in self._cut_off else self._acknowledged[key], sent)
+            for key, sent in self._sent.items()
+        }
+        assert self.acknowledged == sum(least for least, _ in expected.values())
+        assert found.keys() <= expected.keys()
+        there = {key: len(found[key]) for key in expected}
+        assert {key: there[key] for key, (least, most) in expected.items() if not least <= there[key] <= most} == {}
 
     # -- the threads --------------------------------------------------------------------------------------------------
 
@@ -105,10 +137,10 @@ class Load:
             }
         )
 
-        def delivered(error: object, message: Message) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                self._acknowledged[number] += 1
-            else:
+                self._acknowledged[cast(int, message.partition()), number] += 1
+            elif not (self._cut.is_set() and error.code() in _PURGED):
                 self._wrong.append(f"producer {number}: {error}")
 
         while not self._ending.is_set():
@@ -120,6 +152,8 @@ class Load:
                         self._sent[partition, number] += 1
             producer.poll(_PAUSE_S)
             self._ending.wait(_PAUSE_S)
+        if self._cut.is_set():
+            producer.purge()
         if producer.flush(WAIT_S):
             self._wrong.append(f"producer {number} could not send all it had")
 
@@ -134,11 +168,13 @@ class Load:
         consumer.subscribe([self._topic], on_assign=assigned)
         committed_at = time.monotonic()
         deadline: float | None = None
-        while deadline is None or (time.monotonic() < deadline and not self._all_read()):
+        while not self._cut.is_set() and (
+            deadline is None or (time.monotonic() < deadline and not self._all_read(consumer))
+        ):
             if (
                 deadline is None
                 and self._ending.is_set()
-                and not any(map(threading.Thread.is_alive, self._threads[:2]))
+                and not any(map(threading.Thread.is_alive, self._threads[:_PRODUCERS]))
             ):
                 deadline = time.monotonic() + WAIT_S
             message = consumer.poll(0.1)
@@ -152,6 +188,8 @@ class Load:
                     )
                 except KafkaException:
                     continue  # its coordinator is on its way: the next commit has more
+                for index, offset in positions.items():
+                    self._committed[index] = max(self._committed[index], offset)
         consumer.close()
 
     def _saw(self, positions: dict[int, int], partition: int, offset: int) -> None:
@@ -163,15 +201,16 @@ class Load:
         positions[partition] = offset + 1
         self._read_to[partition] = max(self._read_to[partition], offset + 1)
 
-    def _all_read(self) -> bool:
-        return sum(self._read_to) >= self.acknowledged
+    def _all_read(self, consumer: Consumer) -> bool:
+        return sum(self._read_to) >= self.acknowledged and self._read_to == [
+            consumer.get_watermark_offsets(each, WAIT_S)[1] for each in self._partitions
+        ]
 
     def _look(self) -> None:
         """Latest and committed offsets never go back."""
         consumer = self._consumer("readers")
-        latest = [0] * len(self._partitions)
-        committed = [0] * len(self._partitions)
         while not self._ending.wait(_LOOK_S):
+            latest, committed = self._latest, self._committed.copy()
             try:
                 ends = [consumer.get_watermark_offsets(each, 5.0)[1] for each in self._partitions]
                 kept = [max(each.offset, 0) for each in consumer.committed(self._partitions, 5.0)]
@@ -183,7 +222,8 @@ class Load:
                     for index, (old, new) in enumerate(zip(before, now, strict=True))
                     if new < old
                 ]
-            latest, committed = ends, kept
+            self._latest = ends
+            self._committed = [*map(max, self._committed, kept)]
         consumer.close()
 
     def _consumer(self, group: str, **settings: object) -> Consumer:

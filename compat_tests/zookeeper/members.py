@@ -6,8 +6,10 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -159,6 +161,30 @@ class Members:
         else:
             self.kafka(broker)
 
+    def kill(self) -> None:
+        """All at once, with kill -9: nobody is left who waits for another one's end."""
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda member: member.kill(), self.members.values()))
+        for broker, member in self.members.items():
+            self._ports[broker] = int(member.bootstrap_servers.rpartition(":")[2])
+
+    def take_over(self) -> None:
+        """After `kill`: those of the other kind go on in their directories and at their addresses, as soon as ZooKeeper
+        has forgotten who was there. Kafka's brokers do not wait for that themselves."""
+        kazoo = KazooClient(self.zookeeper)
+        kazoo.start()
+        try:
+            self.until(lambda: not kazoo.get_children("/brokers/ids") and kazoo.exists("/controller") is None)
+        finally:
+            kazoo.stop()
+            kazoo.close()
+        before, self.members = self.members, {}
+        if all(isinstance(member, OdradekMember) for member in before.values()):
+            self.kafka(*before)
+        else:
+            for broker in before:
+                self.odradek(broker)
+
     def remove(self, broker: int) -> None:
         """It is stopped in order and does not come back."""
         self.members.pop(broker).stop()
@@ -219,6 +245,36 @@ class Members:
     def leaders(self, topic: str) -> list[int]:
         found = self.admin().list_topics(topic, timeout=WAIT_S).topics[topic].partitions
         return [found[index].leader for index in sorted(found)]
+
+    def run(self, *arguments: str) -> str:
+        """What the `odradek` command prints."""
+        command = [sys.executable, "-c", "from odradek.cli import main; main()", *arguments]
+        done = subprocess.run(
+            [*command, "-b", self.bootstrap_servers],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=2 * WAIT_S,
+            check=False,
+        )
+        assert done.returncode == 0, (arguments, done.stdout[-2000:], done.stderr[-2000:])
+        return done.stdout
+
+    def until_in_sync(self, *topics: str) -> None:
+        """All replicas of these topics, which are on all members."""
+
+        def everywhere() -> list[set[int]]:
+            return [each for topic in topics for each in self.in_sync(topic)]
+
+        self.until(lambda: all(each == set(self.members) for each in everywhere()), everywhere)
+
+    def assert_replicas_agree(self, *topics: str) -> None:
+        """They have the same records, there are no other topics, and nothing was set aside."""
+        rows = json.loads(self.run("verify", "--internal", "--json"))
+        assert {row["topic"] for row in rows} == set(topics)
+        assert {row["result"] for row in rows} == {"same"}
+        assert [row for row in rows if row["end"] == 0 and not row["topic"].startswith("__")] == []
+        assert list(self.directory.glob("*/data/*-stray")) == []
 
     def until(self, condition: Callable[[], object], about: object = "") -> None:
         """`about` is said when it does not come true; called first if it can be. Who cannot be asked is asked again."""

@@ -4,8 +4,6 @@ broker by broker on a new one, and leaders that go back and forth. Nothing is lo
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -40,7 +38,7 @@ def test_every_broker_is_replaced_in_its_place_and_back(members: Members) -> Non
         load.until_more()
         for broker in (*_BROKERS, *_BROKERS):
             members.replace(broker)
-            _until_in_sync(members, set(_BROKERS))
+            members.until_in_sync("t", _INTERNAL)
             _elect_preferred(members, [1, 2, 3])
             load.until_more()
             if broker == 1:
@@ -48,8 +46,7 @@ def test_every_broker_is_replaced_in_its_place_and_back(members: Members) -> Non
                     _lead(members, leader)
                     load.until_more(200)
     load.finish(members.bootstrap_servers)
-    _assert_same_everywhere(members)
-    _assert_nothing_set_aside(members)
+    members.assert_replicas_agree("t", _INTERNAL)
 
 
 def test_every_broker_is_replaced_by_a_new_one_and_back(members: Members) -> None:
@@ -62,37 +59,13 @@ def test_every_broker_is_replaced_by_a_new_one_and_back(members: Members) -> Non
             for broker, old in enumerate(tuple(members.members), start=first):
                 start(broker)
                 members.until(lambda: len(members.admin().list_topics(timeout=WAIT_S).brokers) == 4)
-                _odradek(members, "reassign", "--drain", str(old), "--wait")
+                members.run("reassign", "--drain", str(old), "--wait")
                 load.until_more()
                 members.remove(old)
-                _until_in_sync(members, set(members.members))
+                members.until_in_sync("t", _INTERNAL)
                 load.until_more()
     load.finish(members.bootstrap_servers)
-    _assert_same_everywhere(members)
-    _assert_nothing_set_aside(members)
-
-
-def _odradek(members: Members, *arguments: str) -> str:
-    command = [sys.executable, "-c", "from odradek.cli import main; main()", *arguments]
-    done = subprocess.run(
-        [*command, "-b", members.bootstrap_servers],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=2 * WAIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, (arguments, done.stdout[-2000:], done.stderr[-2000:])
-    return done.stdout
-
-
-def _until_in_sync(members: Members, brokers: set[int]) -> None:
-    """Clients' records and committed offsets have all their replicas, on just these brokers."""
-
-    def everywhere() -> list[set[int]]:
-        return [*members.in_sync("t"), *members.in_sync(_INTERNAL)]
-
-    members.until(lambda: all(each == brokers for each in everywhere()), everywhere)
+    members.assert_replicas_agree("t", _INTERNAL)
 
 
 def _elect_preferred(members: Members, wanted: list[int]) -> None:
@@ -115,16 +88,5 @@ def _lead(members: Members, leader: int) -> None:
     plan = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": replicas}]}
     file = members.directory / "plan.json"
     file.write_text(json.dumps(plan))
-    _odradek(members, "reassign", "--wait", "--file", str(file))
+    members.run("reassign", "--wait", "--file", str(file))
     _elect_preferred(members, [leader, 2, 3])
-
-
-def _assert_same_everywhere(members: Members) -> None:
-    rows = json.loads(_odradek(members, "verify", "--internal", "--json"))
-    assert {row["topic"] for row in rows} == {"t", _INTERNAL}
-    assert {row["result"] for row in rows} == {"same"}
-    assert {row["partition"] for row in rows if row["topic"] == "t" and row["end"] > 0} == {0, 1, 2}
-
-
-def _assert_nothing_set_aside(members: Members) -> None:
-    assert list(members.directory.glob("*/data/*-stray")) == []

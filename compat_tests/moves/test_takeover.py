@@ -1,0 +1,54 @@
+"""A whole cluster over ZooKeeper is killed in the middle of its work, and brokers of the other kind take its
+directories over, from Kafka's to ours and from ours to Kafka's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from odradek_peers import ZooKeeperServer
+
+from compat_tests.moves.site import Owner
+from compat_tests.zookeeper.load import Load
+from compat_tests.zookeeper.members import Members
+
+pytestmark = pytest.mark.peers
+
+_BROKERS = (1, 2, 3)
+_ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+_INTERNAL = "__consumer_offsets"
+_SESSION_MS = 6_000
+"""What the next owners wait for; no broker's ends by itself, on a busy machine either."""
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> Iterator[Members]:
+    with ZooKeeperServer() as server:
+        found = Members(server, "/kafka", tmp_path, session_ms=_SESSION_MS)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+@pytest.mark.parametrize("first", ["kafka", "odradek"])
+def test_what_brokers_acknowledged_is_there_after_others_took_over_from_killed_ones(
+    first: Owner, members: Members
+) -> None:
+    if first == "kafka":
+        members.kafka(*_BROKERS)
+    else:
+        for broker in _BROKERS:
+            members.odradek(broker)
+    members.create("t", _ASSIGNMENT)
+    with Load(members.bootstrap_servers, "t", len(_ASSIGNMENT)) as load:
+        load.until_more(2_000)
+        members.kill()
+        load.cut()
+        members.take_over()
+    members.until_in_sync("t", _INTERNAL)
+    with load:
+        load.until_more()
+    load.finish(members.bootstrap_servers)
+    members.assert_replicas_agree("t", _INTERNAL)
