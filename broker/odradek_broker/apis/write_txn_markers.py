@@ -51,7 +51,7 @@ async def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarke
 
 
 async def _replicated(timers: Timers, waiting: list[Deferred[ErrorCode]], some_known: bool) -> None:
-    """Return when it is known of all whether they are, or of some for `KNOWN_TOGETHER_MS`."""
+    """Wait for all of them, but for no longer than `KNOWN_TOGETHER_MS` once one is there (or `some_known` is)."""
     over: Deferred[None] = Deferred()
     left = len(waiting)
     limit: TimerHandle | None = None

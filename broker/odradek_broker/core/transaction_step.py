@@ -28,14 +28,18 @@ Answer = InitProducerIdResponse | EndTxnResponse | ErrorCode
 
 
 class Asked(Enum):
-    """What a request asks for. The values are versions of its API: the first one whose clients know PRODUCER_FENCED
-    (older ones are told INVALID_PRODUCER_EPOCH, KIP-588), and the first one of clients whose transactions each have an
-    epoch of its own (KIP-890), if that can be told: those have partitions added by brokers, and end with the epoch."""
+    """What a request asks for, and two versions of its API: the first one whose clients know PRODUCER_FENCED (older
+    ones are told INVALID_PRODUCER_EPOCH, KIP-588), and the first one of clients whose transactions each have an epoch
+    of its own (KIP-890), if that can be told: those have partitions added by brokers, and end with the epoch."""
 
     INIT = "InitProducerId", 4, None
     ADD_PARTITIONS = "AddPartitionsToTxn", 2, 4
     ADD_OFFSETS = "AddOffsetsToTxn", 2, None
     END = "EndTxn", 2, 5
+
+    def __init__(self, api: str, fenced_from: int, grows_epochs_from: int | None) -> None:
+        self.fenced_from = fenced_from
+        self.grows_epochs_from = grows_epochs_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +53,12 @@ class Caller:
     @property
     def grows_epochs(self) -> bool:
         """Whether it comes from a client that takes part in transaction version 2."""
-        first = self.asked.value[2]
+        first = self.asked.grows_epochs_from
         return first is not None and self.api_version >= first
 
     def answer(self, error: ErrorCode, producer: Producer = NO_PRODUCER) -> Answer:
         """`producer` is told by InitProducerId and EndTxn, the latter from version 5 on."""
-        if error == ErrorCode.PRODUCER_FENCED and self.api_version < self.asked.value[1]:
+        if error == ErrorCode.PRODUCER_FENCED and self.api_version < self.asked.fenced_from:
             error = ErrorCode.INVALID_PRODUCER_EPOCH
         match self.asked:
             case Asked.INIT:

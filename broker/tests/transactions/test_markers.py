@@ -307,6 +307,33 @@ async def test_a_transaction_whose_marker_went_with_one_that_is_slow_is_complete
     await patient.until_state(slow, "CompleteCommit")
 
 
+async def test_markers_that_wait_for_a_slow_partition_follow_it_to_its_next_leader(patient: Transactions) -> None:
+    leader, _ = await one_slow_partition(patient)
+    slow = [await begun(patient, leader, f"slow-{number}", "t") for number in range(2)]
+    requests = markers_seen(patient, leader)
+    for producer in slow:
+        assert await producer.end() == ErrorCode.NONE
+    await patient.until(lambda: requests)
+    patient.clock.advance_timeouts(10_000)
+    await patient.cluster.kill_broker(leader)
+    for producer in slow:
+        await patient.until_state(producer, "CompleteCommit")
+    assert requests == [["t"]]
+    assert patient.partition.leader != leader
+
+
+async def test_a_coordinator_that_is_killed_waits_for_no_slow_partition(patient: Transactions) -> None:
+    leader, _ = await one_slow_partition(patient)
+    slow = await begun(patient, leader, "slow", "t")
+    prompt = await begun(patient, leader, "prompt", "u")
+    assert await slow.end() == ErrorCode.NONE
+    assert await prompt.end() == ErrorCode.NONE
+    await patient.until_state(prompt, "CompleteCommit")
+    assert [task for task in asyncio.all_tasks() if "MarkerSender" in repr(task.get_coro())] != []
+    await patient.cluster.kill()
+    assert [task for task in asyncio.all_tasks() if "MarkerSender" in repr(task.get_coro())] == []
+
+
 async def test_a_coordinator_that_is_killed_sends_nothing_more(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
     trio.hold_markers_back(leader)
