@@ -44,6 +44,7 @@ class Background:
         self._make_cleaner: Callable[[], LogCleaner] | None = None
         self.cleaner: LogCleaner | None = None
         """There is one as soon as there was something to compact."""
+        self._first_clean: asyncio.Task[None] | None = None
         self._lag_check: asyncio.TimerHandle | None = None
         self.loop_lag_s = 0.0
         """How late the event loop was at its last check: real time, whatever the user did to the clocks."""
@@ -87,6 +88,8 @@ class Background:
             handle.cancel()
         if self._lag_check is not None:
             self._lag_check.cancel()
+        if self._first_clean is not None:
+            await asyncio.wait([self._first_clean])
         if self.cleaner is not None:
             await self.cleaner.stop()
         if self._running:
@@ -148,9 +151,9 @@ class Background:
 
     async def clean_logs(self, partitions: Iterable[Partition]) -> None:
         """The log cleaner's work now: compact what is dirty enough, if `log.cleaner.enable`."""
-        cleaner = self._cleaner_for(partitions)
-        if cleaner is not None:
-            await cleaner.run()
+        await self._load_cleaner(partitions)
+        if self.cleaner is not None:
+            await self.cleaner.run()
 
     def checkpoint_high_watermarks(self, hosting: Hosting, partitions: Iterable[Partition]) -> None:
         """Write them now, in this thread: at shutdown."""
@@ -178,19 +181,26 @@ class Background:
         self._repeating[setting] = self._timers.call_later(max(interval_ms // per_interval, 1), due)
 
     def _clean(self, partitions: Iterable[Partition]) -> None:
-        cleaner = self._cleaner_for(partitions)
-        if cleaner is not None:
-            cleaner.run_soon()
+        if self.cleaner is not None:
+            self.cleaner.run_soon()
+        elif self._first_clean is None or self._first_clean.done():
+            self._first_clean = self._loop.create_task(self._clean_first(partitions))
 
-    def _cleaner_for(self, partitions: Iterable[Partition]) -> LogCleaner | None:
-        """Only who has compacted topics pays for loading it."""
+    async def _clean_first(self, partitions: Iterable[Partition]) -> None:
+        await self._load_cleaner(partitions)
+        if self.cleaner is not None:
+            self.cleaner.run_soon()
+
+    async def _load_cleaner(self, partitions: Iterable[Partition]) -> None:
+        """Only who has compacted topics pays for loading it, and no request waits for that."""
         if (
             self.cleaner is None
             and self._make_cleaner is not None
             and any(log.config.compact for log in logs_of(partitions))
         ):
-            self.cleaner = self._make_cleaner()
-        return self.cleaner
+            await self.finish(_import_cleaner)
+            if self.cleaner is None and not self._stopped:
+                self.cleaner = self._make_cleaner()
 
     def _new_cleaner(
         self,
@@ -199,9 +209,8 @@ class Background:
         partitions: Partitions,
         requests_handled: Callable[[], int],
     ) -> LogCleaner:
-        from odradek_broker.cleaning import LogCleaner
-
-        return LogCleaner(config, hosting, partitions, self, self._timers, self._clock, self._log, requests_handled)
+        cleaner = _import_cleaner()
+        return cleaner(config, hosting, partitions, self, self._timers, self._clock, self._log, requests_handled)
 
     def _flush_due(self, partitions: Iterable[Partition]) -> None:
         """`flush.ms`: force to the disk what was appended, if the last time was so long ago."""
@@ -250,3 +259,9 @@ class Background:
         error = None if future.cancelled() else future.exception()
         if error is not None:
             self._log.error("disk work failed", work=what, error=f"{type(error).__name__}: {error}")
+
+
+def _import_cleaner() -> type[LogCleaner]:
+    from odradek_broker.cleaning import LogCleaner
+
+    return LogCleaner

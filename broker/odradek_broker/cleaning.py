@@ -1,8 +1,10 @@
-"""The log cleaner: which log is compacted next, and on which thread (Kafka's LogCleaner with one thread).
+"""The log cleaner: which log is compacted next, how many at once, and on which thread (Kafka's LogCleaner).
 
-Owns choosing the dirtiest log, doing the work in slices, those that wait on the disk's threads, the throttle, and what
-becomes of a log that cannot be cleaned. Leaves what is done to a log to `odradek_log.cleaner`. Between two slices the
-loop does whatever is due, and that may end the pass: that is why nothing here needs a lock.
+Owns choosing the dirtiest log, doing the work in slices, those that wait on the disk's threads, and what becomes of a
+log that cannot be cleaned. A thread of Kafka's is a task here: `log.cleaner.threads` says how many logs are compacted
+at once, and that shares the buffers among them; the slices that compute take turns on the loop. Leaves what is done to
+a log to `odradek_log.cleaner`. Between two slices the loop does whatever is due, and that may end the pass: that is why
+nothing here needs a lock.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from odradek_broker.cleaner_throttle import CleanerThrottle
 from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
 from odradek_broker.hosting import Hosting
@@ -24,8 +27,6 @@ from odradek_log.cleaner.plan import Plan
 if TYPE_CHECKING:
     from odradek_broker.background import Background
 
-_UNTHROTTLED = 1e15
-_LEAST_PAUSE_MS = 10
 _SLICE_US = 100
 _SLICE_BESIDE_REQUESTS_US = 20
 """A request may have to wait for a slice, and takes hardly longer itself."""
@@ -61,53 +62,56 @@ class LogCleaner:
         self._hosting = hosting
         self._partitions = partitions
         self._background = background
-        self._timers = timers
         self._clock = clock
         self._log = log
         self._requests_handled = requests_handled
         self._handled = 0
         self._slice_us = _SLICE_US
         self._look_again_s = 0.0
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
-        self._pause: asyncio.Future[None] | None = None
-        self._owed_ms = 0.0
-        """How long the throttle wants us to wait for what was done."""
+        self._throttle = CleanerThrottle(timers)
         self.max_dirty_ratio = 0.0
         """Of the dirtiest log when one was looked for last."""
         self.last_run_ms = clock.monotonic_ms()
         self.last_pass = Pass(0, 0, 0, 0.0)
 
     def run_soon(self) -> None:
-        """Clean what is dirty enough, unless that is being done already."""
-        if self._task is None and not self._stopped:
-            self._task = asyncio.get_running_loop().create_task(self._run())
-            self._task.add_done_callback(self._ended)
+        """Clean what is dirty enough, as many logs at once as `log.cleaner.threads` allows."""
+        if not self._stopped and len(self._tasks) < self._threads():
+            task = asyncio.get_running_loop().create_task(self._run())
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
 
     async def run(self) -> None:
         """The same on demand: when this returns, nothing is dirty enough that was there when it was called."""
-        while self._task is not None:
-            await asyncio.wait([self._task])
+        await self._until_idle()
         self.run_soon()
-        if self._task is not None:
-            await asyncio.wait([self._task])
+        await self._until_idle()
+
+    async def _until_idle(self) -> None:
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def stop(self) -> None:
         """Begin nothing more. When this returns, no slice is being worked on; a pass under way is left as a crash would
         leave it."""
         self._stopped = True
-        self._end_pause()
-        if self._task is not None:
-            await asyncio.wait([self._task])
+        self._throttle.stop()
+        await self._until_idle()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._task = None
+        self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._log.error("the log cleaner failed", exc_info=error)
+
+    def _threads(self) -> int:
+        return self._config().integer("log.cleaner.threads")
 
     async def _run(self) -> None:
         cleaned: list[Partition] = []
         while not self._stopped and (found := self._dirtiest()) is not None:
+            self.run_soon()  # there may be another one, and a thread for it
             if await self._clean(*found):
                 cleaned.append(found[0])
         # Retention left them alone meanwhile.
@@ -136,6 +140,8 @@ class LogCleaner:
         log = partition.served_log
         if log is None or log.failure is not None or not log.config.compact or partition.future is not None:
             return None
+        if log.cleaner.under_way:
+            return None
         if log.cleaner.why_uncleanable is not None or len(log.segments) < 2:
             return None
         try:
@@ -163,7 +169,8 @@ class LogCleaner:
                 if isinstance(step, Replacement):
                     cleaning.swap(step)
                 else:
-                    await self._throttle(step.bytes_read + step.bytes_written)
+                    rate = self._config().number("log.cleaner.io.max.bytes.per.second")
+                    await self._throttle.moved(step.bytes_read + step.bytes_written, rate)
         except Exception as error:
             if not self._is_pointless(partition, cleaning):
                 self._met_trouble(partition, error)
@@ -202,7 +209,8 @@ class LogCleaner:
             is_busy, self._handled = handled != self._handled, handled
             self._slice_us = _SLICE_BESIDE_REQUESTS_US if is_busy else _SLICE_US
             self._look_again_s = now_s + (_REMEMBER_S if is_busy else _LOOK_S)
-        cleaning.slice_us = self._slice_us
+        # Whoever comes may have to wait for a slice of each log that is being cleaned.
+        cleaning.slice_us = max(self._slice_us // len(self._tasks), 1)
         return next(slices, None)
 
     def _is_pointless(self, partition: Partition, cleaning: Cleaning) -> bool:
@@ -230,27 +238,11 @@ class LogCleaner:
             error=f"{type(error).__name__}: {error}",
         )
 
-    async def _throttle(self, size: int) -> None:
-        """Hold `log.cleaner.io.max.bytes.per.second`."""
-        rate = self._config().number("log.cleaner.io.max.bytes.per.second")
-        if rate >= _UNTHROTTLED:
-            return
-        self._owed_ms += size * 1000 / rate
-        if self._owed_ms >= _LEAST_PAUSE_MS and not self._stopped:
-            pause_ms, self._owed_ms = int(self._owed_ms), 0.0
-            self._pause = pause = asyncio.get_running_loop().create_future()
-            self._timers.call_later(pause_ms, self._end_pause)
-            await pause
-            self._pause = None
-
-    def _end_pause(self) -> None:
-        if self._pause is not None and not self._pause.done():
-            self._pause.set_result(None)
-
     def _limits(self) -> Limits:
-        config = self._config()
+        """Of one pass: as Kafka's, the buffers are shared among the threads."""
+        config, threads = self._config(), max(self._threads(), 1)
         return Limits(
-            config.integer("log.cleaner.dedupe.buffer.size"),
+            config.integer("log.cleaner.dedupe.buffer.size") // threads,
             config.number("log.cleaner.io.buffer.load.factor"),
-            config.integer("log.cleaner.io.buffer.size"),
+            config.integer("log.cleaner.io.buffer.size") // threads,
         )

@@ -6,7 +6,8 @@ import asyncio
 import errno
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from broker.tests.alone import Node
@@ -14,15 +15,23 @@ from broker.tests.test_replication import Trio
 from log.tests.cleaner_kit import keyed, left
 from log.tests.failing_disk import FailingDisk
 
+from odradek_broker import background
+from odradek_broker.cleaner_throttle import CleanerThrottle
 from odradek_broker.clock import Clock, ManualClock
 from odradek_broker.metrics import collect, render
+from odradek_broker.timers import Timers
+from odradek_log.cleaner.offset_map import BYTES_PER_ENTRY
 from odradek_log.log import Log
 from odradek_log.producer_state import TransactionMarker
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
+from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from odradek_wire.messages.offset_commit import OffsetCommitRequest
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest
+
+if TYPE_CHECKING:
+    from odradek_broker.cleaning import LogCleaner
 
 COMPACT = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}
 
@@ -187,6 +196,113 @@ async def test_the_throttle_makes_it_wait_and_a_deleted_topic_is_given_up(start_
     assert log.cleaner.checkpoint is None
     assert len(left(other)) == 2
     assert clock.monotonic_ms() > 2 * sum(len(batch) for batch in [keyed((b"a", b"1"), (b"b", b"1"))] * 5)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+async def test_at_most_so_many_logs_are_compacted_at_once_as_there_are_threads(
+    start_node: Any, connect: Any, threads: int
+) -> None:
+    clock = ManualClock()
+    node = await start_node(clock=clock, log_cleaner_threads=str(threads), log_cleaner_io_max_bytes_per_second="1000")
+    client = await connect(node)
+    names = ["t", "u", "v", "w"]
+    for name in names:
+        await client.create_topic(name, **COMPACT)
+        await fill(client, node, name)
+    logs = [log_of(node, name) for name in names]
+    run = asyncio.create_task(node.cluster.clean_logs())
+    at_once = set()
+
+    def under_way() -> int:
+        at_once.add(count := sum(log.cleaner.under_way for log in logs))
+        return count
+
+    await until(lambda: under_way() == threads)
+    while not run.done():
+        clock.advance_timeouts(10)
+        under_way()
+        await asyncio.sleep(0)
+    await run
+    assert max(at_once) == threads
+    assert [len(left(log)) for log in logs] == [2] * len(logs)
+
+
+async def test_the_throttle_is_for_all_passes_together() -> None:
+    clock = ManualClock()
+    throttle = CleanerThrottle(Timers(clock, asyncio.get_running_loop()))
+    passes = [asyncio.create_task(throttle.moved(1000, 1000.0)) for _ in range(2)]
+    done = []
+    for _ in range(4):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        done.append([each.done() for each in passes])
+        clock.advance_timeouts(999 if len(done) == 2 else 1000 if len(done) == 1 else 1)
+    assert done == [[False, False], [True, False], [True, False], [True, True]]
+    # What was not asked for is not saved up.
+    clock.advance_timeouts(60_000)
+    late = asyncio.create_task(throttle.moved(1000, 1000.0))
+    await asyncio.sleep(0)
+    clock.advance_timeouts(999)
+    await asyncio.sleep(0)
+    assert not late.done()
+    throttle.stop()
+    await late
+
+
+async def test_threads_share_the_dedupe_buffer(start_node: Any, connect: Any) -> None:
+    used = []
+    for threads in (1, 2):
+        node = await start_node(
+            data=f"data-{threads}",
+            log_cleaner_threads=str(threads),
+            log_cleaner_dedupe_buffer_size=str(1000 * BYTES_PER_ENTRY),
+            log_cleaner_io_buffer_load_factor="1",
+        )
+        client = await connect(node)
+        await client.create_topic("t", **COMPACT)
+        await fill(client, node)
+        await node.cluster.clean_logs()
+        used.append(node.broker.background.cleaner.last_pass.buffer_utilization)
+    assert used == [2 / 1000, 2 / 500]
+
+
+async def test_more_threads_work_as_soon_as_they_are_asked_for(start_node: Any, connect: Any) -> None:
+    clock = ManualClock()
+    node = await start_node(clock=clock, log_cleaner_backoff_ms="1000", log_cleaner_io_max_bytes_per_second="1")
+    client = await connect(node)
+    for name in ("t", "u"):
+        await client.create_topic(name, **COMPACT)
+        await fill(client, node, name)
+    logs = [log_of(node, name) for name in ("t", "u")]
+    clock.advance_timeouts(1000)
+    await until(lambda: sum(log.cleaner.under_way for log in logs) == 1)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    setting = IncrementalAlterConfigsRequest.AlterableConfig("log.cleaner.threads", 0, "2")
+    answer = await client.ask(IncrementalAlterConfigsRequest([resource(4, "", [setting])]), 1)
+    assert answer.responses[0].error_code == ErrorCode.NONE
+    clock.advance_timeouts(1000)
+    await until(lambda: sum(log.cleaner.under_way for log in logs) == 2)
+
+
+async def test_the_cleaner_is_loaded_off_the_loop(start_node: Any, connect: Any, monkeypatch: Any) -> None:
+    threads: list[int] = []
+    load = background._import_cleaner
+
+    def watched() -> type[LogCleaner]:
+        threads.append(get_ident())
+        return load()
+
+    monkeypatch.setattr(background, "_import_cleaner", watched)
+    clock = ManualClock()
+    node = await start_node(clock=clock, log_cleaner_backoff_ms="1000")
+    client = await connect(node)
+    clock.advance_timeouts(1000)
+    await client.create_topic("t", **COMPACT)
+    await fill(client, node)
+    assert threads == []
+    clock.advance_timeouts(1000)
+    await until(lambda: len(left(log_of(node))) == 2)
+    assert threads[0] != get_ident()
 
 
 async def test_a_broker_ends_in_the_middle_of_a_pass(start_node: Any, connect: Any, tmp_path: Path) -> None:
