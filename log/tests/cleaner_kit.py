@@ -32,9 +32,11 @@ def clean(
     limits: Limits = LIMITS,
     last_stable: int | None = None,
     between: Callable[[], object] = lambda: None,
+    slice_us: int = 100,
 ) -> Cleaning:
     """One pass; `between` is called after every slice."""
     cleaning = begin(log, limits=limits, last_stable=last_stable)
+    cleaning.slice_us = slice_us
     slices = cleaning.slices()
     for step in slices:
         between()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_log.producer_state import KeptBatch
+from odradek_log.segment import FileSlice
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.errors import CorruptRecordError
 
@@ -402,3 +404,46 @@ def test_whatever_was_written_every_reader_ends_with_the_same_values(tmp_path: P
     assert {entry.producer_id: entry.batches[-1].last_sequence for entry in log.producers} == last_sequences
     directory.abandon()
     assert left(_opened(tmp_path)[1]) == held
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP], ids=str)
+@pytest.mark.parametrize("keys_in_map", [1 << 20, 90])
+def test_a_large_batch_that_is_dealt_with_bit_by_bit_is_cleaned_as_in_one_go(
+    tmp_path: Path, compression: Compression, keys_in_map: int
+) -> None:
+    config = LogConfig(cleanup_policy=("compact",), delete_retention_ms=5000)
+    left_over, slices = [], []
+    for name, slice_us in (("bit by bit", 7), ("in one go", 1 << 20)):
+        chance, time = random.Random(3), Time()
+        log = _log(tmp_path / name, time, config)
+        for at in range(3):
+            records = [
+                (b"%d" % chance.randrange(150), None if chance.random() < 0.2 else b"value %d" % at) for _ in range(200)
+            ]
+            write(log, keyed(*records, timestamp=START_MS + at, compression=compression))
+            log.roll()
+        found = []
+        count = 0
+
+        def one_more() -> None:
+            nonlocal count
+            count += 1
+
+        for _ in range(3):  # the second time tombstones have a horizon, the third time it is over
+            limits = Limits(keys_in_map * BYTES_PER_ENTRY, 1.0, 1 << 16)
+            clean(log, slice_us=slice_us, limits=limits, between=one_more)
+            found.append([piece.tobytes() for piece in pieces_of(log)])
+            time.advance(3000)
+        left_over.append(found)
+        slices.append(count)
+    assert left_over[0] == left_over[1]
+    # Looked at, and put into the map; looked at again, judged, and chosen.
+    assert slices[0] > 4 * 600 / 7
+    assert slices[1] < 100
+
+
+def pieces_of(log: Log) -> Iterator[FileSlice]:
+    offset = log.log_start_offset
+    while (piece := log.read(offset, 1 << 20)) is not None:
+        yield piece
+        offset = log.segments.end_of(piece, log.log_end_offset)

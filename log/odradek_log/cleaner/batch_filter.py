@@ -8,7 +8,7 @@ stay without records rather than not at all. No I/O.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Generator, Mapping, Set
 from typing import NamedTuple, TypeAlias
 
 from odradek_log.cleaner.offset_map import OffsetMap
@@ -71,17 +71,16 @@ class BatchFilter:
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
 
-    def filter(self, data: memoryview, header: RecordBatchHeader, seen: Seen | None = None) -> Buffer | None:
+    def filter(self, data: memoryview, header: RecordBatchHeader) -> Buffer | None:
         """What takes the place of the batch at the header's position in `data`: None if it stays as it is, no bytes if
-        it goes. `seen` if somebody looked at the records already. Raises `CorruptRecordError`."""
+        it goes. Raises `CorruptRecordError`."""
         if header.is_control:
             return self._filter_control(data, header)
         if self._transactions.is_aborted(header):
             return self._empty_or_gone(header)
-        body, found = see(data, header) if seen is None else seen
-        gone = self._gone(header, found)
-        tombstones = found.tombstones if not gone else [at for at in found.tombstones if at not in gone]
-        wants_horizon = bool(tombstones) and header.delete_horizon_ms is None
+        body, found = see(data, header)
+        gone = self._gone(header, found, self._superseded(header, found, 0, header.count))
+        wants_horizon = self._wants_horizon(header, found, gone)
         if not gone and not wants_horizon and header.count:
             return None
         if len(gone) == header.count:
@@ -91,11 +90,44 @@ class BatchFilter:
         horizon_ms = self._new_horizon_ms() if wants_horizon else None
         return compaction.select(header, body, found, kept, delete_horizon_ms=horizon_ms)
 
-    def _gone(self, header: RecordBatchHeader, found: compaction.Outline) -> Set[int]:
+    def filtering(
+        self, data: memoryview, header: RecordBatchHeader, seen: Seen, most: int
+    ) -> Generator[bool, None, Buffer | None]:
+        """The same of a large batch of data, whose records somebody looked at already, bit by bit: about `most` records
+        between two yields, each of which says whether a codec comes next. Returns what `filter` does."""
+        if self._transactions.is_aborted(header):
+            return self._empty_or_gone(header)
+        body, found = seen
+        superseded: list[int] = []
+        for first in range(0, header.count, most):
+            superseded += self._superseded(header, found, first, min(first + most, header.count))
+            yield False
+        gone = self._gone(header, found, superseded)
+        wants_horizon = self._wants_horizon(header, found, gone)
+        if not gone and not wants_horizon:
+            return None
+        if len(gone) == header.count:
+            return self._empty_or_gone(header)
+        yield False
+        check_crc(data, header)
+        kept: list[int] = []
+        for first in range(0, header.count, most):
+            kept += [at for at in range(first, min(first + most, header.count)) if at not in gone]
+            yield False
+        horizon_ms = self._new_horizon_ms() if wants_horizon else None
+        return (yield from compaction.selecting(header, body, found, kept, most, delete_horizon_ms=horizon_ms))
+
+    def _superseded(self, header: RecordBatchHeader, found: compaction.Outline, first: int, end: int) -> list[int]:
+        """Which of the records from `first` on, before `end`, have a later one with their key."""
+        base, keys, deltas = header.base_offset, found.keys, found.offset_deltas
+        if end - first < len(keys):
+            keys, deltas = keys[first:end], deltas[first:end]
+        superseded = self._offsets.superseded(keys, [base + delta for delta in deltas])
+        return [first + at for at in superseded] if first else superseded
+
+    def _gone(self, header: RecordBatchHeader, found: compaction.Outline, superseded: list[int]) -> Set[int]:
         """Which records, by index."""
-        base, latest = header.base_offset, self._offsets.latest_offset
-        offsets = [base + delta for delta in found.offset_deltas]
-        superseded, horizon_ms = self._offsets.superseded(found.keys, offsets), header.delete_horizon_ms
+        latest, horizon_ms = self._offsets.latest_offset, header.delete_horizon_ms
         if not superseded and not found.keyless and horizon_ms is None:
             return _NONE
         gone = {*superseded, *found.keyless}
@@ -103,8 +135,13 @@ class BatchFilter:
             gone.update(found.tombstones)
         if gone and header.last_offset > latest:
             # Beyond what was looked at nothing is known.
-            gone = {at for at in gone if offsets[at] <= latest}
+            base, deltas = header.base_offset, found.offset_deltas
+            gone = {at for at in gone if base + deltas[at] <= latest}
         return gone
+
+    def _wants_horizon(self, header: RecordBatchHeader, found: compaction.Outline, gone: Set[int]) -> bool:
+        """Whether tombstones stay that nobody has met before."""
+        return header.delete_horizon_ms is None and any(at not in gone for at in found.tombstones)
 
     def _filter_control(self, data: memoryview, header: RecordBatchHeader) -> Buffer | None:
         needless = self._transactions.is_needless(header, marker_of(data, header))

@@ -208,8 +208,12 @@ class Cleaning:
                 cost = size = 0
                 for header in piece:
                     if header.last_offset >= first:
-                        seen = (yield from self._see(piece.data, header)) if self._is_large(header) else None
-                        if not self._index_batch(piece.data, header, transactions, seen):
+                        has_room = (
+                            (yield from self._index_large(piece.data, header, transactions))
+                            if self._is_large(header)
+                            else self._index_batch(piece.data, header, transactions)
+                        )
+                        if not has_room:
                             return
                     size += header.size_in_bytes
                     cost += _cost(header)
@@ -221,24 +225,43 @@ class Cleaning:
             # What is missing before the next segment was cleaned away.
             self._offsets.latest_offset = next_base - 1
 
-    def _index_batch(
-        self, data: memoryview, header: RecordBatchHeader, transactions: CleanedTransactions, seen: Seen | None
-    ) -> bool:
+    def _index_batch(self, data: memoryview, header: RecordBatchHeader, transactions: CleanedTransactions) -> bool:
         """Whether there was room for all of it."""
-        offsets = self._offsets
         if header.is_control:
             transactions.is_needless(header, marker_of(data, header))
         elif not transactions.is_aborted(header):
             check_crc(data, header)
-            _, found = see(data, header) if seen is None else seen
-            base, first = header.base_offset, self._first_dirty_offset
-            keys, at = found.keys, [base + delta for delta in found.offset_deltas]
-            if found.keyless or base < first:
-                wanted = [i for i, key in enumerate(keys) if key is not None and at[i] >= first]
-                keys, at = [keys[i] for i in wanted], [at[i] for i in wanted]
-            if not offsets.put(cast("list[bytes]", keys), at):
+            _, found = see(data, header)
+            if not self._put(header.base_offset, found.keys, found.offset_deltas):
                 return False
-        offsets.latest_offset = header.last_offset
+        self._offsets.latest_offset = header.last_offset
+        return True
+
+    def _index_large(
+        self, data: memoryview, header: RecordBatchHeader, transactions: CleanedTransactions
+    ) -> Generator[Slice, None, bool]:
+        """The same of a large batch, bit by bit."""
+        if not transactions.is_aborted(header):
+            check_crc(data, header)
+            _, found = yield from self._see(data, header)
+            keys, deltas, most = found.keys, found.offset_deltas, self.slice_us
+            for at in range(0, header.count, most):
+                if not self._put(header.base_offset, keys[at : at + most], deltas[at : at + most]):
+                    return False
+                yield Read(0, 0)
+        self._offsets.latest_offset = header.last_offset
+        return True
+
+    def _put(self, base_offset: int, keys: Sequence[bytes | None], deltas: Sequence[int]) -> bool:
+        """Whether there was room for all of these records."""
+        first, offsets = self._first_dirty_offset, [base_offset + delta for delta in deltas]
+        if None in keys or base_offset < first:
+            wanted = [at for at, key in enumerate(keys) if key is not None and offsets[at] >= first]
+            keys, offsets = [keys[at] for at in wanted], [offsets[at] for at in wanted]
+        if not self._offsets.put(cast("Sequence[bytes]", keys), offsets):
+            return False
+        if offsets:
+            self._offsets.latest_offset = offsets[-1]
         return True
 
     # --- writing anew
@@ -284,14 +307,17 @@ class Cleaning:
         """As `BatchFilter.filter`."""
         if not self._is_large(header):
             return batches.filter(data, header)
-        seen = yield from self._see(data, header)
-        if not header.is_compressed:
-            return batches.filter(data, header, seen)
-        self.waits = True
-        yield Read(0, 0)
-        outcome = batches.filter(data, header, seen)
-        self.waits = False
-        yield Read(0, 0)
+        work = batches.filtering(data, header, (yield from self._see(data, header)), self.slice_us)
+        while True:
+            try:
+                self.waits = next(work)
+            except StopIteration as over:
+                outcome = cast("Buffer | None", over.value)
+                break
+            yield Read(0, 0)
+        if self.waits:
+            self.waits = False
+            yield Read(0, 0)
         return outcome
 
     def _see(self, data: memoryview, header: RecordBatchHeader) -> Generator[Slice, None, Seen]:

@@ -6,8 +6,8 @@ over by their record's length, and what is kept copied as it stands. Which recor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Generator, Sequence
+from typing import NamedTuple, cast
 
 from odradek_wire.records.attributes import (
     COMPRESSION_MASK,
@@ -138,19 +138,45 @@ def select(
 
     `delete_horizon_ms` is written into the batch if it is given (KIP-534); else one that is there stays.
     """
+    work = selecting(header, data, found, kept, len(kept), delete_horizon_ms=delete_horizon_ms)
+    while True:
+        try:
+            next(work)
+        except StopIteration as over:
+            return cast(bytearray, over.value)
+
+
+def selecting(
+    header: RecordBatchHeader,
+    data: bytes,
+    found: Outline,
+    kept: Sequence[int],
+    most: int,
+    *,
+    delete_horizon_ms: int | None = None,
+) -> Generator[bool, None, bytearray]:
+    """The same bit by bit: `most` records between two yields, each of which says whether a codec comes next. Returns
+    the batch."""
     max_timestamp, base_timestamp, attributes = header.max_timestamp, header.base_timestamp, header.attributes
+    deltas, latest = found.timestamp_deltas, NO_TIMESTAMP
+    parts: list[Buffer] = []
+    for first in range(0, len(kept), most):
+        some = kept[first : first + most]
+        latest = max(latest, base_timestamp + max([deltas[index] for index in some]))
+        if delete_horizon_ms is None:
+            pieces = _runs(data, found.starts, some)
+        else:
+            pieces = _rebased(data, found, some, base_timestamp - delete_horizon_ms)
+        parts.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        yield False
     if not attributes & TIMESTAMP_TYPE_BIT:
-        deltas = found.timestamp_deltas
-        max_timestamp = max(base_timestamp + max(deltas[index] for index in kept), NO_TIMESTAMP)
-    pieces: list[Buffer]
-    if delete_horizon_ms is None:
-        pieces = _runs(data, found.starts, kept)
-    else:
-        pieces = _rebased(data, found, kept, base_timestamp - delete_horizon_ms)
+        max_timestamp = latest
+    if delete_horizon_ms is not None:
         base_timestamp, attributes = delete_horizon_ms, attributes | DELETE_HORIZON_BIT
     if header.is_compressed:
-        pieces = [compress(header.compression, b"".join(pieces))]
-    return _with_body(header, pieces, attributes, base_timestamp, max_timestamp, len(kept))
+        yield True
+        parts = [compress(header.compression, b"".join(parts))]
+    return _with_body(header, parts, attributes, base_timestamp, max_timestamp, len(kept))
 
 
 def _runs(data: bytes, starts: list[int], kept: Sequence[int]) -> list[Buffer]:
