@@ -81,6 +81,11 @@ class Background:
         """Run a callback soon on the loop. Any thread."""
         self._loop.call_soon_threadsafe(callback)
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it is too late to begin anything."""
+        return self._stopped
+
     async def stop(self) -> None:
         """Start nothing more; wait for what runs."""
         self._stopped = True

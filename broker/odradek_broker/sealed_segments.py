@@ -69,7 +69,7 @@ class SealedSegments:
             self._flush(directory, log)
         else:
             del self._waiting[directory]
-        if directory not in self._checkpoints:
+        if directory not in self._checkpoints and not self._background.stopped:
             due = partial(self._write, directory)
             self._checkpoints[directory] = self._timers.call_later(CHECKPOINT_DELAY_MS, due)
 

@@ -199,3 +199,22 @@ async def test_a_flush_that_fails_leaves_the_recovery_point_and_the_checkpoint_w
     assert log.recovery_point == base
     await node.kill()
     assert written(data) == base
+
+
+async def test_a_broker_that_ends_during_a_flush_begins_nothing_more(
+    start_node: Any, connect: Any, make_batch: Any, tmp_path: Path
+) -> None:
+    disk = WatchedDisk()
+    node = await start_node(disk=disk)
+    client = await connect(node)
+    await client.create_topic("t", partitions=2)
+    disk.gate.clear()
+    for index in range(2):
+        await roll(client, node, make_batch, 1, index)
+    await until(lambda: bool(disk.syncing))
+    end = asyncio.create_task(node.kill())
+    await until(lambda: node.broker.background.stopped)
+    disk.gate.set()
+    await end
+    assert disk.syncing == [f"t-0/{0:020d}.log"]
+    assert not (tmp_path / "data" / "recovery-point-offset-checkpoint").exists()
