@@ -109,11 +109,6 @@ class ClassicGroup:
     def is_empty(self) -> bool:
         return self.state is GroupState.EMPTY
 
-    @property
-    def is_simple(self) -> bool:
-        """Only offsets were ever committed to it."""
-        return self.protocol_type is None and self.is_empty and not self.pending_members
-
     def next_generation(self, wall_ms: int) -> None:
         """The join phase is over: count up, choose a protocol, and hold the members to it."""
         self.generation += 1
