@@ -11,10 +11,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 Place = tuple[str, int]
+KEYS = 4
+"""Of what each producer writes to a compacted topic."""
 
 
 class Violation(AssertionError):
     """A rule does not hold."""
+
+
+def key_and_number(value: bytes) -> tuple[bytes, int]:
+    """The key of a value in a compacted topic, and what tells which of a key's values is the later one."""
+    name, _, number = value.rpartition(b":")
+    return b"%s:%d" % (name, int(number) % KEYS), int(number)
 
 
 @dataclass
@@ -31,10 +39,16 @@ class Checks:
     """`failed` is called once, with the first violation."""
 
     def __init__(
-        self, failed: Callable[[Violation], None], newest_epoch: Callable[[Place], int] = lambda place: 0
+        self,
+        failed: Callable[[Violation], None],
+        newest_epoch: Callable[[Place], int] = lambda place: 0,
+        compacted: str = "",
     ) -> None:
-        """`newest_epoch` is the latest leader epoch that any broker knows of."""
+        """`newest_epoch` is the latest leader epoch that any broker knows of; `compacted` the topic that is."""
         self._failed = failed
+        self._compacted = compacted
+        self._sent: dict[bytes, int] = {}
+        """By key: the number of the last value that was sent to the compacted topic."""
         self._newest_epoch = newest_epoch
         self.acknowledged: dict[Place, Acknowledged] = defaultdict(Acknowledged)
         self.idempotent: dict[bytes, int] = {}
@@ -71,19 +85,41 @@ class Checks:
         # The answer does not say in which leader epoch that was.
         self._saw_latest(place, self._newest_epoch(place), offset + len(values))
 
-    def read(self, place: Place, position: int, records: Iterable[tuple[int, bytes]], high_watermark: int) -> int:
-        """A consumer at `position` got these; returns its next position."""
+    def sending(self, place: Place, values: Iterable[bytes]) -> None:
+        """A producer is about to write these, as the last of their keys."""
+        if place[0] == self._compacted:
+            self._sent.update(map(key_and_number, values))
+
+    def read(
+        self, place: Place, position: int, records: Iterable[tuple[int, bytes]], end: int, high_watermark: int
+    ) -> int:
+        """A consumer at `position` got these, in batches that end before `end`; returns its next position."""
+        last = -1
         for offset, value in records:
+            if offset <= last:
+                self.fail(f"a consumer of {place} got {offset} after {last}")
+            last = offset
             if offset < position:
                 continue
-            if offset > position:
-                self.fail(f"a consumer of {place} was at {position} and got {offset}: records are missing")
+            self._not_there(place, range(position, offset))
             if offset >= high_watermark:
                 self.fail(f"a consumer of {place} got {offset}, the high watermark is {high_watermark}")
             self._same_as_read(place, offset, value, "read")
             self._read[place][offset] = value
             position = offset + 1
-        return position
+        self._not_there(place, range(position, end))
+        return max(position, end)
+
+    def _not_there(self, place: Place, offsets: range) -> None:
+        """A consumer got what comes next, and nothing at these offsets."""
+        if offsets and place[0] != self._compacted:
+            self.fail(f"a consumer of {place} was at {offsets[0]} and got {offsets.stop}: records are missing")
+        for offset in offsets:
+            value = self.acknowledged[place].at.get(offset) or self._read[place].get(offset)
+            if value is not None:
+                key, number = key_and_number(value)
+                if self._sent[key] == number:
+                    self.fail(f"a consumer of {place} got no {value!r} at {offset}, and no later value was written")
 
     def deleting(self, place: Place, before: int) -> None:
         """DeleteRecords is asked for, and may take effect."""
@@ -191,6 +227,23 @@ class Checks:
             if offset >= start and log.get(offset) != value:
                 self.fail(f"{place} offset {offset}: {value!r} was read, {log.get(offset)!r} is there")
         self._in_order(place, log)
+
+    def final_keys(self, place: Place, logs: Mapping[str, Mapping[int, bytes]]) -> None:
+        """Of a compacted partition the values by offset, by whoever has them. They differ; the last of each key is the
+        last that was acknowledged, or one that was written later."""
+        known = self.acknowledged[place]
+        for whose, log in logs.items():
+            last = dict(key_and_number(log[offset]) for offset in sorted(log))
+            for value in (*known.at.values(), *known.somewhere):
+                key, number = key_and_number(value)
+                if last.get(key, -1) < number:
+                    self.fail(f"{place} of {whose}: {value!r} was acknowledged, the last of its key is {last.get(key)}")
+            for offset, value in log.items():
+                other = known.at.get(offset, value)
+                if other != value:
+                    self.fail(f"{place} of {whose}, offset {offset}: {other!r} was acknowledged, {value!r} is there")
+                self._same_as_read(place, offset, value, f"is there, says {whose}")
+            self._in_order(place, log)
 
     def _stays(self, log: Mapping[int, bytes], value: bytes) -> bool:
         """Whether it stands in the log behind one that is there, so that it was not deleted: its producer is

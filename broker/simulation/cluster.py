@@ -22,6 +22,7 @@ SETTINGS = {
     "replica.high.watermark.checkpoint.interval.ms": "2000",
     "log.flush.offset.checkpoint.interval.ms": "3000",
     "log.retention.check.interval.ms": "10000",
+    "log.cleaner.backoff.ms": "1500",
     "transaction.state.log.num.partitions": "2",
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",

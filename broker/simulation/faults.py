@@ -25,6 +25,10 @@ CLIENTS = (
     "transactor-0",
     "transactor-1",
     "committed",
+    "teller-0",
+    "teller-1",
+    "keyed",
+    "keyed-reader",
     "member-0",
     "member-1",
 )

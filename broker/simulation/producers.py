@@ -10,7 +10,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek_wire.records.builder import BatchBuilder
-from simulation.checks import Checks
+from simulation.checks import Checks, key_and_number
 from simulation.client import Client, UnreachableError
 
 PRODUCE_VERSION = 9
@@ -54,13 +54,15 @@ class Producer:
         acks: int,
         idempotent: bool,
         promised: bool = False,
+        keyed: bool = False,
     ) -> None:
-        """`promised`: what is acknowledged must stay; always so with acks=all."""
+        """`promised`: what is acknowledged must stay; always so with acks=all. `keyed`: each record has a key."""
         self._client = client
         self._checks = checks
         self._topic = topic
         self._acks = acks
         self._promised = promised or acks == -1
+        self._keyed = keyed
         self._id = -1
         self._idempotent = idempotent
         self._lanes = [_Lane(self, partition) for partition in range(partitions)]
@@ -101,6 +103,7 @@ class Producer:
         """The error, or None without an answer. What is acknowledged is told to the checks."""
         client, place = self._client, (self._topic, partition)
         batch.tries += 1
+        self._checks.sending(place, batch.values)
         try:
             wire = await client.leader(*place)
             request = ProduceRequest(None, self._acks, PRODUCE_TIMEOUT_MS)
@@ -131,7 +134,7 @@ class Producer:
             builder = BatchBuilder(producer_id=self._id, producer_epoch=batch.epoch, base_sequence=batch.base_sequence)
         now_ms = self._client.wall_ms()
         for value in batch.values:
-            builder.append(now_ms, None, value)
+            builder.append(now_ms, key_and_number(value)[0] if self._keyed else None, value)
         return bytes(builder.build())
 
     def judge(self, partition: int, batch: Batch, error: ErrorCode | None) -> None:

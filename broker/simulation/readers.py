@@ -72,12 +72,10 @@ def judge(
         return None
     records = data.records or b""
     assert isinstance(records, bytes | memoryview)
-    found = [
-        (record.offset, record.value or b"")
-        for header in iterate(records, allow_partial=True)
-        for record in read_records(records, header)
-    ]
-    return checks.read(place, position, found, data.high_watermark)
+    headers = list(iterate(records, allow_partial=True))
+    found = [(record.offset, record.value or b"") for header in headers for record in read_records(records, header)]
+    end = headers[-1].next_offset if headers else position
+    return checks.read(place, position, found, end, data.high_watermark)
 
 
 class Reader:

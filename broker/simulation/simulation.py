@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Literal, assert_never
 
 from odradek_broker.clock import Clock
@@ -24,6 +26,7 @@ from simulation.administrator import Administrator
 from simulation.checks import Checks, Violation
 from simulation.client import Client, UnreachableError
 from simulation.cluster import Cluster
+from simulation.committed_reader import CommittedReader
 from simulation.crash_points import CrashingDisk
 from simulation.crashes import Crashes
 from simulation.embedded_members import EmbeddedMembers
@@ -35,18 +38,16 @@ from simulation.memory_network import MemoryNetwork
 from simulation.producers import Producer
 from simulation.readers import Reader, SessionReader, Watcher
 from simulation.trace import Trace, TraceLog
-from simulation.transaction_checks import TransactionChecks
-from simulation.transactors import CommittedReader, Transactor
 from simulation.virtual_loop import NothingEverHappensError, VirtualLoop
+from simulation.workloads import KEYED, SOMETIMES, Bank, Keys, Numbers, Sometimes, Workload
 from simulation.zookeeper_checks import ZooKeeperChecks
 from simulation.zookeeper_faults import ZooKeeperFaults
 from simulation.zookeeper_members import ZooKeeperMembers
 
 TOPIC = "events"
 PARTITIONS = 3
-RESULTS = "results"
-RESULTS_PARTITIONS = 2
-TRANSACTORS = 2
+SOMETIMES_IN = 0.35
+"""The part of all runs that each of some workloads is in."""
 LOOK_S = 0.05
 SETTLED_WITHIN_S = 90.0
 FAULTS_END_WITHIN_S = 180.0
@@ -77,10 +78,12 @@ def simulate(
     settled_within_s: float = SETTLED_WITHIN_S,
     script: Script | None = None,
     durable: bool | None = None,
+    workloads: Collection[Sometimes] | None = None,
 ) -> Simulation:
     """Run one seed: faults for `duration_s` virtual seconds, or the script in place of them, then time to get well.
-    `durable`: acknowledgements wait for the disk, or do not; else the seed decides. Raises Failure."""
-    simulation = Simulation(seed, kind, duration_s, settled_within_s, script, durable)
+    `durable`: acknowledgements wait for the disk, or do not; `workloads`: besides those that there always are. The seed
+    decides what is None. Raises Failure."""
+    simulation = Simulation(seed, kind, duration_s, settled_within_s, script, durable, workloads)
     simulation.run()
     return simulation
 
@@ -96,6 +99,7 @@ class Simulation:
         settled_within_s: float = SETTLED_WITHIN_S,
         script: Script | None = None,
         durable: bool | None = None,
+        workloads: Collection[Sometimes] | None = None,
     ) -> None:
         self.seed = seed
         self.kind = kind
@@ -111,14 +115,17 @@ class Simulation:
         self.trace.now = self.loop.time
         self.disk.now_ms = self.loop.wall_ms
         self.violation: Violation | None = None
-        self.checks = Checks(self._failed, self._newest_epoch)
-        self.transactions = TransactionChecks(self._failed)
+        self.checks = Checks(self._failed, self._newest_epoch, KEYED)
         self.chance = self._chance()
         self._segment_ms = (300, 1_000) if kind == "alone" else (3_000, 1 << 40)
         self._pauses_s = (0.02, 0.2) if kind == "alone" else (0.1, 0.8)
         """Of producers: a process that is to end while it writes must write often."""
         self._durable = self.chance.random() < (0.5 if kind == "alone" else 0.2) if durable is None else durable
         """Whether acknowledgements wait for the disk. That of a broker that is alone then may forget the rest."""
+        chosen = [each for each in SOMETIMES if self.chance.random() < SOMETIMES_IN]
+        self.sometimes = chosen if workloads is None else workloads
+        self.bank: Bank | None = None
+        self.keys: Keys | None = None
         self.points: CrashingDisk | None = None
         """Where the process ends, if it is alone."""
         self.members: Cluster
@@ -217,7 +224,9 @@ class Simulation:
         await self.members.start()
         admin = self.client("admin")
         await self._create_topic(admin, TOPIC, PARTITIONS)
-        await self._create_topic(admin, RESULTS, RESULTS_PARTITIONS)
+        workloads = self._workloads()
+        for workload in workloads:
+            await self._create_topic(admin, workload.topic, workload.partitions, workload.settings)
         self.producers = [
             Producer(self.client("idempotent-0"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=True),
             Producer(self.client("idempotent-1"), self.checks, TOPIC, PARTITIONS, acks=-1, idempotent=True),
@@ -238,16 +247,9 @@ class Simulation:
         administrator = Administrator(admin, self.checks, self.members.ids, TOPIC, PARTITIONS)
         faults = self._faults(administrator)
         group = Group(self.client, self.checks, TOPIC, PARTITIONS, self._chance())
-        transactors = [
-            Transactor(
-                self.client(f"transactor-{number}"), self.transactions, RESULTS, RESULTS_PARTITIONS, TOPIC, number
-            )
-            for number in range(TRANSACTORS)
-        ]
-        committed = CommittedReader(self.client("committed"), self.transactions, RESULTS, RESULTS_PARTITIONS)
-        writers: list[Producer | Transactor] = [*self.producers, *transactors]
+        writers = [*self.producers, *(writer for workload in workloads for writer in workload.writers)]
         producing = [self._task(writer.run(self.chance.uniform(*self._pauses_s))) for writer in writers]
-        readers = (reader.run(), near.run(), watcher.run(), group.run(), committed.run())
+        readers = (reader.run(), near.run(), watcher.run(), group.run(), *(each.reader.run() for each in workloads))
         forever = [self._task(work) for work in (*readers, self._look())]
         try:
             async with asyncio.timeout(self._duration_s + FAULTS_END_WITHIN_S):
@@ -261,11 +263,9 @@ class Simulation:
         await self._until("all know that all are in sync", self.members.unsettled)
         await self._until("the reader is at the end", lambda: _different(reader.positions, self._ends()))
         await self._until("the reader nearby is at the end", lambda: _different(near.positions, self._ends()))
-        final = CommittedReader(self.client("final"), None, RESULTS, RESULTS_PARTITIONS)
-        forever.append(self._task(final.run()))
-        await self._until("what is committed is read", lambda: _different(committed.positions, self._ends(RESULTS)))
-        await self._until("it is read again", lambda: _different(final.positions, self._ends(RESULTS)))
-        self.transactions.final(final.found)
+        forever += [self._task(each.again.run()) for each in workloads]
+        for workload in workloads:
+            await self._judge(workload)
         await self._until("the group is at the end", lambda: _different(group.committed(), self._ends()))
         for task in forever:
             task.cancel()
@@ -273,6 +273,25 @@ class Simulation:
         await self._until("replicas are the same", self._different_replicas)
         self._compare()
         await self.members.end()
+
+    def _workloads(self) -> list[Workload]:
+        found: list[Workload] = [Numbers(self.client, self._failed, TOPIC)]
+        if "bank" in self.sometimes:
+            self.bank = Bank(self.client, self._failed)
+            found.append(self.bank)
+        if "keys" in self.sometimes:
+            self.keys = Keys(self.client, self.checks)
+            found.append(self.keys)
+        return found
+
+    async def _judge(self, workload: Workload) -> None:
+        for what, reader in (("is read", workload.reader), ("is read again", workload.again)):
+            missing = partial(self._missing, reader, workload.topic)
+            await self._until(f"{workload.topic} {what}", missing)
+        workload.judge()
+
+    def _missing(self, reader: Reader | CommittedReader, topic: str) -> str:
+        return _different(reader.positions, self._ends(topic))
 
     def _faults(self, administrator: Administrator) -> Callable[[], Awaitable[None]]:
         if isinstance(self.members, LoneMember):
@@ -298,8 +317,11 @@ class Simulation:
                 error = error.exceptions[0]
             self._failed(Violation(f"a client ended: {type(error).__name__}: {error}"))
 
-    async def _create_topic(self, admin: Client, name: str, partitions: int) -> None:
-        entries = [CreateTopicsRequest.CreatableTopicConfig("segment.ms", str(self.chance.choice(self._segment_ms)))]
+    async def _create_topic(
+        self, admin: Client, name: str, partitions: int, settings: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        settings = {"segment.ms": str(self.chance.choice(self._segment_ms)), **settings}
+        entries = [CreateTopicsRequest.CreatableTopicConfig(*each) for each in settings.items()]
         topic = CreateTopicsRequest.CreatableTopic(name, partitions, -1, [], entries)
         while True:
             with suppress(UnreachableError):
@@ -375,14 +397,16 @@ class Simulation:
         for place, logs in sorted(self._logs().items()):
             start = max(log.log_start_offset for _, log in logs.values())
             data = {broker: _bytes_between(log, start, end) for broker, (end, log) in logs.items()}
-            whole = next(iter(data.values()))
-            values = {
-                record.offset: record.value or b""
-                for header in iterate(whole)
-                for record in read_records(whole, header)
-                if place[0] == TOPIC
-            }
-            self.checks.final(place, values, data)
+            if self.keys is not None and place[0] == KEYED:
+                end = max(high_watermark for high_watermark, _ in logs.values())
+                self.keys.judge_replicas(place, end, {broker: _values(whole) for broker, whole in data.items()})
+            else:
+                whole = next(iter(data.values()))
+                self.checks.final(place, _values(whole) if place[0] == TOPIC else {}, data)
+
+
+def _values(data: bytes) -> dict[int, bytes]:
+    return {record.offset: record.value or b"" for header in iterate(data) for record in read_records(data, header)}
 
 
 def _different(reached: list[int], ends: list[int]) -> str:

@@ -27,3 +27,56 @@ def test_a_record_that_may_have_been_deleted_is_not_missed() -> None:
 def test_a_record_that_was_not_deleted_is_missed(lost: bytes, deleted: int) -> None:
     with pytest.raises(Violation, match="acknowledged and lost"):
         checks_of(lost, deleted=deleted).final(PLACE, {5: b"p:4", 6: b"plain:1"}, {1: b""})
+
+
+def checks_of_keys(*acknowledged: bytes) -> Checks:
+    checks = Checks(lambda violation: None, compacted=PLACE[0])
+    checks.idempotent[b"p"] = 1
+    checks.sending(PLACE, acknowledged)
+    checks.acknowledged_at(PLACE, 0, list(acknowledged))
+    return checks
+
+
+OF_ONE_KEY = (b"p:3", b"p:7")
+OF_ANOTHER = b"p:8"
+
+
+def test_of_a_key_that_is_compacted_a_later_value_will_do() -> None:
+    checks = checks_of_keys(*OF_ONE_KEY, OF_ANOTHER)
+    assert checks.read(PLACE, 0, [(1, b"p:7"), (2, b"p:8")], 3, 3) == 3
+    checks.final_keys(PLACE, {"one": {1: b"p:7", 2: b"p:8"}, "another": {1: b"p:7", 2: b"p:8", 5: b"p:11"}})
+
+
+@pytest.mark.parametrize(
+    ("log", "rule"),
+    [
+        ({0: b"p:3", 2: b"p:8"}, "b'p:7' was acknowledged, the last of its key is 3"),
+        ({1: b"p:7"}, "b'p:8' was acknowledged, the last of its key is None"),
+        ({0: b"p:3", 1: b"p:8"}, "the last of its key is 3|b'p:7' was acknowledged, b'p:8' is there"),
+        ({1: b"p:7", 2: b"p:8", 3: b"p:7"}, "repeated|reordered"),
+    ],
+    ids=["older", "none", "elsewhere", "again"],
+)
+def test_of_a_key_that_is_compacted_nothing_older_is_the_last(log: dict[int, bytes], rule: str) -> None:
+    with pytest.raises(Violation, match=rule):
+        checks_of_keys(*OF_ONE_KEY, OF_ANOTHER).final_keys(PLACE, {"one": log})
+
+
+@pytest.mark.parametrize(
+    ("records", "end"), [([(0, b"p:3"), (2, b"p:8")], 3), ([], 3)], ids=["between-records", "at-the-end-of-a-batch"]
+)
+def test_a_reader_misses_the_last_value_of_a_key(records: list[tuple[int, bytes]], end: int) -> None:
+    checks = checks_of_keys(*OF_ONE_KEY, OF_ANOTHER)
+    with pytest.raises(Violation, match="no later value was written"):
+        checks.read(PLACE, 0, records, end, end)
+
+
+def test_a_reader_misses_what_is_not_there_of_a_topic_that_is_not_compacted() -> None:
+    for records in ([(1, b"p:1")], []):
+        with pytest.raises(Violation, match="records are missing"):
+            Checks(lambda violation: None).read(PLACE, 0, records, 2, 2)
+
+
+def test_offsets_that_a_reader_gets_grow() -> None:
+    with pytest.raises(Violation, match="got 4 after 4"):
+        Checks(lambda violation: None).read(PLACE, 4, [(4, b"p:1"), (4, b"p:1")], 5, 5)

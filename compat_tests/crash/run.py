@@ -26,13 +26,14 @@ from odradek_wire.records.batch import iterate
 from odradek_wire.records.records import read_records
 from simulation.checks import Checks, Violation
 from simulation.client import Client, UnreachableError
+from simulation.committed_reader import CommittedReader
 from simulation.crash_points import Kind
 from simulation.members import Group
 from simulation.producers import Producer
 from simulation.readers import FETCH_VERSION, Reader, Watcher
 from simulation.trace import Trace
 from simulation.transaction_checks import TransactionChecks
-from simulation.transactors import CommittedReader, Transactor
+from simulation.transactors import Transactor
 
 HOST = "broker-0"
 TOPIC = "events"

@@ -1,0 +1,145 @@
+"""What the bank, the rivals and the compacted keys are there for is broken on purpose, in the broker's own code."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from odradek_broker.coordinators.markers import Markers
+from odradek_broker.core import transaction_rules
+from odradek_broker.core.transaction import Producer, Transaction
+from odradek_broker.core.transaction_progress import Progress
+from odradek_broker.partition import Partition
+from odradek_log.cleaner.offset_map import OffsetMap
+from odradek_log.producer_state import TransactionMarker
+from odradek_wire.errors import ErrorCode
+from simulation.simulation import KINDS, Failure, Kind, Simulation, simulate
+from simulation.tellers import BANK
+from simulation.workloads import SOMETIMES, Bank, Sometimes
+
+SEEDS = range(6)
+SETTLED_WITHIN_S = 15
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def transaction_that_is_complete_before_its_markers_are_written(patch: pytest.MonkeyPatch) -> None:
+    go_on = Progress._go_on
+
+    def hasty(self: Progress, step: Any, transactional_ids: Any) -> None:
+        go_on(self, step, transactional_ids)
+        # Of the bank's only: the transactors would find it as well.
+        marked = [id_ for id_ in transactional_ids if id_ == BANK and self._markings.pop(id_, None) is not None]
+        if marked:
+            self._complete(step, marked)
+
+    patch.setattr(Progress, "_go_on", hasty)
+    send = Markers.send
+
+    def slow(self: Markers, owner: Any, work: Any) -> None:
+        delay_s = 0.7 if work.transactional_id == BANK else 0.0
+        asyncio.get_running_loop().call_later(delay_s, send, self, owner, work)
+
+    patch.setattr(Markers, "send", slow)
+
+
+def commit_that_is_an_abort_in_one_of_the_partitions(patch: pytest.MonkeyPatch) -> None:
+    end = Partition.end_transaction
+    every_third = itertools.cycle((True, True, False))
+
+    def ending(self: Partition, marker: TransactionMarker) -> Any:
+        if (self.topic, self.index) == (Bank.topic, 0):
+            marker = marker._replace(commit=marker.commit and next(every_third))
+        return end(self, marker)
+
+    patch.setattr(Partition, "end_transaction", ending)
+
+
+def coordinator_that_heeds_whoever_is_fenced(patch: pytest.MonkeyPatch) -> None:
+    end = transaction_rules.end
+
+    def identity_error(current: Transaction | None, producer: Producer) -> ErrorCode:
+        known = current is not None and current.producer.id == producer.id
+        return ErrorCode.NONE if known else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+    def ending(current: Transaction | None, producer: Producer, *rest: Any) -> Any:
+        return end(current, producer if current is None else current.producer, *rest)
+
+    patch.setattr(transaction_rules, "identity_error", identity_error)
+    patch.setattr(transaction_rules, "end", ending)
+
+
+def successor_that_gets_the_epoch_of_its_predecessor(patch: pytest.MonkeyPatch) -> None:
+    initialize = Transaction.initialize
+
+    def same(self: Transaction, producer: Producer, *rest: Any) -> Transaction:
+        epoch = max(self.producer.epoch, 0)
+        return initialize(self, Producer(producer.id, epoch), *rest)
+
+    patch.setattr(Transaction, "initialize", same)
+
+
+def cleaner_that_takes_the_last_record_of_a_key_for_an_older_one(patch: pytest.MonkeyPatch) -> None:
+    superseded = OffsetMap.superseded
+
+    def too_many(self: OffsetMap, keys: Sequence[bytes | None], offsets: Sequence[int]) -> list[int]:
+        return superseded(self, keys, [offset - 1 for offset in offsets])
+
+    patch.setattr(OffsetMap, "superseded", too_many)
+
+
+async def all_is_well(simulation: Simulation) -> None:
+    await asyncio.sleep(12)
+
+
+PLANTED: list[tuple[Plant, Sometimes, str]] = [
+    (
+        transaction_that_is_complete_before_its_markers_are_written,
+        "bank",
+        "was made more than once|is there in part|are found",
+    ),
+    (commit_that_is_an_abort_in_one_of_the_partitions, "bank", "transfer .* is there in part"),
+    (coordinator_that_heeds_whoever_is_fenced, "bank", "was ended by who was fenced before"),
+    (successor_that_gets_the_epoch_of_its_predecessor, "bank", "two began with"),
+    (
+        cleaner_that_takes_the_last_record_of_a_key_for_an_older_one,
+        "keys",
+        "no later value was written|the last of its key",
+    ),
+]
+
+
+@pytest.mark.parametrize(("plant", "workload", "rule"), PLANTED, ids=[plant.__name__ for plant, *_ in PLANTED])
+def test_a_workload_finds(plant: Plant, workload: Sometimes, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    found = next(filter(None, (_why(seed, workload) for seed in SEEDS)), "nothing")
+    assert re.search(rule, found), found
+
+
+def _why(seed: int, workload: Sometimes) -> str | None:
+    try:
+        simulate(seed, script=all_is_well, settled_within_s=SETTLED_WITHIN_S, workloads=[workload])
+    except Failure as failure:
+        return failure.why
+    return None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tellers_are_fenced_and_records_are_compacted_away(kind: Kind) -> None:
+    """Or else nothing would be checked."""
+    runs = [simulate(seed, kind, workloads=SOMETIMES) for seed in range(2)]
+    banks = [run.bank for run in runs if run.bank is not None]
+    assert sum(bank.transfers for bank in banks) > 10
+    assert sum(bank.ended_too_late for bank in banks) > 0
+    assert all(run.keys is not None and run.keys.compacted > 20 for run in runs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_workload_is_in_some_runs_and_not_in_others(kind: Kind) -> None:
+    chosen = [Simulation(seed, kind, 1.0).sometimes for seed in range(20)]
+    for workload in SOMETIMES:
+        assert 3 < sum(workload in each for each in chosen) < 15
