@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -25,6 +26,7 @@ from compat_tests.zookeeper.tap import Tap
 
 WAIT_S = 60.0
 SESSION_MS = 4_000
+_BATCH = 500
 CONFIG = {"zookeeper.session.timeout.ms": str(SESSION_MS), "offsets.topic.num.partitions": "4"}
 
 
@@ -293,11 +295,17 @@ class Members:
     # -- as clients ---------------------------------------------------------------------------------------------------
 
     def produce(self, topic: str, values: Iterable[bytes]) -> None:
-        """By an idempotent producer, acknowledged by all; every one is."""
+        """By an idempotent producer, acknowledged by all; every one is.
+
+        Of each partition only one batch is under way. While one is still on its way to a former leader, librdkafka
+        sends the next to the new one; which takes any sequence of a producer that it does not know, as Kafka's do, and
+        then librdkafka takes the former for written, too.
+        """
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap_servers,
                 "enable.idempotence": True,
+                "linger.ms": 1000,  # or when it is flushed
                 "message.timeout.ms": int(WAIT_S * 1000),
                 "log_level": 0,
             }
@@ -310,10 +318,11 @@ class Members:
             else:
                 refused.append(error)
 
-        for value in values:
-            producer.produce(topic, value, on_delivery=delivered)
-            producer.poll(0)
-        assert producer.flush(WAIT_S) == 0
+        unsent = iter(values)
+        while some := list(islice(unsent, _BATCH)):
+            for value in some:
+                producer.produce(topic, value, on_delivery=delivered)
+            assert producer.flush(WAIT_S) == 0
         assert not refused, refused[:3]
 
     def assert_all_there(self, topic: str) -> None:
