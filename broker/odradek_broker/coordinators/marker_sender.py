@@ -1,10 +1,10 @@
 """Markers to one other broker, by WriteTxnMarkers requests.
 
 Owns the connections, and which markers go together: what gathers while a request is under way goes with the next one,
-and none waits for a request whose partitions are short of replicas. That one is set aside, with its connection, and so
-is every later one to partitions that are known to be slow; Kafka has one request in flight, and everybody waits for it.
-A marker is never in two requests at a time: one that came late might end the transaction after its own. Leaves what an
-answer means to `markers`.
+and none waits for a request to partitions that are slow to replicate. That one is set aside, with its connection, and
+so is every later one to partitions that are known to be slow; Kafka has one request in flight, and everybody waits for
+it. A marker is never in two requests at a time: one that came late might end the transaction after its own. Leaves what
+an answer means to `markers`.
 """
 
 from __future__ import annotations
@@ -113,14 +113,14 @@ class MarkerSender:
         if request is not self._prompt:
             return
         if len(self._set_aside) >= SET_ASIDE_MAX:
-            self._limit(request)
+            self._watch(request)
             return
         self._prompt = None
         self._set_aside[request] = None
         self._slow.update(place for _, places in request.parts for place in places)
         self._go_on()
 
-    def _limit(self, request: _Request) -> None:
+    def _watch(self, request: _Request) -> None:
         request.timer = self._broker.timers.call_later(PROMPT_MS, lambda: self._set_prompt_aside(request))
 
     # -- one request --------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class MarkerSender:
         timeout_s = broker.config.integer("request.timeout.ms") / 1000 + ANSWER_GRACE_S
         markers = WriteTxnMarkersRequest([_marker(sending, places) for sending, places in request.parts])
         peer = await self._connection()
-        self._limit(request)
+        self._watch(request)
         try:
             version = broker.image.levels.write_txn_markers_version
             response = await peer.ask(markers, version, WriteTxnMarkersResponse, timeout_s)

@@ -1,8 +1,8 @@
 """Markers on their way: every partition of a decided transaction learns of it from its leader.
 
 Owns which broker each marker goes to, and that it is sent again, wherever the leader is then, until it is written or
-nobody needs it. Leaves the connection to `marker_sender`, and what follows from markers that are written to whoever
-asked for them. Kafka's TransactionMarkerChannelManager.
+nobody needs it. Leaves the connections, and which markers share a request, to `marker_sender`, and what follows from
+markers that are written to whoever asked for them. Kafka's TransactionMarkerChannelManager.
 """
 
 from __future__ import annotations
