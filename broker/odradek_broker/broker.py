@@ -67,7 +67,7 @@ class Broker:
         directory_failed: Callable[[], None] = lambda: None,
     ) -> None:
         """`directory_failed` is called after a log directory has gone offline with all that is in it."""
-        self.config = config.with_topics_of(controller.emulation.release)
+        self.config = config.as_of(controller.emulation.release)
         self.node_id = config.node_id
         self.controller = controller
         self.inter_broker = inter_broker

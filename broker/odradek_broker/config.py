@@ -62,7 +62,7 @@ class BrokerConfig:
         "selects_by_rack",
         "static",
         "strict_validation",
-        "topic_layers",
+        "told_layers",
     )
 
     def __init__(
@@ -70,15 +70,16 @@ class BrokerConfig:
         static: Mapping[str, str],
         dynamic: Mapping[str, str] | None = None,
         dynamic_default: Mapping[str, str] | None = None,
-        topics_of: Release = Release.KAFKA_4_3,
+        release: Release = Release.KAFKA_4_3,
     ) -> None:
         """`static` is what file, environment and command line say; the dynamic ones are kept by the controller.
-        `topics_of`: whose settings and defaults topics have; the broker's own are of all releases that it serves."""
+        `release`: whose settings and defaults topics have, and clients are told of. The broker itself obeys those of
+        all releases that it serves."""
         self.static = static
         self.layers = BrokerLayers(dynamic or {}, dynamic_default or {}, {**OUR_DEFAULTS, **static})
-        self.topic_layers = self.layers
-        if topics_of is not self.layers.release:
-            self.topic_layers = replace(self.layers, release=topics_of)
+        self.told_layers = self.layers
+        if release is not self.layers.release:
+            self.told_layers = replace(self.layers, release=release)
         self._cache: dict[str, str | None] = {}
         node_id = self.optional_text("node.id")
         self.node_id = int(node_id) if node_id not in (None, "", "-1") else max(self.integer("broker.id"), 0)
@@ -99,11 +100,11 @@ class BrokerConfig:
     def with_dynamic(self, image: ClusterImage) -> BrokerConfig:
         """This configuration under the dynamic settings of an image."""
         own, of_all = image.broker_configs(self.node_id), image.broker_configs(None)
-        return BrokerConfig(self.static, own, of_all, self.topic_layers.release)
+        return BrokerConfig(self.static, own, of_all, self.told_layers.release)
 
-    def with_topics_of(self, release: Release) -> BrokerConfig:
-        """This configuration with the topic settings of a release."""
-        if release is self.topic_layers.release:
+    def as_of(self, release: Release) -> BrokerConfig:
+        """This configuration as a release has it."""
+        if release is self.told_layers.release:
             return self
         return BrokerConfig(self.static, self.layers.dynamic, self.layers.dynamic_default, release)
 
@@ -151,4 +152,4 @@ class BrokerConfig:
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """What a topic's logs obey under these settings of the topic itself."""
-        return LogConfig.from_configs(self.topic_layers.topic_values(overrides))
+        return LogConfig.from_configs(self.told_layers.topic_values(overrides))

@@ -7,6 +7,7 @@ make for an error.
 import contextlib
 import re
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from compat_tests.oracle import schema
 from compat_tests.oracle.cases import versions_of
 from compat_tests.oracle.peer import Peer
 from compat_tests.oracle.schema import Body
+from compat_tests.oracle.settings import CLIENT_METRICS, GROUP, assert_same_broker_settings, told
 from odradek import Cluster
 
 pytestmark = pytest.mark.peers
@@ -139,6 +141,33 @@ def test_topics_have_the_settings_and_defaults_of_the_release(theirs: Peer, ours
             (described,) = peer.ask("DescribeConfigs", 4, {"resources": [resource]})["results"]
         told.append([{each["name"]: each["value"] for each in answer["configs"]} for answer in (created, described)])
     assert told[1] == told[0]
+
+
+def test_brokers_groups_and_subscriptions_have_the_settings_of_the_release(
+    emulation: str, theirs: Peer, ours: Peer
+) -> None:
+    if emulation == "4.0":
+        pytest.skip("has 4.3's settings here")
+    for peer in (theirs, ours):
+        for kind, name, setting, value in (
+            (CLIENT_METRICS, "m", "interval.ms", "1000"),
+            (GROUP, "g", "consumer.session.timeout.ms", "50000"),
+        ):
+            change = {"name": setting, "config_operation": 0, "value": value}
+            resource = {"resource_type": kind, "resource_name": name, "configs": [change]}
+            peer.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
+
+    assert_same_broker_settings(theirs, ours)
+    for kind, name in (
+        (CLIENT_METRICS, "m"),
+        (CLIENT_METRICS, "none"),
+        (GROUP, "g"),
+        (GROUP, "none"),
+        (77, "what"),
+    ):
+        deadline = time.monotonic() + 30
+        while told(ours, kind, name) != (expected := told(theirs, kind, name)):  # Kafka's broker hears of it later
+            assert time.monotonic() < deadline, (kind, name, told(ours, kind, name), expected)
 
 
 def test_what_is_advertised_and_not_served_is_refused_as_kafkas_requests_refuse(

@@ -1,11 +1,14 @@
-"""What a broker says that it speaks over ZooKeeper: what Apache Kafka 3.9 says there."""
+"""What a broker says of itself over ZooKeeper, its APIs and its settings: what Apache Kafka 3.9 says there."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
 
 from compat_tests.oracle.peer import Closed, Peer
+from compat_tests.oracle.settings import CLIENT_METRICS, GROUP, assert_same_broker_settings, told
 from compat_tests.zookeeper.members import Members
 
 pytestmark = pytest.mark.peers
@@ -18,17 +21,37 @@ DIFFERENT = {
 """API key to Kafka's versions, ours, and why."""
 
 
-def test_the_same_apis_are_advertised_where_brokers_ask(ours: Members) -> None:
-    odradek = Peer("odradek", ours.members[1].bootstrap_servers)
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Peer]:
     with ZooKeeperServer() as server:
         broker = ApacheKafka(KAFKA_3_9, heap="256M", zookeeper=f"{server.connect_string}/kafka")
         try:
-            broker.launch()
-            broker.wait()
-            kafka = Peer("kafka", broker.bootstrap_servers)
-            said = {peer.name: peer.ask("ApiVersions", 3, NAMED) for peer in (kafka, odradek)}
+            broker.start()
+            peer = Peer("kafka", broker.bootstrap_servers)
+            yield peer
+            peer.close()
         finally:
             broker.close()
+
+
+@pytest.fixture
+def odradek(ours: Members) -> Iterator[Peer]:
+    peer = Peer("odradek", ours.members[1].bootstrap_servers)
+    yield peer
+    peer.close()
+
+
+def test_brokers_have_the_same_settings_and_groups_and_subscriptions_none(kafka: Peer, odradek: Peer) -> None:
+    assert_same_broker_settings(kafka, odradek)
+    for kind in (GROUP, CLIENT_METRICS):
+        assert told(odradek, kind, "any") == told(kafka, kind, "any")
+        change = {"resource_type": kind, "resource_name": "any", "configs": []}
+        asked = {"resources": [change], "validate_only": False}
+        assert odradek.ask("IncrementalAlterConfigs", 1, asked) == kafka.ask("IncrementalAlterConfigs", 1, asked)
+
+
+def test_the_same_apis_are_advertised_where_brokers_ask(kafka: Peer, odradek: Peer) -> None:
+    said = {peer.name: peer.ask("ApiVersions", 3, NAMED) for peer in (kafka, odradek)}
     theirs, own = (_by_key(said[name]) for name in ("kafka", "odradek"))
     found = {key: (theirs.get(key), own.get(key)) for key in {*theirs, *own} if theirs.get(key) != own.get(key)}
     assert found == {key: (kafkas, odradeks) for key, (kafkas, odradeks, _) in DIFFERENT.items()}

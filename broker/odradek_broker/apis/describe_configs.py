@@ -71,7 +71,7 @@ def _describe(ctx: Context, request: DescribeConfigsRequest, asked: Asked) -> Re
 
 def _entries(ctx: Context, kind: int, name: str) -> Described:
     broker = ctx.broker
-    layers = broker.config.layers
+    layers = broker.config.told_layers
     match kind:
         case Resource.TOPIC:
             if not ctx.may_topic(Operation.DESCRIBE_CONFIGS, name):
@@ -82,9 +82,8 @@ def _entries(ctx: Context, kind: int, name: str) -> Described:
             if name not in broker.image.topics:
                 raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             overrides = broker.image.topic_configs(name)
-            layers = broker.config.topic_layers
             return ((row, layers.topic(row, overrides)) for row in _visible(Resource.TOPIC, layers.release))
-        case Resource.GROUP:
+        case Resource.GROUP if definitions(Resource.GROUP, layers.release):
             if not ctx.may_group(Operation.DESCRIBE_CONFIGS, name):
                 raise _Refused(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             if not name:
@@ -102,6 +101,9 @@ def _entries(ctx: Context, kind: int, name: str) -> Described:
         case Resource.CLIENT_METRICS:
             if not name:
                 raise _Refused(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+            if broker.inter_broker is not None:
+                message = "Config type client-metrics is only supported on KRaft clusters"
+                raise _Refused(ErrorCode.INVALID_REQUEST, message)
             return _of_subscription(_overrides(ctx, Resource.CLIENT_METRICS, name), layers.release)
         case _:
             raise _Refused(ErrorCode.INVALID_REQUEST, _MALFORMED)
@@ -151,6 +153,10 @@ def _check_broker_id(ctx: Context, name: str, if_empty: str) -> None:
 
 
 def _of_subscription(overrides: Mapping[str, str], release: Release) -> Described:
+    if release is Release.KAFKA_3_9:  # It tells what was set, as it was set.
+        for name in sorted(overrides):
+            yield Definition(name, Type.UNKNOWN, None), Entry(name, overrides[name], Source.CLIENT_METRICS, ())
+        return
     for row in _visible(Resource.CLIENT_METRICS, release):
         if row.name in overrides:
             yield row, _only(row.name, overrides[row.name], Source.CLIENT_METRICS)
@@ -171,11 +177,12 @@ def _overrides(ctx: Context, kind: Resource, name: str) -> Mapping[str, str]:
 
 
 def _shown(ctx: Context, definition: Definition, entry: Entry, asked: Asked, *, synonyms: bool) -> Config:
-    secret = definition.sensitive or definition.type is Type.UNKNOWN
+    of_broker = asked.resource_type == Resource.BROKER
+    secret = definition.sensitive or (of_broker and definition.type is Type.UNKNOWN)
     return Config(
         name=definition.name,
         value=None if secret else entry.value,
-        read_only=asked.resource_type == Resource.BROKER and definition.mode is Mode.READ_ONLY,
+        read_only=of_broker and definition.mode is Mode.READ_ONLY,
         # Version 0 has is_default instead of the source; Kafka 3.9 leaves it false for all.
         config_source=entry.source,
         is_sensitive=secret,

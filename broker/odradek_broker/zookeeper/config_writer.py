@@ -35,10 +35,6 @@ if TYPE_CHECKING:
     )
 
 
-_NOT_HERE = (Resource.CLIENT_METRICS, Resource.GROUP)
-"""Configurations that Kafka keeps only where a quorum of controllers is."""
-
-
 class _Response(Protocol):
     responses: list  # type: ignore[type-arg]  # each of the two has a class of its own
 
@@ -88,11 +84,11 @@ class ConfigWriter:
             if changed:
                 await self._written(changed)
         for result in answer.responses:
-            if result.resource_type in _NOT_HERE:
-                kind = Resource(result.resource_type).name
+            if result.resource_type == Resource.CLIENT_METRICS:
+                # Kafka keeps these only where a quorum of controllers is.
                 result.error_code = ErrorCode.INVALID_REQUEST
                 result.error_message = (
-                    f"AlterConfigs is only supported for topics and brokers, but resource type is {kind}"
+                    "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS"
                 )
         return answer
 

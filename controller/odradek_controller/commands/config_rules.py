@@ -32,7 +32,7 @@ def check_resource(image: ClusterImage, kind: int, name: str, settings: Settings
             return _check_topic_exists(image, name)
         case Resource.BROKER:
             return _check_broker_exists(image, name, settings)
-        case Resource.GROUP:
+        case Resource.GROUP if definitions(Resource.GROUP, settings.release):
             return None if name else Refusal(_INVALID, "Default group resources are not allowed.")
         case Resource.CLIENT_METRICS:
             return None if name else Refusal(_INVALID, "Subscription name can't be empty")

@@ -33,14 +33,14 @@ class Release(Enum):
 
 @cache
 def definitions(kind: Resource, release: Release = Release.KAFKA_4_3) -> Mapping[str, Definition]:
-    """Name to definition, sorted by name; empty for kinds without a table (loggers)."""
+    """Name to definition, sorted by name; empty for kinds that have none (loggers; groups in 3.9)."""
     from . import topic  # the tables are loaded when first asked for: a start pays for nothing unused
 
     rows: tuple[Definition, ...] = ()
     match kind:
         case Resource.TOPIC:
             rows = topic.TOPIC
-        case Resource.GROUP:
+        case Resource.GROUP if release is not Release.KAFKA_3_9:
             rows = topic.GROUP
         case Resource.CLIENT_METRICS:
             rows = topic.CLIENT_METRICS

@@ -103,7 +103,8 @@ def command(
             if zookeeper is None:
                 loop.run_until_complete(_serve(statics, wanted, logger))
             else:
-                static = {**statics[0], **of_zookeeper, "broker.id": str(broker_id), "node.id": str(broker_id)}
+                place = {"zookeeper.connect": zookeeper, "broker.id": str(broker_id), "node.id": str(broker_id)}
+                static = {**statics[0], **of_zookeeper, **place}
                 loop.run_until_complete(_serve_member(static, zookeeper, logger))
         except ImportError as error:
             raise click.ClickException(f"{error}: pip install odradek[zookeeper]") from error

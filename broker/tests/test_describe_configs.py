@@ -1,0 +1,66 @@
+"""DescribeConfigs of a broker that looks like another release: that release's settings, and no others. That they are
+Kafka's is a matter of controller/tests/test_configs_facts.py and compat_tests/oracle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek_controller.configs.table import Release, Resource, definitions
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+BROKER, METRICS, GROUP = Resource.BROKER, Resource.CLIENT_METRICS, Resource.GROUP
+Result = DescribeConfigsResponse.DescribeConfigsResult
+
+
+async def described(client: Any, kind: int, name: str) -> Result:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(kind, name, None)
+    (result,) = (await client.ask(DescribeConfigsRequest([resource], include_synonyms=True), 4)).results
+    assert isinstance(result, Result)
+    return result
+
+
+async def altered(client: Any, kind: int, name: str, setting: str, value: str) -> ErrorCode:
+    change = IncrementalAlterConfigsRequest.AlterableConfig(setting, 0, value)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, [change])
+    (result,) = (await client.ask(IncrementalAlterConfigsRequest([resource], False), 1)).responses
+    return ErrorCode(result.error_code)
+
+
+@pytest.mark.parametrize(("emulate", "release"), [("3.9", Release.KAFKA_3_9), ("4.3", Release.KAFKA_4_3)])
+async def test_a_broker_tells_the_settings_and_defaults_of_the_release(
+    emulate: str, release: Release, start_node: Any, connect: Any
+) -> None:
+    client = await connect(await start_node(odradek_emulate=emulate))
+    told = {each.name: each for each in (await described(client, BROKER, "0")).configs}
+    known = {name: row for name, row in definitions(BROKER, release).items() if not row.internal}
+    assert told.keys() == known.keys()
+    for name in ("num.recovery.threads.per.data.dir", "advertised.listeners", "group.coordinator.rebalance.protocols"):
+        assert (told[name].value, told[name].config_type) == (known[name].default, known[name].type)
+
+
+async def test_a_setting_of_4_that_was_altered_is_a_secret_that_3_9_does_not_know(
+    start_node: Any, connect: Any
+) -> None:
+    client = await connect(await start_node(odradek_emulate="3.9"))
+    assert await altered(client, BROKER, "0", "remote.list.offsets.request.timeout.ms", "5") == ErrorCode.NONE
+    told = {each.name: each for each in (await described(client, BROKER, "0")).configs}
+    found = told["remote.list.offsets.request.timeout.ms"]
+    assert (found.value, found.is_sensitive, found.config_type) == (None, True, 0)
+
+
+async def test_groups_of_3_9_have_no_settings_and_subscriptions_only_what_was_set(
+    start_node: Any, connect: Any
+) -> None:
+    client = await connect(await start_node(odradek_emulate="3.9"))
+    assert await altered(client, GROUP, "g", "consumer.session.timeout.ms", "50000") == ErrorCode.INVALID_REQUEST
+    assert (await described(client, GROUP, "g")).error_code == ErrorCode.INVALID_REQUEST
+    assert await altered(client, METRICS, "m", "interval.ms", "1000") == ErrorCode.NONE
+    told = (await described(client, METRICS, "m")).configs
+    assert [(each.name, each.value, each.is_sensitive, each.config_type, each.synonyms) for each in told] == [
+        ("interval.ms", "1000", False, 0, [])
+    ]
+    assert (await described(client, METRICS, "none")).configs == []
