@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek_broker.cleaner_throttle import CleanerThrottle
@@ -42,24 +41,6 @@ class Pass(NamedTuple):
     bytes_read: int
     bytes_written: int
     buffer_utilization: float
-
-
-@dataclass(slots=True)
-class Totals:
-    """Of all passes that came to their end."""
-
-    passes: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    records_read: int = 0
-    records_written: int = 0
-
-    def add(self, cleaning: Cleaning) -> None:
-        self.passes += 1
-        self.bytes_read += cleaning.bytes_read
-        self.bytes_written += cleaning.bytes_written
-        self.records_read += cleaning.records_read
-        self.records_written += cleaning.records_written
 
 
 class LogCleaner:
@@ -94,7 +75,6 @@ class LogCleaner:
         """Of the dirtiest log when one was looked for last."""
         self.last_run_ms = clock.monotonic_ms()
         self.last_pass = Pass(0, 0, 0, 0.0)
-        self.totals = Totals()
 
     def run_soon(self) -> None:
         """Clean what is dirty enough, as many logs at once as `log.cleaner.threads` allows."""
@@ -200,7 +180,6 @@ class LogCleaner:
         cleaning.finish()
         took_ms = self._clock.monotonic_ms() - started_ms
         self.last_pass = Pass(took_ms, cleaning.bytes_read, cleaning.bytes_written, cleaning.buffer_utilization)
-        self.totals.add(cleaning)
         self._log.info(
             "log cleaned",
             partition=log.name,
