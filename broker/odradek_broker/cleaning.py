@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek_broker.cleaner_throttle import CleanerThrottle
@@ -41,6 +42,24 @@ class Pass(NamedTuple):
     bytes_read: int
     bytes_written: int
     buffer_utilization: float
+
+
+@dataclass(slots=True)
+class Totals:
+    """Of all passes that came to their end."""
+
+    passes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+
+    def add(self, cleaning: Cleaning) -> None:
+        self.passes += 1
+        self.bytes_read += cleaning.bytes_read
+        self.bytes_written += cleaning.bytes_written
+        self.records_read += cleaning.records_read
+        self.records_written += cleaning.records_written
 
 
 class LogCleaner:
@@ -75,6 +94,7 @@ class LogCleaner:
         """Of the dirtiest log when one was looked for last."""
         self.last_run_ms = clock.monotonic_ms()
         self.last_pass = Pass(0, 0, 0, 0.0)
+        self.totals = Totals()
 
     def run_soon(self) -> None:
         """Clean what is dirty enough, as many logs at once as `log.cleaner.threads` allows."""
@@ -180,6 +200,7 @@ class LogCleaner:
         cleaning.finish()
         took_ms = self._clock.monotonic_ms() - started_ms
         self.last_pass = Pass(took_ms, cleaning.bytes_read, cleaning.bytes_written, cleaning.buffer_utilization)
+        self.totals.add(cleaning)
         self._log.info(
             "log cleaned",
             partition=log.name,

@@ -222,6 +222,19 @@ def _cleaner(broker: Broker) -> Iterator[Metric]:
     yield _gauge(f"{thread}cleaner_recopy_percent", "What the last pass left of what it read.", recopied)
     used = int(100 * done.buffer_utilization)
     yield _gauge(f"{thread}max_buffer_utilization_percent", "Of the dedupe buffer, in the last pass.", used)
+    totals = cleaner.totals
+    for what, read, written in (
+        ("bytes", totals.bytes_read, totals.bytes_written),
+        ("records", totals.records_read, totals.records_written),
+    ):
+        yield Metric(
+            f"odradek_log_cleaner_{what}_total",
+            "counter",
+            f"{what.capitalize()} of the logs that were compacted: what passes read, and what they left of it.",
+            [({"what": "read"}, read), ({"what": "written"}, written)],
+        )
+    passes = [(NONE, float(totals.passes))]
+    yield Metric("odradek_log_cleaner_passes_total", "counter", "Passes that came to their end.", passes)
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from broker.tests.alone import Node
+from broker.tests.test_log_cleaner import COMPACT, fill, log_of
 from broker.tests.transactions.producers import TransactionalProducer, Transactions
 from broker.tests.transactions.test_markers import undecided
 
@@ -100,6 +101,7 @@ async def trio(tmp_path: Path, connect: Any) -> AsyncIterator[Transactions]:
     await found.cluster.stop(grace_ms=100)
 
 
+WAYS = ("read", "written")
 TRANSACTIONS = (
     'odradek_transactions{state="Ongoing"}',
     'odradek_transactions{state="CompleteCommit"}',
@@ -200,6 +202,24 @@ async def test_markers_are_counted_until_they_are_written(trio: Transactions) ->
     trio.let_go(leader)
     await trio.until_state(producer, "CompleteCommit")
     assert figures(node, left, again) == (0, 0)
+
+
+async def test_what_was_compacted_is_counted_over_all_passes(start_node: Any, connect: Any) -> None:
+    node = await start_node()
+    client = await connect(node)
+    await client.create_topic("t", **COMPACT)
+    names = [f'odradek_log_cleaner_{what}_total{{what="{way}"}}' for what in ("records", "bytes") for way in WAYS]
+    for passes, batches_read in ((1, 5), (2, 5 + 6)):
+        await fill(client, node, batches=5)
+        await node.cluster.clean_logs()
+        left = log_of(node).size_bytes  # one batch of two records
+        assert figures(node, *names, "odradek_log_cleaner_passes_total") == (
+            2 * batches_read,
+            2 * passes,
+            left * batches_read,
+            left * passes,
+            passes,
+        )
 
 
 def test_labels_are_escaped_and_large_numbers_kept() -> None:

@@ -106,6 +106,8 @@ class Cleaning:
         self.bytes_read = 0
         """As Kafka counts them: what was written anew, indexing left aside."""
         self.bytes_written = 0
+        self.records_read = self.records_written = 0
+        """Likewise."""
         self.slice_us = 100
         """How long a slice of work may hold the interpreter, about, in microseconds; where a batch has many records,
         some times as long. May be changed between slices."""
@@ -286,6 +288,7 @@ class Cleaning:
                         parts.append(outcome)
                         kept.append(read_header(outcome))
                 size += header.size_in_bytes
+                self.records_read += header.count
                 cost += _cost(header)
                 if cost >= self.slice_us:
                     self.bytes_read += size
@@ -299,6 +302,7 @@ class Cleaning:
             if parts:
                 written = target.append(parts, kept)
                 self.bytes_written += written
+                self.records_written += sum(header.count for header in kept)
                 yield Read(0, written)
 
     def _filter(
