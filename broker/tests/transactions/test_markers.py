@@ -307,6 +307,29 @@ async def test_a_transaction_whose_marker_went_with_one_that_is_slow_is_complete
     await patient.until_state(slow, "CompleteCommit")
 
 
+async def test_slow_partitions_wait_each_by_itself_and_hold_up_no_other_transaction(patient: Transactions) -> None:
+    leader, _ = await one_slow_partition(patient)
+    follower = patient.partition.replicas[1]
+    topics = [f"slow-{number}" for number in range(4)]
+    for topic in topics:
+        await patient.create([leader, follower], topic=topic)
+    slow = [await begun(patient, leader, f"to-{topic}", topic) for topic in topics]
+    prompt = await begun(patient, leader, "prompt", "u")
+    requests = markers_seen(patient, leader)
+    for number, producer in enumerate(slow, start=1):
+        assert await producer.end() == ErrorCode.NONE
+        await patient.until(lambda number=number: len(requests) == number)
+        patient.clock.advance_timeouts(PROMPT_MS)
+    assert await prompt.end() == ErrorCode.NONE
+    await patient.until_state(prompt, "CompleteCommit")
+    assert requests == [*([topic] for topic in topics), ["u"]]
+    for producer in slow:
+        assert await producer.state() == (ErrorCode.NONE, "PrepareCommit")
+    patient.let_go(leader)
+    for producer in slow:
+        await patient.until_state(producer, "CompleteCommit")
+
+
 async def test_markers_that_wait_for_a_slow_partition_follow_it_to_its_next_leader(patient: Transactions) -> None:
     leader, _ = await one_slow_partition(patient)
     slow = [await begun(patient, leader, f"slow-{number}", "t") for number in range(2)]
