@@ -56,6 +56,13 @@ def test_what_is_selected_are_the_same_records_between_the_same_offsets(
     assert left.max_timestamp == max(records[at].timestamp for at in kept)
     same = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence", "compression")
     assert [getattr(left, name) for name in same] == [getattr(header, name) for name in same]
+    work = compaction.selecting(header, body, found, kept, 2, delete_horizon_ms=horizon_ms)
+    steps = []
+    with pytest.raises(StopIteration) as over:
+        while True:
+            steps.append(next(work))
+    assert over.value.value == after
+    assert steps == [False] * ((len(kept) + 1) // 2) + [True] * header.is_compressed
 
 
 def test_a_horizon_that_is_there_stays() -> None:
