@@ -24,6 +24,7 @@ from compat_tests.oracle.settings import CLIENT_METRICS, GROUP, assert_same_brok
 from odradek import Cluster
 
 pytestmark = pytest.mark.peers
+_SET, _DELETE = 0, 1
 
 
 # Each with the release whose messages are its own: those of 4.0 are all in 4.3.
@@ -143,31 +144,35 @@ def test_topics_have_the_settings_and_defaults_of_the_release(theirs: Peer, ours
     assert told[1] == told[0]
 
 
-def test_brokers_groups_and_subscriptions_have_the_settings_of_the_release(
-    emulation: str, theirs: Peer, ours: Peer
-) -> None:
+@pytest.fixture
+def told_apart(emulation: str) -> None:
     if emulation == "4.0":
         pytest.skip("has 4.3's settings here")
-    for peer in (theirs, ours):
-        for kind, name, setting, value in (
-            (CLIENT_METRICS, "m", "interval.ms", "1000"),
-            (GROUP, "g", "consumer.session.timeout.ms", "50000"),
-        ):
-            change = {"name": setting, "config_operation": 0, "value": value}
-            resource = {"resource_type": kind, "resource_name": name, "configs": [change]}
-            peer.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": False})
 
+
+@pytest.mark.usefixtures("told_apart")
+def test_brokers_have_the_settings_of_the_release(theirs: Peer, ours: Peer) -> None:
     assert_same_broker_settings(theirs, ours)
-    for kind, name in (
-        (CLIENT_METRICS, "m"),
-        (CLIENT_METRICS, "none"),
-        (GROUP, "g"),
-        (GROUP, "none"),
-        (77, "what"),
-    ):
-        deadline = time.monotonic() + 30
-        while told(ours, kind, name) != (expected := told(theirs, kind, name)):  # Kafka's broker hears of it later
-            assert time.monotonic() < deadline, (kind, name, told(ours, kind, name), expected)
+
+
+@pytest.mark.usefixtures("told_apart")
+def test_groups_and_subscriptions_have_the_settings_of_the_release(theirs: Peer, ours: Peer) -> None:
+    """What was set is told, where it can be, and is gone when it is set no more."""
+    wanted = ((CLIENT_METRICS, "m", "interval.ms", "1000"), (GROUP, "g", "consumer.session.timeout.ms", "50000"))
+
+    def agree() -> None:
+        for kind, name in ((CLIENT_METRICS, "m"), (CLIENT_METRICS, "none"), (GROUP, "g"), (77, "what")):
+            deadline = time.monotonic() + 30
+            while told(ours, kind, name) != (expected := told(theirs, kind, name)):  # Kafka's broker hears of it later
+                assert time.monotonic() < deadline, (kind, name, told(ours, kind, name), expected)
+
+    for operation in (_SET, _DELETE):
+        for kind, name, setting, value in wanted:
+            change = {"name": setting, "config_operation": operation, "value": value if operation == _SET else None}
+            resource = {"resource_type": kind, "resource_name": name, "configs": [change]}
+            asked = {"resources": [resource], "validate_only": False}
+            assert ours.ask("IncrementalAlterConfigs", 1, asked) == theirs.ask("IncrementalAlterConfigs", 1, asked)
+        agree()
 
 
 def test_what_is_advertised_and_not_served_is_refused_as_kafkas_requests_refuse(
