@@ -87,7 +87,7 @@ class Load:
         """So many more are acknowledged: it goes on."""
         wanted = self.acknowledged + count
         _until(lambda: self.acknowledged >= wanted)
-        assert self._wrong == []
+        assert not self._wrong, self._wrong[:5]
 
     def cut(self) -> None:
         """There is no broker any more: the clients end, and forget what was not acknowledged. To be left only when
@@ -101,7 +101,7 @@ class Load:
     def finish(self, bootstrap_servers: str) -> None:
         """After the end: every value is there once and in order, and the group has read them all. What was sent and not
         acknowledged before a cut may be there."""
-        assert self._wrong == []
+        assert not self._wrong, self._wrong[:5]
         found: dict[tuple[int, int], list[int]] = defaultdict(list)
         consumer = self._consumer("nobody", **{"bootstrap.servers": bootstrap_servers})
         ends = [consumer.get_watermark_offsets(each, WAIT_S)[1] for each in self._partitions]
