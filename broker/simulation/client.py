@@ -67,19 +67,24 @@ class Wire(asyncio.Protocol):
         self._sent += 1
         correlation_id = self._sent
         frame = encode_request(request, version, correlation_id, self.host)
-        waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[bytes] = loop.create_future()
         self._waiting.append(waiting)
         assert isinstance(self._transport, asyncio.WriteTransport)
         self._transport.write(len(frame).to_bytes(4) + frame)
+        timeout = loop.call_later(timeout_s, self._give_up, waiting)
         try:
-            async with asyncio.timeout(timeout_s):
-                answered = await waiting
-        except TimeoutError:
-            self.close()
-            raise UnreachableError(f"{self._broker}: no answer") from None
+            answered = await waiting
+        finally:
+            timeout.cancel()
         correlated, response = decode_response(answer, version, answered)
         assert correlated == correlation_id, "answers come in order"
         return response
+
+    def _give_up(self, waiting: asyncio.Future[bytes]) -> None:
+        if not waiting.done():
+            waiting.set_exception(UnreachableError(f"{self._broker}: no answer"))
+            self.close()
 
     def close(self) -> None:
         self.lost = True

@@ -326,7 +326,8 @@ class MemoryTransport(asyncio.Transport):
         else:
             self._arriving_bytes -= len(data)
             protocol.data_received(data)
-        self._loop.call_soon(self.other._push, context=self.other._context)
+        if self.other._unsent:
+            self._loop.call_soon(self.other._push, context=self.other._context)
 
     def _ended(self, how: str) -> None:
         if how == FIN:

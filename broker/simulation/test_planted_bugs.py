@@ -290,7 +290,7 @@ def test_the_simulation_finds_a_fetch_session_that_hears_nothing_new_of_what_it_
     """Its reader asks again and again, at once: it is not to go on for long."""
     fetch_session_that_hears_nothing_new_of_what_it_knows(monkeypatch)
     with pytest.raises(Failure, match="the reader is at the end"):
-        simulate(0, script=all_is_well, settled_within_s=4)
+        simulate(0, script=all_is_well, settled_within_s=4, workloads=())
 
 
 async def one_eligible_leader_loses_power_and_the_other_is_killed(simulation: Simulation) -> None:
@@ -334,7 +334,7 @@ def eligible_leader_that_may_have_lost_what_it_had(patch: pytest.MonkeyPatch) ->
 
 def _why(seed: int, script: Script | None, settled_within_s: float = SETTLED_WITHIN_S) -> str | None:
     try:
-        simulate(seed, script=script, settled_within_s=settled_within_s)
+        simulate(seed, script=script, settled_within_s=settled_within_s, workloads=())
     except Failure as failure:
         return failure.why
     return None

@@ -97,7 +97,7 @@ def test_crashes_find(plant: Plant, rule: str, monkeypatch: pytest.MonkeyPatch) 
 
 def _why(seed: int) -> str | None:
     try:
-        simulate(seed, "alone", settled_within_s=SETTLED_WITHIN_S)
+        simulate(seed, "alone", settled_within_s=SETTLED_WITHIN_S, workloads=())
     except Failure as failure:
         return failure.why
     return None

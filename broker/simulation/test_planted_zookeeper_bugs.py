@@ -211,7 +211,7 @@ def test_the_simulation_finds(plant: Plant, rule: str, script: Script | None, mo
 
 def _why(seed: int, script: Script | None) -> str | None:
     try:
-        simulate(seed, "zookeeper", script=script)
+        simulate(seed, "zookeeper", script=script, workloads=())
     except Failure as failure:
         return failure.why
     return None

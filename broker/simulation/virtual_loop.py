@@ -12,6 +12,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 from simulation.memory_network import MemoryNetwork
@@ -32,7 +33,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
     `disk_time_s()` how long the disk took since it was asked last."""
 
     _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = 0.0
         self._turns = 0
-        self._selector = self
-        self._clock_resolution = _RESOLUTION_S
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers_made = 0
         self._network = network
         self._chance = chance
         self._disk_time_s = disk_time_s
@@ -78,34 +78,44 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """What is to run now, but for what processes would do that stand still."""
         due = [*self._ready]
         self._ready.clear()
-        while self._scheduled and self._scheduled[0].when() <= self._now + _RESOLUTION_S:
-            timer = heapq.heappop(self._scheduled)
-            timer._scheduled = False  # type: ignore[attr-defined]
-            if timer.cancelled():
-                self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
-            due.append(timer)
         for handle in due:
             process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
             self._stopped.get(process, self._ready).append(handle)
 
-    # -- what BaseEventLoop asks of its selector ----------------------------------------------------------------------
+    # -- a turn -------------------------------------------------------------------------------------------------------
 
-    def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None:
-            raise NothingEverHappensError("everybody waits, and nobody for the time")
-        if timeout > 0:
-            self._turns = 0
-            self._now += timeout
-        else:
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """What is due at the same time runs in the order in which this was called."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._timers_made += 1
+        heapq.heappush(self._timers, (when, self._timers_made, timer))
+        return timer
+
+    def _run_once(self) -> None:
+        """Half of all time in a simulation's own code would go to heaps of handles that compare themselves: these are
+        compared by number, and those that were cancelled are dropped when they are due."""
+        timers, ready = self._timers, self._ready
+        if ready or self._stopping:  # type: ignore[attr-defined]
             self._turns += 1
             if self._turns > _TURNS_MAX:
                 raise NothingEverHappensError("time stands still, for there is always something to be done at once")
+        else:
+            while timers and timers[0][2].cancelled():
+                heapq.heappop(timers)
+            if not timers:
+                raise NothingEverHappensError("everybody waits, and nobody for the time")
+            self._turns = 0
+            self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now + _RESOLUTION_S:
+            ready.append(heapq.heappop(timers)[2])
         if self._stopped:
             self._hold_back()
-        return []
-
-    def _process_events(self, events: list[Any]) -> None:
-        """There are no sockets."""
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
 
     def _write_to_self(self) -> None:
         """There are no threads to be woken by."""
