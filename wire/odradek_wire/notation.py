@@ -39,20 +39,24 @@ _ZERO = {"bool": False, "float64": 0.0, "uuid": bytes(16), "string": "", "bytes"
 class StructType:
     """A named sequence of fields."""
 
-    __slots__ = ("fields", "name")
+    __slots__ = ("_tagged", "fields", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.fields: list[Field] = []
+        self._tagged: dict[int, list[Field]] = {}
 
     def present(self, version: int) -> "list[Field]":
         """Fields of that version in wire order, without tagged ones."""
         return [f for f in self.fields if f.since <= version <= f.until and f.tag is None]
 
     def tagged(self, version: int) -> "list[Field]":
-        """Tagged fields of that version by ascending tag."""
-        found = [(f.tag, f) for f in self.fields if f.tag is not None and f.since <= version <= f.until]
-        return [f for _, f in sorted(found)]
+        """Tagged fields of that version by ascending tag; not to be asked for before all fields are there."""
+        known = self._tagged.get(version)
+        if known is None:
+            found = [(f.tag, f) for f in self.fields if f.tag is not None and f.since <= version <= f.until]
+            known = self._tagged[version] = [f for _, f in sorted(found)]
+        return known
 
     def absent(self, version: int) -> "list[Field]":
         return [f for f in self.fields if not f.since <= version <= f.until]
