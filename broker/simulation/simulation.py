@@ -46,7 +46,7 @@ from simulation.zookeeper_members import ZooKeeperMembers
 
 TOPIC = "events"
 PARTITIONS = 3
-SOMETIMES_IN = 0.35
+SOMETIMES_IN = 0.25
 """The part of all runs that each of some workloads is in."""
 LOOK_S = 0.05
 SETTLED_WITHIN_S = 90.0
