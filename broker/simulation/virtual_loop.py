@@ -94,8 +94,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def _run_once(self) -> None:
-        """Half of all time in a simulation's own code would go to heaps of handles that compare themselves: these are
-        compared by number, and those that were cancelled are dropped when they are due."""
+        """As BaseEventLoop's, without a selector. Handles would compare themselves, in Python: here timers are compared
+        by number, and those that were cancelled are dropped when they are due."""
         timers, ready = self._timers, self._ready
         if ready or self._stopping:  # type: ignore[attr-defined]
             self._turns += 1
