@@ -269,9 +269,10 @@ class Cleaning:
     # --- writing anew
 
     def _rewrite(self, source: Segment, target: CleanedSegment, batches: BatchFilter) -> Iterator[Slice]:
+        written = 0
         for piece in pieces(self._log.env.disk, source, self._limits.io_buffer_bytes // 2):
             self.waits = False
-            yield Read(0, 0)
+            yield Read(0, written)
             kept: list[RecordBatchHeader] = []
             parts: list[Buffer] = []
             # Where those begin that stay as they are, and for which there is no part yet.
@@ -299,11 +300,11 @@ class Cleaning:
             yield Read(size, 0)
             if piece.end > as_it_is:
                 parts.append(piece.data[as_it_is : piece.end])
-            if parts:
-                written = target.append(parts, kept)
-                self.bytes_written += written
-                self.records_written += sum(header.count for header in kept)
-                yield Read(0, written)
+            # And the next piece is read, all at once: going from thread to thread is what requests feel.
+            written = target.append(parts, kept) if parts else 0
+            self.bytes_written += written
+            self.records_written += sum(header.count for header in kept)
+        yield Read(0, written)
 
     def _filter(
         self, data: memoryview, header: RecordBatchHeader, batches: BatchFilter
