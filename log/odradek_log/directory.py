@@ -215,14 +215,17 @@ class LogDirectory:
 
     def promote_future_log(self, topic: str, partition: int) -> Log:
         """The copy is the partition now: it is closed, renamed and opened again. Raises `OSError` and what opening
-        raises; it is no copy any more then."""
+        raises; it is no copy any more then, unless the checkpoints cannot be written."""
         key = topic, partition
+        self._forget_offsets_of(key)
         future = self.futures.pop(key)
         config, end = future.config, future.log_end_offset
         start = future.log_start_offset
         future.close()
         directory = f"{self.path}/{file_names.partition_dir(topic, partition)}"
         self.env.disk.rename(future.directory, directory)
+        # Before the old log goes: a power loss must not leave neither.
+        self.env.disk.sync_directory(self.path)
         log = self.logs[key] = open_log(
             self.env,
             directory,
@@ -419,8 +422,13 @@ class LogDirectory:
         self._settle_all()
         clean = True
         for log in [*self.logs.values(), *self.futures.values()]:
-            with suppress(OSError, CorruptLogError):  # reported by the log
+            try:
                 log.close()
+            except (OSError, CorruptLogError):
+                pass  # reported by the log
+            except Exception as error:
+                # A mistake of ours in one log is none of its neighbours' business.
+                self.env.reporter.error("partition cannot be closed", partition=log.name, error=repr(error))
             clean = clean and log.is_closed
         self.offer_checkpoints()
         if self.write_checkpoints() and clean:
@@ -446,7 +454,7 @@ class LogDirectory:
         from concurrent.futures import ThreadPoolExecutor
 
         def settle(log: Log) -> None:
-            with suppress(OSError):  # reported by the log
+            with suppress(Exception):  # reported by the log, or when it is closed
                 log.settle()
 
         with ThreadPoolExecutor(_FLUSH_THREADS) as pool:

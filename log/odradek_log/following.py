@@ -31,8 +31,7 @@ def append(log: Log, view: memoryview) -> AppendInfo | None:
             run = []
             # The leader may have compacted offsets away: the new segment is named after what comes.
             log.log_end_offset = header.base_offset
-            if segment.size:
-                log.begin_segment()
+            log.begin_segment()
         run.append(header)
     _write(log, view, run)
     if headers and log.log_end_offset - log.recovery_point >= log.config.flush_messages:

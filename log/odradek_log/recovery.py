@@ -155,13 +155,14 @@ def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], 
     disk = env.disk
     cleaned = [offset for name in names if name.endswith(CLEANED) and (offset := offset_of(name)) is not None]
     undone = min(cleaned, default=1 << 63)
-    for name in names:
-        if name.endswith((DELETED, CLEANED)):
-            disk.remove(f"{directory}/{name}")
     swaps = [name for name in names if name.endswith(SWAP)]
     for name in [name for name in swaps if (offset_of(name) or 0) >= undone]:
         disk.remove(f"{directory}/{name}")
         swaps.remove(name)
+    # After those that they condemn: a crash in between must not make half of a replacement look whole.
+    for name in names:
+        if name.endswith((DELETED, CLEANED)):
+            disk.remove(f"{directory}/{name}")
     for name in [name for name in swaps if name.endswith(LOG + SWAP)]:
         base = offset_of(name) or 0
         size = disk.size(f"{directory}/{name}")

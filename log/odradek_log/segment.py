@@ -105,7 +105,7 @@ class Segment:
     def create(cls, env: LogEnvironment, directory: str, base_offset: int, config: LogConfig) -> Segment:
         """A new segment with an empty log file; the index files follow when it is sealed."""
         segment = cls(env, directory, base_offset, 0, env.wall_ms(), config.index_interval_bytes)
-        env.disk.close(env.disk.open(segment.path(LOG), CREATE))
+        segment.create_file()
         return segment
 
     @classmethod
@@ -118,6 +118,11 @@ class Segment:
 
     def path(self, suffix: str) -> str:
         return f"{self.directory}/{segment_name(self.base_offset, suffix)}"
+
+    def create_file(self) -> None:
+        """An empty log file, should there be none."""
+        disk = self._env.disk
+        disk.close(disk.open(self.path(LOG), CREATE))
 
     def open(self) -> OpenFile:
         """The log file, opened if it is not."""

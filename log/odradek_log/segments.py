@@ -109,6 +109,9 @@ class Segments:
                 self._row.pop()
                 self._bases.pop()
             else:
+                if not old.size:
+                    # The first batch is compacted away up to here. The file's name goes on saying where the log begins.
+                    old.create_file()
                 old.seal()
         segment = Segment.create(self._env, self.directory, base_offset, config)
         segment.begin_appends(config)

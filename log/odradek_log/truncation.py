@@ -20,18 +20,19 @@ def truncate(log: Log, offset: int) -> None:
         deletion.remove(log, later)
         log.segments.make_active(segment, log.config)
     log.log_start_offset = min(log.log_start_offset, offset)
+    # Compaction leaves gaps, also at a segment's end: the log does not reach what it has nothing of.
     found = segment.locate(offset)
-    if found is not None:
+    if found is None:
+        end = segment.next_offset()
+    else:
         position, _, base_offset = found
-        # Compaction leaves gaps: the log does not reach what it has nothing of.
-        base_offset = min(base_offset, offset)
-        segment.truncate(position, base_offset)
-        offset = max(base_offset, log.log_start_offset)
-        if offset > base_offset:
-            # Only deleted records are left, and the segments would say that less was deleted than was.
-            begin_anew(log, offset)
-            return
-    _end_at(log, offset)
+        end = min(base_offset, offset)
+        segment.truncate(position, end)
+    if end < log.log_start_offset:
+        # Only deleted records are left, and the segments would say that less was deleted than was.
+        begin_anew(log, log.log_start_offset)
+    else:
+        _end_at(log, end)
 
 
 def begin_anew(log: Log, offset: int) -> None:

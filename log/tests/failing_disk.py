@@ -23,6 +23,7 @@ _CALLS = (
     "read_file",
     "write_file",
     "replace_file",
+    "sync_directory",
 )
 
 

@@ -7,7 +7,18 @@ import zlib
 from pathlib import Path
 
 import pytest
-from log.tests.log_kit import START_MS, TOPIC_ID, Sentences, Time, append, batch, open_directory, read_all, values
+from log.tests.log_kit import (
+    SMALL,
+    START_MS,
+    TOPIC_ID,
+    Sentences,
+    Time,
+    append,
+    batch,
+    open_directory,
+    read_all,
+    values,
+)
 
 from odradek_log.append import AppendInfo, AppendRejected, RecordError
 from odradek_log.config import LogConfig
@@ -133,6 +144,25 @@ def test_offsets_more_than_31_bits_apart_do_not_share_a_segment(tmp_path: Path) 
     piece = log.read(5, 1000)
     assert piece is not None
     assert next(iterate(piece.tobytes())).base_offset == 1 << 32
+
+
+def test_a_compacted_log_whose_first_record_stands_far_from_its_start_can_be_copied(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path, Time())
+    log = directory.create_log("t", 0, TOPIC_ID, SMALL)
+    for number in range(20):
+        records = batch(b"%d" % number)
+        records[0:8] = (3_000_000_000 + number).to_bytes(8, "big")
+        assert log.append_as_follower(records) is not None
+    copied = values(read_all(log))
+    assert [offset for offset, _ in copied] == list(range(3_000_000_000, 3_000_000_020))
+    log.flush()
+    directory.close()
+    for _ in range(2):
+        directory = open_directory(tmp_path, Time())
+        directory.load(lambda _: SMALL)
+        log = directory.logs["t", 0]
+        assert (log.log_start_offset, values(read_all(log))) == (0, copied)
+        directory.abandon()
 
 
 def test_a_retry_of_an_idempotent_batch_gets_its_first_answer(tmp_path: Path) -> None:

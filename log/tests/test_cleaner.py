@@ -289,6 +289,20 @@ def test_a_truncation_into_a_gap_ends_the_log_there(tmp_path: Path) -> None:
     assert left(log) == [(1, b"a", b"new")]
 
 
+def test_a_truncation_into_a_gap_at_a_segments_end_ends_the_log_before_it(tmp_path: Path) -> None:
+    log = _log(tmp_path)
+    write(log, keyed((b"a", b"1")))
+    far = keyed((b"b", b"2"))
+    far[0:8] = (9).to_bytes(8, "big")
+    log.roll()
+    log.log_end_offset = 9
+    log.begin_segment()
+    assert log.append_as_follower(far) is not None
+    log.advance_log_start_offset(1)
+    assert log.truncate_to(5)
+    assert (log.log_start_offset, log.log_end_offset, left(log)) == (1, 1, [])
+
+
 @pytest.mark.parametrize("what", ["truncate", "close", "delete"])
 def test_what_changes_the_log_meanwhile_ends_the_pass_without_a_trace(tmp_path: Path, what: str) -> None:
     directory = open_directory(tmp_path, Time())

@@ -129,6 +129,23 @@ def test_whichever_operation_is_the_last_the_log_holds_the_same(
     assert calls > 60
 
 
+def test_a_crash_while_half_a_replacement_is_taken_away_does_not_make_it_look_whole(tmp_path: Path) -> None:
+    _fill(tmp_path)
+    directory = _opened(tmp_path)
+    held = _committed(directory.logs["t", 0])
+    directory.abandon()
+    first = tmp_path / "t-0" / f"{0:020d}.log"
+    first.with_suffix(".log.swap").write_bytes(b"")
+    first.with_suffix(".index.cleaned").write_bytes(b"")
+    disk = FailingDisk()
+    disk.fail(errno.EIO, lambda _name, _path, _: disk.calls.count("remove") > 1)
+    directory = open_directory(tmp_path, Time(), disk=disk)
+    directory.load(lambda _: CONFIG)
+    assert list(directory.failed) == [("t", 0)]
+    directory.abandon()
+    assert _committed(_opened(tmp_path).logs["t", 0]) == held
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_pulled_plug_costs_nothing_that_was_cleaned(tmp_path: Path, seed: int) -> None:
     """The new segments are on the disk before the old ones go."""

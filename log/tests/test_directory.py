@@ -209,6 +209,44 @@ def test_a_partition_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path
     assert values(read_all(directory.logs["t", 0])) == [(0, b"d")]
 
 
+def test_a_copy_that_becomes_the_partition_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    directory = open_directory(tmp_path, Time(), disk=disk)
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
+    append(log, b"a", b"b", b"c")
+    log.advance_log_start_offset(3)
+    directory.offer_checkpoints()
+    directory.write_checkpoints()
+    directory.delete_log("t", 0, "0" * 32)
+    append(directory.create_future_log("t", 0, TOPIC_ID, LogConfig(), "1" * 32), b"d")
+    disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "checkpoint" in str(path))
+    with pytest.raises(OSError, match="name a deleted partition"):
+        directory.promote_future_log("t", 0)
+    disk.heal()
+    disk.calls.clear()
+    directory.promote_future_log("t", 0)
+    assert "sync_directory" in disk.calls[disk.calls.index("rename") :], "the old log goes after this"
+    directory.abandon()
+    directory = open_directory(tmp_path, Time())
+    directory.load(lambda _: LogConfig())
+    assert values(read_all(directory.logs["t", 0])) == [(0, b"d")]
+
+
+def test_a_log_that_cannot_be_closed_for_a_mistake_of_ours_keeps_nothing_else_from_being_closed(tmp_path: Path) -> None:
+    reporter = Sentences()
+    directory = open_directory(tmp_path, Time(), reporter=reporter)
+    for index in range(3):
+        append(directory.create_log("t", index, TOPIC_ID, LogConfig()), b"a")
+    directory.logs["t", 0].producers = None  # type: ignore[assignment]
+    directory.close()
+    assert [log.is_closed for log in directory.logs.values()] == [False, True, True]
+    assert [fields["partition"] for _, _, fields in reporter.said] == ["t-0"]
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    directory = open_directory(tmp_path, Time())
+    directory.load(lambda _: LogConfig())
+    assert [len(read_all(log)) for log in directory.logs.values()] == [1, 1, 1]
+
+
 def test_a_partition_is_not_begun_where_the_offsets_of_a_deleted_one_of_its_name_stay(tmp_path: Path) -> None:
     disk = FailingDisk()
     directory = open_directory(tmp_path, Time(), disk=disk)
