@@ -25,6 +25,7 @@ from odradek_log.directory import LogDirectory
 from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
+from odradek_wire.records.errors import CorruptRecordError
 from odradek_wire.uuid import Uuid
 
 
@@ -229,8 +230,31 @@ class Hosting:
                 partition.take_offline()
                 return partition
         if partition.served_log is None:
-            self._create(partition, config, believed)
+            future = None if believed is None or believed.offline else believed.futures.get(key)
+            if believed is not None and future is not None and future.topic_id == partition.topic_id:
+                self._serve_copy(partition, believed)
+            else:
+                self._create(partition, config, believed)
         return partition
+
+    def _serve_copy(self, partition: Partition, directory: LogDirectory) -> None:
+        """The disk of the log is away, and the copy there is the one that counts: the controller is told of it when it
+        has everything (Kafka's LogManager.recoverAbandonedFutureLogs)."""
+        name = f"{partition.topic}-{partition.index}"
+        try:
+            log = directory.promote_future_log(partition.topic, partition.index)
+        except (OSError, CorruptLogError, CorruptRecordError) as error:
+            directory.env.reporter.error(
+                "a moved partition cannot be opened", partition=name, directory=directory.path, error=str(error)
+            )
+            if isinstance(error, OSError):
+                self.fail(directory)
+            partition.take_offline()
+        else:
+            directory.env.reporter.warning(
+                "the copy is the partition now, for the log is gone", partition=name, directory=directory.path
+            )
+            self._serve(partition, log, directory)
 
     def _create(self, partition: Partition, config: LogConfig, assigned: LogDirectory | None) -> None:
         """A new log where it is assigned, or somebody wants it, or in the directory that has fewest; when that one's

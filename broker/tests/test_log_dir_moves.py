@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from broker.tests.test_replication import BROKER, TOPIC, Connect, Trio, configur
 from log.tests.cleaner_kit import keyed, left
 
 from odradek_broker.identity import id_of
+from odradek_broker.replication import moves
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from odradek_wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
@@ -243,3 +245,52 @@ async def test_a_crash_between_the_last_steps_of_a_move_leaves_one_log(trio: Two
     assert (trio.place(1), trio.names(1, source)) == (target, {"stray"})
     assert await latest(await trio.client(1)) == (0, 1)
     await asyncio.sleep(0)
+
+
+async def test_a_copy_that_has_everything_is_the_partition_when_the_disk_it_came_from_is_replaced(
+    trio: TwoDirectories, make_batch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await trio.create([1])
+    client = await trio.client(1)
+    source, target = ("a", "b") if trio.place(1) == "a" else ("b", "a")
+    for _ in range(5):
+        await client.produce("t", make_batch(b"v" * 1000))
+    background = trio.cluster.nodes[1].broker.background
+    reached = asyncio.Event()
+
+    async def held(_: Any) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(background, "finish", held)
+    assert await move(trio, 1, target) == ErrorCode.NONE
+    await reached.wait()
+    await trio.cluster.kill_broker(1)
+    shutil.rmtree(trio.directory(1, source))
+    await trio.cluster.start_broker(trio.static(1))
+    await trio.until(lambda: trio.partition.leader == 1)
+    assert (trio.place(1), trio.names(1, target), trio.names(1, source)) == (target, {"t-0"}, set())
+    client = await trio.client(1)
+    assert await latest(client) == (0, 5)
+    assert (await client.produce("t", make_batch(b"w"))).base_offset == 5
+
+
+async def test_a_move_that_fails_for_a_mistake_of_ours_is_called_off_and_others_go_on(
+    trio: TwoDirectories, make_batch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await trio.create([1])
+    client = await trio.client(1)
+    source, target = ("a", "b") if trio.place(1) == "a" else ("b", "a")
+    await client.produce("t", make_batch(b"a"))
+
+    def mistaken(*_: Any) -> int:
+        raise ValueError("a mistake")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(moves, "copy", mistaken)
+        assert await move(trio, 1, target) == ErrorCode.NONE
+        await trio.until(lambda: trio.hosted(1).future is None)
+    assert (trio.place(1), trio.names(1, target)) == (source, {"delete"})
+    assert await move(trio, 1, target) == ErrorCode.NONE
+    await trio.until(lambda: trio.place(1) == target)
+    assert await latest(client) == (0, 1)

@@ -80,22 +80,31 @@ class Moves:
             await asyncio.wait([task])
 
     async def _run(self) -> None:
-        while self._moves:
-            for partition, move in list(self._moves.items()):
-                try:
-                    await self._go_on(partition, move)
-                except (*DISK_TROUBLE, CorruptRecordError) as error:
-                    self._broker.log.error(
-                        "a replica cannot be moved to another log directory",
-                        partition=f"{partition.topic}-{partition.index}",
-                        directory=move.directory.path,
-                        error=str(error),
-                    )
-                    self.cancel(partition)
-                    if isinstance(move.future.failure, OSError):
-                        self._broker.hosting.fail(move.directory)
-                await asyncio.sleep(0)
-        self._task = None
+        try:
+            while self._moves:
+                for partition, move in list(self._moves.items()):
+                    try:
+                        if self._moves.get(partition) is move:
+                            await self._go_on(partition, move)
+                    except Exception as error:
+                        self._failed(partition, move, error)
+                    await asyncio.sleep(0)
+        finally:
+            self._task = None
+
+    def _failed(self, partition: Partition, move: Move, error: Exception) -> None:
+        """What is wrong with one must not keep the others where they are."""
+        self._broker.log.error(
+            "a replica cannot be moved to another log directory",
+            partition=f"{partition.topic}-{partition.index}",
+            directory=move.directory.path,
+            error=str(error),
+            exc_info=None if isinstance(error, (*DISK_TROUBLE, CorruptRecordError)) else error,
+        )
+        if self._moves.get(partition) is move:
+            self.cancel(partition)
+        if isinstance(move.future.failure, OSError):
+            self._broker.hosting.fail(move.directory)
 
     async def _go_on(self, partition: Partition, move: Move) -> None:
         if partition.served_log is None or partition.served_log.failure is not None or partition.future is None:
