@@ -334,9 +334,9 @@ class Partition:
             self.wake()
 
     def truncate_to(self, offset: int) -> bool:
-        """Give up what the leader does not have. Whether the directory's checkpoint vouches for some of it: it must be
-        written anew before anything is appended. Raises what a failing disk raises."""
-        vouched = self.log.recovery_point
+        """Give up what the leader does not have. Whether a checkpoint of the directory says of some of it that it is on
+        the disk, or clean: they must be written anew before anything is appended. Raises what a failing disk raises."""
+        vouched = max(self.log.recovery_point, self.log.cleaner.checkpoint or 0)
         self.log.truncate_to(offset)
         if self.future is not None:
             with suppress(*DISK_TROUBLE):  # reported by the log; whoever copies finds it failed
@@ -346,7 +346,7 @@ class Partition:
 
     def start_at(self, offset: int) -> bool:
         """Give up everything: the leader's log begins after ours ends. As `truncate_to`."""
-        vouched = self.log.recovery_point
+        vouched = max(self.log.recovery_point, self.log.cleaner.checkpoint or 0)
         self.log.truncate_fully_and_start_at(offset)
         self.high_watermark = offset
         return vouched > 0

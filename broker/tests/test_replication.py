@@ -369,6 +369,25 @@ async def test_a_start_after_a_crash_believes_in_nothing_that_was_given_up(trio:
     assert read_offsets(RealDisk(), str(checkpoint))["t", 0] <= 1
 
 
+async def test_a_start_after_a_crash_takes_nothing_for_clean_that_was_given_up(trio: Trio, make_batch: Any) -> None:
+    await trio.create([1, 2])
+    client = await trio.client(1)
+    await client.produce("t", make_batch(b"a"))
+    trio.hold_back(1)
+    await client.produce("t", make_batch(b"only here"), acks=1)
+    (directory,) = trio.cluster.nodes[1].directories
+    trio.hosted(1).log.cleaner.checkpoint = 2
+    directory.offer_cleaner_checkpoint()
+    directory.write_cleaner_checkpoint()
+    await trio.cluster.kill_broker(1)
+    await (await trio.client(2)).produce("t", make_batch(b"b"))
+    checkpoint = trio.path / "broker-1" / "cleaner-offset-checkpoint"
+    assert read_offsets(RealDisk(), str(checkpoint))["t", 0] == 2
+    await trio.cluster.start_broker(trio.static(1))
+    await trio.until_in_sync(1, 2)
+    assert read_offsets(RealDisk(), str(checkpoint))["t", 0] == 0
+
+
 async def test_a_follower_that_ends_before_its_leader_begins_starts_anew(trio: Trio, make_batch: Any) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
