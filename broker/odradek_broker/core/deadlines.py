@@ -40,7 +40,9 @@ class DeadlineQueue(Generic[K]):
     def cancel(self, key: K) -> None:
         self._when.pop(key, None)
         if len(self._heap) > 64 and len(self._heap) > 2 * len(self._when):
-            self._heap = [(at_ms, sequence, key) for at_ms, sequence, key in self._heap if key in self._when]
+            # One entry for each key: one that was set again after `cancel` has left others.
+            self._heap = [(at_ms, sequence, key) for sequence, (key, at_ms) in enumerate(self._when.items())]
+            self._sequence = len(self._heap)
             heapq.heapify(self._heap)
 
     def clear(self) -> None:

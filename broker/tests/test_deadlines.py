@@ -1,0 +1,49 @@
+"""The queue of deadlines stays as small as what it keeps."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import pytest
+
+from odradek_broker.core.deadlines import DeadlineQueue
+
+OPEN = 1000
+
+
+def test_many_keys_that_come_and_go_are_seldom_sorted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue: DeadlineQueue[int] = DeadlineQueue()
+    for key in range(OPEN):
+        queue.set(key, key)
+    sizes: list[int] = []
+    heapify = heapq.heapify
+
+    def counted(heap: list[Any]) -> None:
+        sizes.append(len(heap))
+        heapify(heap)
+
+    monkeypatch.setattr(heapq, "heapify", counted)
+    rounds = 10 * OPEN
+    for number in range(rounds):
+        key = number % OPEN
+        queue.cancel(key)
+        queue.set(key, OPEN + number)
+    assert 1 < len(sizes) <= rounds // OPEN
+    assert max(sizes) <= OPEN
+    assert list(queue.take_due(2 * rounds)) == list(range(OPEN))
+
+
+def test_deadlines_that_were_moved_count_after_others_were_cancelled() -> None:
+    queue: DeadlineQueue[str] = DeadlineQueue()
+    names = [f"k{number}" for number in range(200)]
+    for name in names:
+        queue.set(name, 10)
+    queue.set("k198", 5)
+    queue.set("k199", 30)
+    for name in names[:197]:
+        queue.cancel(name)
+    assert queue.next_ms() == 5
+    assert list(queue.take_due(20)) == ["k198", "k197"]
+    assert list(queue.take_due(30)) == ["k199"]
+    assert queue.next_ms() is None
