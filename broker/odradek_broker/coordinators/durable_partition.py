@@ -21,7 +21,7 @@ from odradek_broker.partition import Partition
 from odradek_broker.report import Logger
 from odradek_broker.timers import Timers
 from odradek_log.append import AppendRejected
-from odradek_log.errors import CorruptLogError, LogOfflineError
+from odradek_log.errors import CorruptLogError, LogOfflineError, OffsetOutOfRangeError
 from odradek_log.producer_state import AppendOrigin
 from odradek_log.verification import Verification
 from odradek_wire.errors import DecodeError, ErrorCode
@@ -147,7 +147,14 @@ class DurablePartition(Generic[R]):
         except StopIteration:
             self._await_what_was_loaded()
             return False
-        except (OSError, CorruptRecordError, CorruptLogError, LogOfflineError, DecodeError) as error:
+        except (
+            OSError,
+            CorruptRecordError,
+            CorruptLogError,
+            LogOfflineError,
+            OffsetOutOfRangeError,
+            DecodeError,
+        ) as error:
             self.state = LoadState.FAILED
             self._log.error("a coordinator's state cannot be loaded", error=str(error))
         return self.state is LoadState.LOADING
@@ -180,6 +187,8 @@ class DurablePartition(Generic[R]):
 
     def _loading(self, loading: Loading, offset: int, end: int) -> Iterator[None]:
         while offset < end:
+            # Between two turns the log's beginning may have been deleted.
+            offset = max(offset, self.partition.log_start_offset)
             chunk = self.partition.log.read(offset, LOAD_CHUNK_BYTES, limit=end, min_one=True)
             if chunk is None or not len(chunk):
                 break

@@ -263,3 +263,18 @@ def test_a_long_log_is_loaded_in_turns(tmp_path: Path) -> None:
 
 def _never(partition: Partition, isr: frozenset[int]) -> None:
     raise AssertionError("nobody here changes the ISR")
+
+
+def test_a_log_whose_beginning_is_deleted_between_two_turns_is_loaded_from_its_new_beginning(tmp_path: Path) -> None:
+    before = Broker(tmp_path)
+    for number in range(5):
+        long = [OffsetRecord("g", "t", n, OffsetCommitValue(number, -1, "x" * 4000, 100)) for n in range(100)]
+        before.groups.write(long, lambda error: None)
+    before.stop()
+    after = Broker(tmp_path)
+    after.soon.callbacks.pop(0)()
+    assert after.groups.state is LoadState.LOADING
+    after.partition.log.advance_log_start_offset(400)
+    after.soon.run()
+    assert (after.groups.state, committed(after)) == (LoadState.READY, 4)
+    after.stop()
