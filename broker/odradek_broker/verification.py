@@ -18,6 +18,7 @@ from odradek_broker.core.transaction import Producer, TopicPartition
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata_view import TRANSACTION_STATE
 from odradek_broker.network.peer import Peer, PeerError
+from odradek_broker.report import Logger
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 REQUEST_VERSION = 5
 """Of AddPartitionsToTxn between brokers: many transactions, and TRANSACTION_ABORTABLE among the answers."""
+
+CONNECT_S_MAX = 10.0
+"""Whoever waits behind a connection to a host that is gone may find its coordinator elsewhere by then."""
 
 VERIFICATION_ENABLE = "transaction.partition.verification.enable"
 
@@ -106,10 +110,7 @@ class Verifier:
         """The coordinator's word. Who cannot be asked refuses everything, with an error that clients answer by trying
         again."""
         broker = self._broker
-        topic = broker.image.topics.get(TRANSACTION_STATE)
-        leader = -1
-        if topic is not None:
-            leader = topic.partitions[partition_for(claim.transactional_id, len(topic.partitions))].leader
+        leader = self.coordinator_of(claim.transactional_id)
         if leader == broker.node_id:
             return self._ask_own(claim)
         registration = broker.image.brokers.get(leader)
@@ -118,8 +119,15 @@ class Verifier:
             return self._counted(claim.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         line = self._lines.get(leader)
         if line is None:
-            line = self._lines[leader] = _Line(broker, leader, self._counted)
+            line = self._lines[leader] = _Line(self, broker, leader, self._counted)
         return line.ask(claim, endpoint)
+
+    def coordinator_of(self, transactional_id: str) -> int:
+        """Its broker; -1 while nobody is."""
+        topic = self._broker.image.topics.get(TRANSACTION_STATE)
+        if topic is None:
+            return -1
+        return topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader
 
     def _counted(self, refusals: Refusals) -> Refusals:
         self.failures += len(refusals)
@@ -157,11 +165,17 @@ class _Question(NamedTuple):
     claim: Claim
     answer: Deferred[Refusals]
     counted: Callable[[Refusals], Refusals]
+    log: Logger
 
     def settle(self, refusals: Refusals) -> None:
-        """The first time counts."""
-        if not self.answer.done:
+        """The first time counts. What goes wrong with whoever goes on then is no matter of the others that wait."""
+        if self.answer.done:
+            return
+        try:
             self.answer.complete(self.counted(refusals))
+        except Exception as error:
+            name = self.claim.transactional_id
+            self.log.error("who has asked a transaction coordinator failed", transactional_id=name, exc_info=error)
 
     def refuse(self, error: ErrorCode) -> None:
         self.settle(self.claim.refused(error))
@@ -170,7 +184,10 @@ class _Question(NamedTuple):
 class _Line:
     """The questions to one broker: what waits, at most one of a transactional id, and the one request in flight."""
 
-    def __init__(self, broker: Broker, coordinator: int, counted: Callable[[Refusals], Refusals]) -> None:
+    def __init__(
+        self, verifier: Verifier, broker: Broker, coordinator: int, counted: Callable[[Refusals], Refusals]
+    ) -> None:
+        self._verifier = verifier
         self._broker = broker
         self._coordinator = coordinator
         self._counted = counted
@@ -184,7 +201,7 @@ class _Line:
         """Of two questions of one transactional id that wait, the later one holds unless its epoch is older: a client
         has asked again, or somebody else has taken its place."""
         self._endpoint = endpoint
-        question = _Question(claim, Deferred(), self._counted)
+        question = _Question(claim, Deferred(), self._counted, self._broker.log)
         other = self._waiting.get(claim.transactional_id)
         if other is not None and claim.producer.epoch < other.claim.producer.epoch:
             question.refuse(ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -207,7 +224,9 @@ class _Line:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                asked, self._waiting = self._waiting, {}
+                asked = self._take()
+                if not asked:
+                    continue
                 try:
                     _deliver(asked, await self._exchange([question.claim for question in asked.values()]))
                 except (PeerError, ValueError) as error:
@@ -215,12 +234,26 @@ class _Line:
                         "transaction coordinator cannot be asked", coordinator=self._coordinator, error=str(error)
                     )
                     self._disconnect()
-                    _refuse_all(asked, ErrorCode.NETWORK_EXCEPTION)
-                except asyncio.CancelledError:
-                    _refuse_all(asked, ErrorCode.NETWORK_EXCEPTION)
-                    raise
+                except Exception as error:
+                    self._broker.log.error(
+                        "asking a transaction coordinator failed", coordinator=self._coordinator, exc_info=error
+                    )
+                    self._disconnect()
+                finally:
+                    _refuse_all(asked, ErrorCode.NETWORK_EXCEPTION)  # whoever has no answer yet
         finally:
             self._task = None
+
+    def _take(self) -> dict[str, _Question]:
+        """What has gathered. Whose coordinator has moved meanwhile asks again, there."""
+        gathered, self._waiting = self._waiting, {}
+        asked = {}
+        for name, question in gathered.items():
+            if self._verifier.coordinator_of(name) == self._coordinator:
+                asked[name] = question
+            else:
+                question.refuse(ErrorCode.NOT_COORDINATOR)
+        return asked
 
     async def _exchange(self, claims: list[Claim]) -> AddPartitionsToTxnResponse:
         timeout_s = self._broker.config.integer("request.timeout.ms") / 1000
@@ -229,7 +262,8 @@ class _Line:
             self._disconnect()
             name = f"broker-{self._broker.node_id}-verification"
             self._connected_to = self._endpoint
-            peer = self._peer = await Peer.connect(self._endpoint.host, self._endpoint.port, name, timeout_s)
+            host, port = self._endpoint.host, self._endpoint.port
+            peer = self._peer = await Peer.connect(host, port, name, min(timeout_s, CONNECT_S_MAX))
         return await peer.ask(_request(claims), REQUEST_VERSION, AddPartitionsToTxnResponse, timeout_s)
 
     def _disconnect(self) -> None:
@@ -267,13 +301,20 @@ def _deliver(asked: Mapping[str, _Question], response: AddPartitionsToTxnRespons
         if question is not None:
             question.settle(
                 question.claim.answered(
-                    ((topic.name, each.partition_index), ErrorCode(each.partition_error_code))
+                    ((topic.name, each.partition_index), _known(each.partition_error_code))
                     for topic in result.topic_results
                     for each in topic.results_by_partition
                 )
             )
-    _refuse_all(asked, ErrorCode.NETWORK_EXCEPTION)  # whom the answer has left out
     return None
+
+
+def _known(code: int) -> ErrorCode:
+    """Of one partition: that it is of a later protocol keeps the others from nothing."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _refuse_all(asked: Mapping[str, _Question], error: ErrorCode) -> None:

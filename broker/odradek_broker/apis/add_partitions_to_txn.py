@@ -4,7 +4,8 @@ Up to version 3 a client asks, for its one transaction. From version 4 on broker
 have partitions added for clients of transaction version 2, or only whether they have been (`verify_only`).
 
 While the transaction before is being completed Kafka answers CONCURRENT_TRANSACTIONS at once, and whoever asked comes
-again some 20 ms later. Here the answer waits for that, for `add.partitions.to.txn.retry.backoff.max.ms` at most.
+again some 20 ms later. Here a client's answer waits for that, for `add.partitions.to.txn.retry.backoff.max.ms` at most.
+A broker's does not: it is the answer for many transactions, and who asked waits by itself (`produce_transactional`).
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def _handle_batch(
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     if not ctx.may_cluster(Operation.CLUSTER_ACTION):
         return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    # All are begun at once: none waits for another one to be replicated.
+    # All are begun at once, and replicated together. The answer to all waits for the slowest of them: none waits for
+    # the markers of the transaction before, which may take long.
     outcomes = [(each.transactional_id, _handle_one(ctx, each)) for each in request.transactions]
     if any(isinstance(outcome, Deferred) for _, outcome in outcomes):
         return _when_all_are_done(outcomes)
@@ -79,7 +81,7 @@ def _handle_one(ctx: Context, transaction: Transaction) -> Outcome | Deferred[Ou
     transactions = ctx.broker.transactions
     if transaction.verify_only:
         return transactions.verify(transactional_id, producer, places)
-    added = transactions.add(transactional_id, producer, places, ctx.api_version)
+    added = transactions.add(transactional_id, producer, places, ctx.api_version, patiently=by_client)
     if not isinstance(added, Deferred):
         return dict.fromkeys(places, added)
     outcome: Deferred[Outcome] = Deferred(added.cancel)

@@ -61,6 +61,9 @@ class TransactionPartition:
         self._deadline_timer = DeadlineTimer(clock, timers, self.shard.next_ms, self._expire)
         self._waiting: dict[str, deque[Waiting]] = {}
         """Who comes while something of its id is under way."""
+        self._written_ids: deque[str] = deque()
+        """Those of which something has come to its end: who waits for them may go on."""
+        self._waking = False
         self._next_producer_id = next_producer_id
         self._ended = ended
 
@@ -113,10 +116,20 @@ class TransactionPartition:
             limit.cancel()
             go_on()
 
-    def _wake(self) -> None:
-        for transactional_id in list(self._waiting):
-            while transactional_id in self._waiting and not self.shard.is_busy(transactional_id):
-                self._go_on(transactional_id, 1)
+    def _wake(self, transactional_ids: Iterable[str]) -> None:
+        """Who goes on may write, and be done with it at once: that is found by the loop that is under way already, so
+        that the stack does not grow with those that wait."""
+        self._written_ids.extend(id_ for id_ in transactional_ids if id_ in self._waiting)
+        if self._waking:
+            return
+        self._waking = True
+        try:
+            while self._written_ids:
+                transactional_id = self._written_ids.popleft()
+                while transactional_id in self._waiting and not self.shard.is_busy(transactional_id):
+                    self._go_on(transactional_id, 1)
+        finally:
+            self._waking = False
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
@@ -136,17 +149,17 @@ class TransactionPartition:
                 self._written(step, error)
 
             self._durable.write(step.records, written, late=written)
-        if self._waiting:
-            self._wake()
         self._arm()
 
     def _written(self, step: Step, error: ErrorCode) -> None:
+        ids = [record.transactional_id for record in step.records]
         if error:
-            ids = [record.transactional_id for record in step.records]
             self._log.warning("transactions were not written", transactional_ids=ids, error=error.name)
         if self.leads:
             assert step.write is not None, "records are written for a reason"
             self.carry_out(self.shard.written(step.write, error, self.now()))
+            if self._waiting:
+                self._wake(ids)
 
     def markers_written(self, work: MarkerWork, partitions: Iterable[TopicPartition]) -> None:
         """These partitions have their marker, or need none."""

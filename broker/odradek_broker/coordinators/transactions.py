@@ -145,13 +145,16 @@ class TransactionCoordinators:
         producer: Producer,
         partitions: Collection[TopicPartition],
         api_version: int = BETWEEN_BROKERS,
+        *,
+        patiently: bool = True,
     ) -> ErrorCode | Deferred[ErrorCode]:
-        """One transaction of AddPartitionsToTxn: what becomes of all these partitions."""
+        """One transaction of AddPartitionsToTxn: what becomes of all these partitions. `patiently`: wait for the end of
+        the transaction before."""
 
         def add(shard: TransactionShard, answer: Deferred[ErrorCode], now: Instant) -> Step:
             return shard.add_partitions(transactional_id, producer, partitions, api_version, answer, now)
 
-        return self._add(transactional_id, add)
+        return self._add(transactional_id, producer, add, patiently)
 
     def verify(
         self,
@@ -173,11 +176,13 @@ class TransactionCoordinators:
         def add(shard: TransactionShard, answer: Deferred[ErrorCode], now: Instant) -> Step:
             return shard.add_offsets(transactional_id, producer, partition, api_version, answer, now)
 
-        return self._add(transactional_id, add)
+        return self._add(transactional_id, producer, add, patiently=True)
 
-    def _add(self, transactional_id: str, add: Add) -> ErrorCode | Deferred[ErrorCode]:
+    def _add(
+        self, transactional_id: str, producer: Producer, add: Add, patiently: bool
+    ) -> ErrorCode | Deferred[ErrorCode]:
         """Who begins a transaction while the one before is being completed has to wait a little. Kafka sends it away at
-        once, for some 20 ms at least; the markers take less."""
+        once, for some 20 ms at least; the markers take less. Who is outdated need not wait to hear of it."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         coordinated = self._coordinated(transactional_id)
@@ -194,7 +199,9 @@ class TransactionCoordinators:
             else:
                 coordinated.carry_out(add(coordinated.shard, answer, coordinated.now()))
 
-        patience_ms = self._broker.config.integer("add.partitions.to.txn.retry.backoff.max.ms")
+        patience_ms = 0
+        if patiently and not coordinated.shard.add_refused(transactional_id, producer):
+            patience_ms = self._broker.config.integer("add.partitions.to.txn.retry.backoff.max.ms")
         coordinated.when_idle(transactional_id, patience_ms, go_on)
         return answer.result() if answer.done else answer
 
@@ -250,12 +257,13 @@ class TransactionCoordinators:
         return coordinated.shard.describe(transactional_id)
 
     def list(self, wanted: TransactionFilter) -> Iterable[ListTransactionsResponse.TransactionState] | ErrorCode:
-        """All of this broker that pass the filters, in no particular order."""
+        """All of this broker that pass the filters, in no particular order. Without those that cannot be loaded."""
         listed: list[ListTransactionsResponse.TransactionState] = []
         for coordinated in self._partitions.values():
-            if coordinated.state in NOT_YET:
+            if coordinated.state is LoadState.LOADING:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            listed.extend(coordinated.shard.list(wanted, coordinated.now()))
+            if coordinated.state is not LoadState.FAILED:
+                listed.extend(coordinated.shard.list(wanted, coordinated.now()))
         return listed
 
     # -- figures --------------------------------------------------------------------------------------------------

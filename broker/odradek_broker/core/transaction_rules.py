@@ -83,12 +83,28 @@ def add(
     now_ms: int,
 ) -> Outcome:
     """Partitions join the open transaction, or begin one. Not for a decided transaction."""
-    error = identity_error(current, producer)
+    error = add_refused(current, producer)
     if error or current is None:
         return error
     if current.state is TransactionState.ONGOING and current.partitions.issuperset(partitions):
         return ErrorCode.NONE
     return current.add(partitions, client_version, now_ms)
+
+
+def add_refused(current: Transaction | None, producer: Producer) -> ErrorCode:
+    """Whose identity keeps it from adding partitions, whatever is under way; NONE for the others."""
+    return ErrorCode.NONE if _comes_next(current, producer) else identity_error(current, producer)
+
+
+def _comes_next(current: Transaction | None, producer: Producer) -> bool:
+    """Who has been told its next producer id may come before the transaction in which it changes is complete (Kafka
+    turns it away for good)."""
+    return (
+        current is not None
+        and current.is_decided
+        and current.next_id != NO_PRODUCER_ID
+        and producer == Producer(current.next_id, 0)
+    )
 
 
 def verify(
@@ -124,8 +140,24 @@ def end(current: Transaction | None, producer: Producer, commit: bool, fresh_id:
     aborted before it begins, since a client cannot always know whether it has. Not for a decided transaction.
 
     CONCURRENT_TRANSACTIONS if a fresh producer id is needed and none is given."""
+    error = end_refused(current, producer)
+    if error or current is None:
+        return error
+    if producer != current.producer:  # a retry
+        done = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
+        return ErrorCode.NONE if current.state is done else ErrorCode.INVALID_TXN_STATE
+    if commit and current.state is not TransactionState.ONGOING:
+        return ErrorCode.INVALID_TXN_STATE
+    return _decide(current, commit, EPOCH_GROWS_FROM, fresh_id, now_ms)
+
+
+def end_refused(current: Transaction | None, producer: Producer) -> ErrorCode:
+    """Whose identity keeps it from ending a transaction from version 5 on, whatever is under way; NONE for the others:
+    whoever produces, or has asked for the end that made the present producer."""
     if current is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if _comes_next(current, producer):
+        return ErrorCode.NONE
     rotated = (
         producer.id == current.previous_id and producer.epoch == LAST_EPOCH_OF_CLIENTS and current.producer.epoch == 0
     )
@@ -134,15 +166,10 @@ def end(current: Transaction | None, producer: Producer, commit: bool, fresh_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     # Its own end gave it the present epoch, then, and no InitProducerId of somebody else: Kafka does not look at that,
     # and lets whom such a one has outdated go on if the next transaction ended without an epoch of its own.
-    is_retry = current.state in _COMPLETE and current.client_version >= EPOCH_GROWS_FROM and (rotated or bumped)
-    if not is_retry and producer.epoch != current.producer.epoch:
-        return ErrorCode.PRODUCER_FENCED
-    if is_retry:
-        done = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
-        return ErrorCode.NONE if current.state is done else ErrorCode.INVALID_TXN_STATE
-    if commit and current.state is not TransactionState.ONGOING:
-        return ErrorCode.INVALID_TXN_STATE
-    return _decide(current, commit, EPOCH_GROWS_FROM, fresh_id, now_ms)
+    ended = current.client_version >= EPOCH_GROWS_FROM and (current.is_decided or current.state in _COMPLETE)
+    if producer.epoch == current.producer.epoch or (ended and (rotated or bumped)):
+        return ErrorCode.NONE
+    return ErrorCode.PRODUCER_FENCED
 
 
 def abort(current: Transaction, level: int, fresh_id: int | None, now_ms: int) -> Outcome:

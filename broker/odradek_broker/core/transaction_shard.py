@@ -129,6 +129,10 @@ class TransactionShard:
         caller = Caller(token, Asked.ADD_OFFSETS, api_version)
         return self._add(transactional_id, producer, (partition,), 0, caller, now)
 
+    def add_refused(self, transactional_id: str, producer: Producer) -> ErrorCode:
+        """With what this producer may be turned away at once: it adds nothing, whatever is under way. Else NONE."""
+        return rules.add_refused(self.transactions.get(transactional_id), producer)
+
     def verify_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
@@ -154,7 +158,7 @@ class TransactionShard:
             if not self._progress.is_busy(id_):
                 outcome = rules.end_before_epochs_grow(current, producer, request.committed, now.wall_ms)
         elif self._progress.is_busy(id_):
-            outcome = ErrorCode.CONCURRENT_TRANSACTIONS
+            outcome = rules.end_refused(current, producer) or ErrorCode.CONCURRENT_TRANSACTIONS
         else:
             outcome = rules.end(current, producer, request.committed, fresh_id, now.wall_ms)
         step, write = self._settle(id_, outcome, caller, now)
@@ -171,13 +175,14 @@ class TransactionShard:
         caller: Caller,
         now: Instant,
     ) -> Step:
+        current = self.transactions.get(transactional_id)
         outcome: rules.Outcome
         if not transactional_id:
             outcome = ErrorCode.INVALID_REQUEST
         elif self._progress.is_busy(transactional_id):
-            outcome = ErrorCode.CONCURRENT_TRANSACTIONS
+            # Who is outdated is told so, whatever is under way.
+            outcome = rules.add_refused(current, producer) or ErrorCode.CONCURRENT_TRANSACTIONS
         else:
-            current = self.transactions.get(transactional_id)
             outcome = rules.add(current, producer, partitions, client_version, now.wall_ms)
         step, _ = self._settle(transactional_id, outcome, caller, now)
         return step

@@ -22,7 +22,10 @@ from broker.tests.transactions.producers import (
 
 from odradek_broker.authorizer import Operation
 from odradek_broker.clock import ManualClock
+from odradek_broker.coordinators.durable_partition import LoadState
+from odradek_broker.coordinators.markers import Markers
 from odradek_broker.core.transaction import Producer
+from odradek_broker.deferred import Deferred
 from odradek_broker.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -233,6 +236,65 @@ async def test_ids_are_listed_by_state_and_pattern(node: Node, connect: Connect)
     node.broker.authorizer = Only(Operation.WRITE)
     assert await listed(ListTransactionsRequest()) == set()
     assert (await other.state())[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE  # its coordinator is not told either
+
+
+async def test_what_cannot_be_loaded_keeps_nobody_from_listing_the_rest(
+    node: Node, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a", "b"]
+    for name in names:
+        assert await on(node, connect, name).init() == ErrorCode.NONE
+    coordinators = node.broker.transactions
+    assert coordinators.partition_of("a") != coordinators.partition_of("b")
+    kept = coordinators._partitions[coordinators.partition_of("a")]
+    client = await connect(node)
+    listed = {}
+    for state in LoadState.READY, LoadState.UNSURE, LoadState.FAILED, LoadState.LOADING:
+        monkeypatch.setattr(kept._durable, "state", state)
+        answer = await client.ask(ListTransactionsRequest(), 1)
+        listed[state] = (answer.error_code, {each.transactional_id for each in answer.transaction_states})
+    assert listed == {
+        LoadState.READY: (ErrorCode.NONE, {"a", "b"}),
+        LoadState.UNSURE: (ErrorCode.NONE, {"a", "b"}),
+        LoadState.FAILED: (ErrorCode.NONE, {"b"}),
+        LoadState.LOADING: (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, set()),
+    }
+    monkeypatch.setattr(kept._durable, "state", LoadState.READY)
+
+
+async def held_at_its_end(node: Node, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> tuple[Producer, list[Any]]:
+    """A transaction is decided, and its markers wait in this list, each with where it is coordinated."""
+    producer = await undecided(node, connect)
+    held: list[Any] = []
+    monkeypatch.setattr(Markers, "send", lambda self, coordinator, work: held.append((coordinator, work)))
+    assert await producer.end() == ErrorCode.NONE
+    return producer.producer, held
+
+
+async def test_any_number_may_wait_for_the_same_markers(
+    node: Node, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer, held = await held_at_its_end(node, connect, monkeypatch)
+    told: list[tuple[int, ErrorCode]] = []
+    for number in range(500):
+        answer = node.broker.transactions.add(ID, producer, [("t", number % 20)])
+        assert isinstance(answer, Deferred)
+        answer.when_done(lambda done, number=number: told.append((number, done.result())))
+    ((coordinator, work),) = held
+    coordinator.markers_written(work, work.partitions)
+    assert told == [(number, ErrorCode.NONE) for number in range(500)], "in the order in which they came"
+    transaction = coordinator.shard.transactions[ID]
+    assert transaction.partitions == {("t", number) for number in range(20)}
+
+
+async def test_who_is_outdated_does_not_wait_for_markers(
+    node: Node, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer, _ = await held_at_its_end(node, connect, monkeypatch)
+    add = node.broker.transactions.add
+    assert isinstance(add(ID, producer, [("t", 0)]), Deferred)
+    assert add(ID, producer._replace(epoch=producer.epoch - 1), [("t", 0)]) == ErrorCode.PRODUCER_FENCED
+    assert add(ID, Producer(producer.id + 1, 0), [("t", 0)]) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 # -- several brokers --------------------------------------------------------------------------------------------------

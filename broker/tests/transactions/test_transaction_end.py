@@ -80,7 +80,8 @@ def test_nothing_is_added_while_a_transaction_ends_and_the_next_begins_once_it_i
     producer = core.begun(A0)
     core.end(producer)
     assert core.add(Producer(1000, 1), B0) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert core.add(producer, B0) == ErrorCode.CONCURRENT_TRANSACTIONS, "whoever asks"
+    assert core.add(producer, B0) == ErrorCode.PRODUCER_FENCED, "and need not wait to hear of it"
+    assert core.add(Producer(5, 0), B0) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     core.write_markers()
     assert core.add(producer, B0) == ErrorCode.PRODUCER_FENCED
     assert core.add(Producer(1000, 1), B0) == ErrorCode.NONE
@@ -244,12 +245,35 @@ def test_the_epoch_tells_a_retry_from_the_end_of_a_transaction_that_never_began(
         assert told == (outcome, NOBODY)
 
 
-def test_while_it_ends_a_retry_has_to_wait_and_so_has_everybody() -> None:
+def test_while_it_ends_a_retry_has_to_wait_but_who_is_outdated_is_told_so_with_any_version() -> None:
     core = CoreAlone()
+    core.init()
     producer = core.begun(A0)
     core.end(producer)
-    for who in (producer, Producer(1000, 1), Producer(1000, 9), Producer(9, 0)):
+    for who in (producer, Producer(1000, producer.epoch + 1)):
         assert core.end(who) == CONCURRENT
+    for epoch in (producer.epoch - 1, producer.epoch + 2):
+        assert core.end(Producer(1000, epoch)) == FENCED
+    assert core.end(Producer(9, 0)) == UNKNOWN
+
+
+def test_who_is_outdated_is_told_so_while_the_end_of_its_transaction_is_being_written() -> None:
+    core = CoreAlone()
+    core.init()
+    producer = core.begun(A0)
+    core.holds = True
+    core.end(producer, token="end")
+    assert core.end(producer) == CONCURRENT
+    assert core.end(Producer(1000, producer.epoch - 1)) == FENCED
+    assert core.end(Producer(9, 0)) == UNKNOWN
+
+
+def test_who_was_fenced_before_epochs_grow_is_told_so_while_its_transaction_is_aborted() -> None:
+    core = CoreAlone(level=1)
+    producer = core.begun(A0)
+    assert core.init() == CONCURRENT
+    assert core.end(producer) == FENCED
+    assert core.add(producer, A0, version=3) == ErrorCode.PRODUCER_FENCED
 
 
 @pytest.mark.parametrize("epoch", [0, 2, 3, -1])
@@ -319,6 +343,18 @@ def test_the_id_that_comes_next_outlives_the_coordinator() -> None:
     again.write_markers()
     assert again.shard.transactions["t"].producer == Producer(1000, 0)
     assert again.end(Producer(7, MAX_EPOCH - 1)) == (ErrorCode.NONE, Producer(1000, 0))
+
+
+def test_who_knows_its_next_id_already_has_to_wait_for_the_markers_of_the_one_before() -> None:
+    core = CoreAlone()
+    last = exhausted(core, A0)
+    told = core.end(last)
+    assert told == (ErrorCode.NONE, Producer(1000, 0))
+    assert core.add(told[1], B0) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert core.end(told[1], commit=False) == CONCURRENT
+    assert core.end(last) == CONCURRENT, "a retry"
+    core.write_markers()
+    assert core.add(told[1], B0) == ErrorCode.NONE
 
 
 def test_without_a_fresh_id_at_hand_the_client_comes_again_to_end() -> None:

@@ -34,7 +34,7 @@ def test_while_a_record_is_under_way_everybody_else_has_to_wait() -> None:
     assert core.told("first") == (ErrorCode.NONE, Producer(1000, 0))
     assert core.add(Producer(1000, 0), A0, token="second") is None
     assert core.add(Producer(1000, 0), A0) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert core.add(Producer(5, 0), A0) == ErrorCode.CONCURRENT_TRANSACTIONS, "whoever asks"
+    assert core.add(Producer(5, 0), A0) == ErrorCode.INVALID_PRODUCER_ID_MAPPING, "nothing to wait for"
     assert core.end(Producer(1000, 0)) == CONCURRENT
     assert core.init("u", token="third") is None, "other ids do not mind"
 

@@ -4,20 +4,23 @@ that meet or get lost."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from broker.tests.conftest import TIMEOUT_S
 from broker.tests.test_replication import Connect
 from broker.tests.transactions.producers import TransactionalProducer, Transactions
 
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.interceptors import Delay, Disconnect, Fail, Verdict
-from odradek_broker.verification import Claim, Manner, Refusals
+from odradek_broker.network.peer import PeerError
+from odradek_broker.verification import CONNECT_S_MAX, Claim, Manner, Refusals, Verifier, _Line
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
 HELD_MS = 500
 
@@ -162,3 +165,106 @@ async def test_a_broker_that_ends_leaves_no_question_open(pair: Pair) -> None:
     answers.append(pair.ask("a", producer))
     await pair.brokers.cluster.nodes[pair.leader].broker.verifier.close()
     assert [await answer for answer in answers] == [{("t", 0): ErrorCode.NETWORK_EXCEPTION}] * 2
+
+
+async def test_a_transaction_whose_markers_are_late_does_not_delay_the_answer_for_others(pair: Pair) -> None:
+    late, other = await pair.producer("late", 0), await pair.producer("other")
+    assert await late.produce(pair.leader) == 0
+    pair.brokers.hold_markers_back(pair.leader)
+    assert await late.end() == 0
+    assert await late.state() == (ErrorCode.NONE, "PrepareCommit")
+    row = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+    topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    asked = [row(each.transactional_id, *each.producer, False, [topic("t", [1])]) for each in (late, other)]
+    client = await pair.brokers.client(pair.coordinator)
+    answer = await client.ask(AddPartitionsToTxnRequest(asked), 5)  # while the clock stands still
+    assert {
+        result.transactional_id: result.topic_results[0].results_by_partition[0].partition_error_code
+        for result in answer.results_by_transaction
+    } == {"late": ErrorCode.CONCURRENT_TRANSACTIONS, "other": ErrorCode.NONE}
+
+
+async def answers(*asked: Deferred[Refusals]) -> list[ErrorCode]:
+    """NONE for who is part of the transaction."""
+    async with asyncio.timeout(TIMEOUT_S):
+        return [(await each).get(("t", 0), ErrorCode.NONE) for each in asked]
+
+
+async def test_who_fails_with_its_answer_keeps_nobody_from_theirs(pair: Pair) -> None:
+    producers = {name: (await pair.producer(name, 0)).producer for name in "abc"}
+
+    def fail(_: Deferred[Refusals]) -> None:
+        raise RuntimeError("as planned")
+
+    pair.ask("a", producers["a"]).when_done(fail)
+    others = [pair.ask(name, producers[name]) for name in "bc"]
+    assert await answers(*others) == [ErrorCode.NONE] * 2
+    assert pair.asked == [["a", "b", "c"]]
+    assert await answers(pair.ask("a", producers["a"])) == [ErrorCode.NONE]
+
+
+def told(codes: Iterable[tuple[str, int]]) -> AddPartitionsToTxnResponse:
+    response = AddPartitionsToTxnResponse
+    return response(
+        results_by_transaction=[
+            response.AddPartitionsToTxnResult(
+                name,
+                [response.AddPartitionsToTxnTopicResult("t", [response.AddPartitionsToTxnPartitionResult(0, code)])],
+            )
+            for name, code in codes
+        ]
+    )
+
+
+async def test_an_answer_of_a_later_protocol_is_an_error_of_its_own_question_only(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def exchange(self: Any, claims: Any) -> AddPartitionsToTxnResponse:
+        return told([("a", 12345), ("b", 0)])
+
+    monkeypatch.setattr(_Line, "_exchange", exchange)
+    asked = [pair.ask(name, Producer(1, 0)) for name in "abc"]
+    expected = [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION]
+    assert await answers(*asked) == expected, "and who is left out asks again"
+
+
+async def test_whatever_goes_wrong_with_a_request_its_questions_are_answered(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def exchange(self: Any, claims: Any) -> AddPartitionsToTxnResponse:
+        raise RuntimeError("as planned")
+
+    producers = {name: (await pair.producer(name, 0)).producer for name in "ab"}
+    with monkeypatch.context() as patched:
+        patched.setattr(_Line, "_exchange", exchange)
+        asked = [pair.ask(name, producers[name]) for name in "ab"]
+        assert await answers(*asked) == [ErrorCode.NETWORK_EXCEPTION] * 2
+    assert await answers(pair.ask("a", producers["a"])) == [ErrorCode.NONE]
+
+
+async def test_a_host_that_is_gone_is_waited_for_no_longer_than_a_connection_takes(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+
+    async def connect(host: str, port: int, name: str, timeout_s: float) -> Any:
+        waited.append(timeout_s)
+        raise PeerError("nobody is there")
+
+    monkeypatch.setattr("odradek_broker.verification.Peer.connect", connect)
+    assert await answers(pair.ask("a", Producer(1, 0))) == [ErrorCode.NETWORK_EXCEPTION]
+    assert waited == [CONNECT_S_MAX]
+
+
+async def test_what_waits_for_a_coordinator_that_has_moved_is_not_asked_there(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producers = {name: (await pair.producer(name, 0)).producer for name in "ab"}
+    pair.verdict = Delay(HELD_MS)
+    first = pair.ask("a", producers["a"])
+    await pair.until_asked(1)
+    waiting = pair.ask("b", producers["b"])
+    monkeypatch.setattr(Verifier, "coordinator_of", lambda self, transactional_id: pair.leader)
+    pair.brokers.clock.advance_timeouts(HELD_MS)
+    assert await answers(first, waiting) == [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]
+    assert pair.asked == [["a"]]
