@@ -1,6 +1,6 @@
 """Markers to one other broker, by WriteTxnMarkers requests.
 
-Owns the connections, and which markers go together: what gathers while a request is under way goes with the next one,
+Owns the connections and what is under way: what gathers in `marker_queue` while a request is goes with the next one,
 and none waits for a request to partitions that are slow to replicate. That one is set aside, with its connection, and
 so is every later one to partitions that are known to be slow; Kafka has one request in flight, and everybody waits for
 it. A marker is never in two requests at a time: one that came late might end the transaction after its own. Leaves what
@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from odradek_broker.coordinators.marker_queue import MarkerQueue, Part, split
 from odradek_broker.core.transaction import TopicPartition
 from odradek_broker.network.peer import Peer, PeerError
 from odradek_broker.timers import TimerHandle
@@ -23,29 +24,35 @@ if TYPE_CHECKING:
     from odradek_broker.broker import Broker
     from odradek_broker.coordinators.markers import Sending
 
-MARKERS_AT_ONCE = 1_000
 PROMPT_MS = 100
 """Replication takes a few milliseconds: who has no answer after so long is not waited for by others."""
 SET_ASIDE_MAX = 64
 """Requests, each with a connection. All of them name partitions that the others do not."""
 IDLE_MAX = 2
+CONNECT_S_MAX = 10
+"""Or `replica.socket.timeout.ms`: a host that lost its power says nothing, and everybody waits for the connection."""
 ANSWER_GRACE_S = 5
 """The other side answers after `request.timeout.ms`, if it must: that is what the network may take beside."""
 
-Part = tuple["Sending", list[TopicPartition]]
-"""A transaction, and partitions of it that this broker leads."""
 Settle = Callable[["Sending", dict[TopicPartition, ErrorCode]], None]
+"""Raises nothing."""
 Errors = dict[int, dict[TopicPartition, ErrorCode]]
 """By producer id."""
 
 
 class _Request:
-    __slots__ = ("parts", "task", "timer")
+    __slots__ = ("parts", "peer", "task", "timer")
 
     def __init__(self, parts: list[Part]) -> None:
         self.parts = parts
         self.task: asyncio.Task[None] | None = None
+        self.peer: Peer | None = None
+        """None while there is no connection yet: nothing is sent then."""
         self.timer: TimerHandle | None = None
+
+    @property
+    def places(self) -> list[TopicPartition]:
+        return [place for _, places in self.parts for place in places]
 
 
 class MarkerSender:
@@ -55,58 +62,58 @@ class MarkerSender:
         self._broker = broker
         self._destination = destination
         self._settle = settle
-        self._gathered: list[Part] = []
+        self._queue = MarkerQueue()
         self._prompt: _Request | None = None
         """The one that whatever gathers waits for."""
-        self._set_aside: dict[_Request, None] = {}
-        self._slow: set[TopicPartition] = set()
-        """Named by a request that is or was set aside, or not replicated in time, until a marker gets through."""
+        self._set_aside: dict[_Request, list[TopicPartition]] = {}
+        """Each with the places that no other one is to name."""
+        self._tasks: set[asyncio.Task[None]] = set()
         self._idle: list[Peer] = []
 
     def add(self, sending: Sending, places: list[TopicPartition]) -> None:
-        self._gathered.append((sending, places))
+        self._queue.add(sending, places)
         self._go_on()
 
     async def close(self) -> None:
-        self._gathered.clear()
-        tasks = [request.task for request in (self._prompt, *self._set_aside) if request is not None and request.task]
+        self._queue.clear()
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for peer in self._idle:
-            peer.close()
+        self._close_idle()
 
-    # -- which markers go together ------------------------------------------------------------------------------------
+    def take_back(self, led: Callable[[TopicPartition], bool], gone: bool) -> list[Part]:
+        """Give back what has not been sent of markers for places that the other broker has not `led` any more.
+
+        If it is `gone`, whatever was sent is as good as lost with its connection, and is settled so soon.
+        """
+        back = self._queue.take_back(led)
+        for request in [*filter(None, [self._prompt]), *self._set_aside]:
+            if request.peer is None:
+                request.parts, unsent = split(request.parts, led)
+                back += unsent
+                if not request.parts and request.task is not None:
+                    self._over(request)
+                    request.task.cancel()
+            elif gone:
+                request.peer.close()
+        if gone:
+            self._close_idle()
+        self._go_on()
+        return back
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    # -- which requests are under way ---------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        if self._prompt is None:
-            parts = self._take(lambda place: place not in self._slow)
-            if parts:
-                self._prompt = self._send(parts)
-        if self._slow and len(self._set_aside) < SET_ASIDE_MAX:
-            awaited = {place for request in self._set_aside for _, places in request.parts for place in places}
-            parts = self._take(lambda place: place in self._slow and place not in awaited)
-            if parts:
-                self._set_aside[self._send(parts)] = None
-
-    def _take(self, fits: Callable[[TopicPartition], bool]) -> list[Part]:
-        """What one request may carry of these partitions' markers leaves the queue, and so does what nobody wants."""
-        taken: list[Part] = []
-        left: list[Part] = []
-        for part in self._gathered:
-            sending, places = part
-            if not sending.wanted:
-                continue
-            fitting = [place for place in places if fits(place)] if len(taken) < MARKERS_AT_ONCE else []
-            if len(fitting) == len(places):
-                taken.append(part)
-            elif fitting:
-                taken.append((sending, fitting))
-                left.append((sending, [place for place in places if not fits(place)]))
-            else:
-                left.append(part)
-        self._gathered = left
-        return taken
+        if self._prompt is None and (parts := self._queue.take_prompt()):
+            self._prompt = self._send(parts)
+        while len(self._set_aside) < SET_ASIDE_MAX and (parts := self._queue.take_slow()):
+            request = self._send(parts)
+            self._set_aside[request] = request.places
 
     def _set_prompt_aside(self, request: _Request) -> None:
         """It takes too long: others go on without it."""
@@ -116,44 +123,47 @@ class MarkerSender:
             self._watch(request)
             return
         self._prompt = None
-        self._set_aside[request] = None
-        self._slow.update(place for _, places in request.parts for place in places)
+        self._set_aside[request] = places = request.places
+        self._queue.await_slow(places)
         self._go_on()
 
     def _watch(self, request: _Request) -> None:
         request.timer = self._broker.timers.call_later(PROMPT_MS, lambda: self._set_prompt_aside(request))
 
+    def _over(self, request: _Request) -> None:
+        if request.timer is not None:
+            request.timer.cancel()
+        if request is self._prompt:
+            self._prompt = None
+        self._queue.answered(self._set_aside.pop(request, ()))
+
     # -- one request --------------------------------------------------------------------------------------------------
 
     def _send(self, parts: list[Part]) -> _Request:
         request = _Request(parts)
-        request.task = asyncio.get_running_loop().create_task(self._run(request))
+        request.task = task = asyncio.get_running_loop().create_task(self._run(request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return request
 
     async def _run(self, request: _Request) -> None:
         try:
             errors = await self._outcome(request)
-        finally:
-            if request.timer is not None:
-                request.timer.cancel()
-            self._set_aside.pop(request, None)
-            if request is self._prompt:
-                self._prompt = None
-        try:
             for sending, places in request.parts:
                 told = errors.get(sending.work.producer.id, {})
                 outcomes = {place: told.get(place, ErrorCode.NETWORK_EXCEPTION) for place in places}
                 self._learn(outcomes)
                 self._settle(sending, outcomes)
         finally:
+            self._over(request)
             self._go_on()
 
     def _learn(self, outcomes: dict[TopicPartition, ErrorCode]) -> None:
         for place, error in outcomes.items():
             if error == ErrorCode.REQUEST_TIMED_OUT:
-                self._slow.add(place)
+                self._queue.is_slow(place)
             else:
-                self._slow.discard(place)
+                self._queue.is_prompt(place)
 
     async def _outcome(self, request: _Request) -> Errors:
         """Without those whose outcome is not known."""
@@ -171,8 +181,9 @@ class MarkerSender:
         """Raises PeerError."""
         broker = self._broker
         timeout_s = broker.config.integer("request.timeout.ms") / 1000 + ANSWER_GRACE_S
+        request.peer = peer = await self._connection()
+        # Only now: while there was no connection some may have been taken back.
         markers = WriteTxnMarkersRequest([_marker(sending, places) for sending, places in request.parts])
-        peer = await self._connection()
         self._watch(request)
         try:
             version = broker.image.levels.write_txn_markers_version
@@ -203,7 +214,7 @@ class MarkerSender:
         endpoint = None if registration is None else registration.endpoint(broker.config.inter_broker_listener)
         if endpoint is None:
             raise PeerError(f"broker {self._destination} has no address")
-        timeout_s = broker.config.integer("replica.socket.timeout.ms") / 1000
+        timeout_s = min(broker.config.integer("replica.socket.timeout.ms") / 1000, CONNECT_S_MAX)
         name = f"broker-{broker.node_id}-txn-marker-sender"
         return await Peer.connect(endpoint.host, endpoint.port, name, timeout_s)
 

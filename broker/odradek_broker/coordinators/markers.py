@@ -8,6 +8,7 @@ markers that are written to whoever asked for them. Kafka's TransactionMarkerCha
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from odradek_broker.coordinators.marker_sender import MarkerSender
@@ -63,12 +64,13 @@ class Coordinating(Protocol):
 class Sending:
     """One decided transaction, until all of its partitions know."""
 
-    __slots__ = ("abandoned", "owner", "warned", "work")
+    __slots__ = ("abandoned", "failed", "owner", "warned", "work")
 
     def __init__(self, owner: Coordinating, work: MarkerWork) -> None:
         self.owner = owner
         self.work = work
         self.abandoned = False
+        self.failed = False
         self.warned = False
 
     @property
@@ -85,6 +87,9 @@ class Markers:
         self._senders: dict[int, MarkerSender] = {}
         self._later: dict[Sending, list[TopicPartition]] = {}
         """What could not be written: sent again at the next change of metadata, or soon if there was a leader."""
+        self._untold: dict[Sending, list[TopicPartition]] = {}
+        """What is settled, but telling so failed: told again with the next attempt, and never sent again, since the
+        marker might end the transaction after its own."""
         self._timer: TimerHandle | None = None
         self._closed = False
 
@@ -93,6 +98,12 @@ class Markers:
         self._route(Sending(owner, work), sorted(work.partitions))
 
     def metadata_changed(self) -> None:
+        """Whatever has not been written goes to who leads its partition now."""
+        for broker_id, sender in self._senders.items():
+            leader = self._broker.image.brokers.get(broker_id)
+            gone = leader is None or leader.fenced
+            for sending, places in sender.take_back(partial(self._leads, broker_id), gone):
+                self._later.setdefault(sending, []).extend(places)
         if self._later:
             self._try_again()
 
@@ -105,6 +116,7 @@ class Markers:
         """Send nothing more; no task is left when this returns."""
         self._closed = True
         self._later.clear()
+        self._untold.clear()
         if self._timer is not None:
             self._timer.cancel()
         senders, self._senders = self._senders, {}
@@ -116,29 +128,37 @@ class Markers:
     def _route(self, sending: Sending, partitions: Iterable[TopicPartition]) -> None:
         if self._closed:
             return
-        broker, image = self._broker, self._broker.image
+        broker = self._broker
         settled: list[TopicPartition] = []
         here: list[TopicPartition] = []
         elsewhere: dict[int, list[TopicPartition]] = {}
         for place in partitions:
-            registration = image.partition(*place)
-            leader = None if registration is None else image.brokers.get(registration.leader)
-            if registration is None and broker.knows_topics:
+            leader = self._leader(place)
+            if leader == broker.node_id:
+                here.append(place)
+            elif leader is not None:
+                elsewhere.setdefault(leader, []).append(place)
+            elif broker.image.partition(*place) is None and broker.knows_topics:
                 # The topic is deleted, and the transaction with it.
                 settled.append(place)
-            elif leader is None or leader.fenced:
+            else:
                 # Nobody leads it: the metadata will say who does.
                 self._later.setdefault(sending, []).append(place)
-            elif leader.id == broker.node_id:
-                here.append(place)
-            else:
-                elsewhere.setdefault(leader.id, []).append(place)
         for broker_id, places in elsewhere.items():
             self._sender(broker_id).add(sending, places)
         if here:
             settled += self._write_here(sending, here)
-        if settled and sending.wanted:
-            sending.owner.markers_written(sending.work, settled)
+        self._tell(sending, settled)
+
+    def _leader(self, place: TopicPartition) -> int | None:
+        """None while nobody can be asked."""
+        image = self._broker.image
+        registration = image.partition(*place)
+        leader = None if registration is None else image.brokers.get(registration.leader)
+        return None if leader is None or leader.fenced else leader.id
+
+    def _leads(self, broker_id: int, place: TopicPartition) -> bool:
+        return self._leader(place) == broker_id
 
     def _sender(self, broker_id: int) -> MarkerSender:
         sender = self._senders.get(broker_id)
@@ -153,7 +173,12 @@ class Markers:
             work.producer.id, work.producer.epoch, work.coordinator_epoch, work.commit, work.transaction_version
         )
         for place in places:
-            outcome = write_marker(self._broker, *place, marker)
+            outcome: ErrorCode | Deferred[ErrorCode]
+            try:
+                outcome = write_marker(self._broker, *place, marker)
+            except Exception as error:
+                self._failed("writing a marker failed; trying again", sending, error)
+                outcome = ErrorCode.UNKNOWN_SERVER_ERROR
             if isinstance(outcome, Deferred):
                 self._settle_later(sending, place, outcome)
             elif self._is_settled(sending, place, outcome):
@@ -166,10 +191,25 @@ class Markers:
     # -- what becomes of them -----------------------------------------------------------------------------------------
 
     def settle(self, sending: Sending, outcomes: dict[TopicPartition, ErrorCode]) -> None:
-        """These are the answers of the partitions' leaders."""
-        settled = [place for place, error in outcomes.items() if self._is_settled(sending, place, error)]
-        if settled and sending.wanted:
+        """These are the answers of the partitions' leaders. Raises nothing."""
+        self._tell(sending, [place for place, error in outcomes.items() if self._is_settled(sending, place, error)])
+
+    def _tell(self, sending: Sending, settled: list[TopicPartition]) -> None:
+        """Raises nothing: what fails for one transaction is no other one's business."""
+        if not settled or not sending.wanted:
+            return
+        try:
             sending.owner.markers_written(sending.work, settled)
+        except Exception as error:
+            self._failed("a transaction could not be told that its markers are written; trying again", sending, error)
+            self._untold.setdefault(sending, []).extend(settled)
+            self._try_again_soon()
+
+    def _failed(self, what: str, sending: Sending, error: Exception) -> None:
+        """Once for each transaction, since it may go on failing."""
+        if not sending.failed:
+            sending.failed = True
+            self._log.error(what, transactional_id=sending.work.transactional_id, exc_info=error)
 
     def _is_settled(self, sending: Sending, place: TopicPartition, error: ErrorCode) -> bool:
         if not error:
@@ -190,13 +230,19 @@ class Markers:
             sending.warned = True
             log.warning("a marker was not written; it is sent again until it is")
         self._later.setdefault(sending, []).append(place)
+        self._try_again_soon()
+        return False
+
+    def _try_again_soon(self) -> None:
         if self._timer is None or not self._timer.pending:
             self._timer = self._broker.timers.call_later(RETRY_MS, self._try_again)
-        return False
 
     def _try_again(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        untold, self._untold = self._untold, {}
+        for sending, places in untold.items():
+            self._tell(sending, places)
         later, self._later = self._later, {}
         for sending, places in later.items():
             if sending.wanted:

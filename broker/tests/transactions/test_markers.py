@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from broker.tests.conftest import TIMEOUT_S
 from broker.tests.test_replication import Connect
 from broker.tests.test_write_txn_markers import marker, outcome
 from broker.tests.transactions.producers import TransactionalProducer, Transactions
 
+from odradek_broker.coordinators import markers as markers_module
 from odradek_broker.coordinators.marker_sender import PROMPT_MS
-from odradek_broker.coordinators.markers import RETRY_MS
+from odradek_broker.coordinators.markers import RETRY_MS, Markers
+from odradek_broker.core.transaction import Producer, TopicPartition
+from odradek_broker.core.transaction_step import MarkerWork
+from odradek_broker.deferred import Deferred
 from odradek_broker.interceptors import Delay
+from odradek_broker.network.peer import Peer, PeerError
 from odradek_broker.partition import Partition
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
@@ -345,6 +352,217 @@ async def test_markers_that_wait_for_a_slow_partition_follow_it_to_its_next_lead
     assert patient.partition.leader != leader
 
 
+def sending_tasks() -> list[Any]:
+    return [task for task in asyncio.all_tasks() if "MarkerSender" in repr(task.get_coro())]
+
+
+Redirect = Callable[[], Awaitable[int]]
+
+
+def redirect_markers(monkeypatch: pytest.MonkeyPatch, trio: Transactions, broker: int, port: Redirect) -> None:
+    """Who connects to the broker to send it markers connects to this port."""
+    connect, its_port = Peer.connect, trio.cluster.nodes[broker].port
+
+    async def connect_elsewhere(host: str, found: int, name: str, timeout_s: float) -> Peer:
+        if found == its_port and name.endswith("txn-marker-sender"):
+            found = await port()
+        return await connect(host, found, name, timeout_s)
+
+    monkeypatch.setattr(Peer, "connect", connect_elsewhere)
+
+
+async def test_markers_to_a_host_that_accepts_no_connection_go_to_the_next_leader_as_soon_as_it_is_known(
+    trio: Transactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, leader = await undecided(trio, replicas=2)
+    gathering = await begun(trio, leader, "gathering", "t")
+    connecting: list[int] = []
+
+    async def never() -> int:
+        connecting.append(leader)
+        await asyncio.Event().wait()
+        return 0
+
+    redirect_markers(monkeypatch, trio, leader, never)
+    assert await first.end() == ErrorCode.NONE
+    await trio.until(lambda: connecting)
+    assert await gathering.end() == ErrorCode.NONE
+    await trio.cluster.kill_broker(leader)
+    async with asyncio.timeout(TIMEOUT_S):
+        for producer in (first, gathering):
+            await trio.until_state(producer, "CompleteCommit")
+    assert connecting == [leader]
+    await trio.until(lambda: not sending_tasks())
+    new_leader = trio.partition.leader
+    assert new_leader != leader
+    assert trio.hosted(new_leader).log_end_offset == 4, "each record, and each marker once"
+
+
+async def test_markers_that_a_host_took_and_never_answered_go_to_the_next_leader_as_soon_as_it_is_known(
+    trio: Transactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer, leader = await undecided(trio, replicas=2)
+    taken: list[bytes] = []
+    streams: list[asyncio.StreamWriter] = []
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        streams.append(writer)
+        while data := await reader.read(1000):
+            taken.append(data)
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
+
+        async def silent() -> int:
+            return int(server.sockets[0].getsockname()[1])
+
+        redirect_markers(monkeypatch, trio, leader, silent)
+        assert await producer.end() == ErrorCode.NONE
+        await trio.until(lambda: taken)
+        await trio.cluster.kill_broker(leader)
+        async with asyncio.timeout(TIMEOUT_S):
+            await trio.until_state(producer, "CompleteCommit")
+        for writer in streams:
+            writer.close()
+    assert len(streams) == 1
+    new_leader = trio.partition.leader
+    assert trio.hosted(new_leader).log_end_offset == 2
+
+
+async def test_what_the_leader_took_is_not_sent_again_when_other_metadata_changes(trio: Transactions) -> None:
+    producer, leader = await undecided(trio)
+    requests = markers_seen(trio, leader, first_ms=1_000_000)
+    assert await producer.end() == ErrorCode.NONE
+    await trio.until(lambda: requests)
+    await trio.create([trio.other_than(leader)], topic="u")
+    trio.clock.advance_timeouts(10_000)
+    assert await producer.state() == (ErrorCode.NONE, "PrepareCommit")
+    assert requests == [["t"]]
+    trio.clock.advance_timeouts(1_000_000)
+    await trio.until_state(producer, "CompleteCommit")
+    assert requests == [["t"]]
+    assert trio.hosted(leader).log_end_offset == 2
+
+
+async def test_a_connection_is_waited_for_ten_seconds_at_most(
+    trio: Transactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer, _ = await undecided(trio)
+    connect = Peer.connect
+    limits_s: list[float] = []
+
+    async def note(host: str, port: int, name: str, timeout_s: float) -> Peer:
+        if name.endswith("txn-marker-sender"):
+            limits_s.append(timeout_s)
+            if len(limits_s) == 1:
+                raise PeerError("no broker answers")
+        return await connect(host, port, name, timeout_s)
+
+    monkeypatch.setattr(Peer, "connect", note)
+    assert await producer.end() == ErrorCode.NONE
+    await trio.until_state(producer, "CompleteCommit")
+    assert len(limits_s) == 2
+    assert max(limits_s) <= 10
+
+
+class Owner:
+    """Whose markers are sent by themselves, without a transaction. The first words that it is told fail."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.looked = 0
+        self.written: list[TopicPartition] = []
+        self.failures = failures
+
+    @property
+    def leads(self) -> bool:
+        self.looked += 1
+        return True
+
+    def markers_written(self, work: MarkerWork, partitions: Iterable[TopicPartition]) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise ZeroDivisionError("planted")
+        self.written += partitions
+
+
+def work(producer: int, *topics: str) -> MarkerWork:
+    """Of a producer that no partition knows."""
+    places = frozenset((topic, 0) for topic in topics)
+    return MarkerWork(f"tx-{producer}", Producer(1_000_000 + producer, 0), 0, True, 0, places)
+
+
+async def test_a_marker_that_comes_costs_no_look_at_those_that_wait(patient: Transactions) -> None:
+    leader, coordinator = await one_slow_partition(patient)
+    requests = markers_seen(patient, leader)
+    markers = Markers(patient.cluster.nodes[coordinator].broker)
+    owner, count = Owner(), 3_000
+    markers.send(owner, work(0, "t"))
+    await patient.until(lambda: requests)
+    patient.clock.advance_timeouts(PROMPT_MS)
+    for number in range(1, count):
+        markers.send(owner, work(number, "t", "u"))
+    assert owner.looked < 10 * count
+    await patient.until(lambda: len(owner.written) == count - 1)
+    assert set(owner.written) == {("u", 0)}
+    assert owner.looked < 10 * count
+    patient.let_go(leader)
+    await patient.until(lambda: len(owner.written) == 2 * count - 1)
+    assert owner.looked < 20 * count
+    assert hosted(patient, leader, "t").log_end_offset == count
+    assert hosted(patient, leader, "u").log_end_offset == count - 1
+    await markers.close()
+
+
+async def test_a_transaction_that_cannot_be_told_of_its_markers_keeps_no_other_from_being_told(
+    trio: Transactions,
+) -> None:
+    leader, sender = 0, 1
+    await trio.create([leader])
+    requests = markers_seen(trio, leader)
+    markers = Markers(trio.cluster.nodes[sender].broker)
+    owners = [Owner(), Owner(), Owner(failures=2), Owner(), Owner()]
+    with structlog.testing.capture_logs() as logged:
+        for number, owner in enumerate(owners):
+            markers.send(owner, work(number, "t"))
+        await trio.until(lambda: all(owner.written for owner in owners))
+    assert [owner.written for owner in owners] == [[("t", 0)]] * 5
+    assert requests == [["t"], ["t"] * 4]
+    assert hosted(trio, leader, "t").log_end_offset == 5, "whose marker is written is not sent again"
+    failed = [entry for entry in logged if entry["log_level"] == "error"]
+    assert [entry["transactional_id"] for entry in failed] == ["tx-2"]
+    assert isinstance(failed[0]["exc_info"], ZeroDivisionError)
+    await markers.close()
+
+
+async def test_a_marker_whose_writing_fails_keeps_no_other_from_being_tried_again(
+    trio: Transactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await trio.create([0])
+    await trio.create([0], topic="u")
+    write, tried = markers_module.write_marker, Counter[str]()
+
+    def fail(broker: Any, topic: str, index: int, marker: Any) -> ErrorCode | Deferred[ErrorCode]:
+        tried[topic] += 1
+        if tried[topic] == 1:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        if topic == "t" and tried[topic] == 2:
+            raise ZeroDivisionError("planted")
+        return write(broker, topic, index, marker)
+
+    monkeypatch.setattr(markers_module, "write_marker", fail)
+    markers = Markers(trio.cluster.nodes[0].broker)
+    failing, also_failing, sound = Owner(), Owner(failures=1), Owner()
+    markers.send(failing, work(0, "t"))
+    markers.send(also_failing, work(1, "u"))
+    markers.send(sound, work(2, "u"))
+    trio.clock.advance_timeouts(RETRY_MS)
+    assert (failing.written, also_failing.written, sound.written) == ([], [], [("u", 0)])
+    trio.clock.advance_timeouts(RETRY_MS)
+    assert (failing.written, also_failing.written, sound.written) == ([("t", 0)], [("u", 0)], [("u", 0)])
+    assert hosted(trio, 0, "t").log_end_offset == 1
+    assert hosted(trio, 0, "u").log_end_offset == 2
+    await markers.close()
+
+
 async def test_a_coordinator_that_is_killed_waits_for_no_slow_partition(patient: Transactions) -> None:
     leader, _ = await one_slow_partition(patient)
     slow = await begun(patient, leader, "slow", "t")
@@ -352,9 +570,9 @@ async def test_a_coordinator_that_is_killed_waits_for_no_slow_partition(patient:
     assert await slow.end() == ErrorCode.NONE
     assert await prompt.end() == ErrorCode.NONE
     await patient.until_state(prompt, "CompleteCommit")
-    assert [task for task in asyncio.all_tasks() if "MarkerSender" in repr(task.get_coro())] != []
+    assert sending_tasks() != []
     await patient.cluster.kill()
-    assert [task for task in asyncio.all_tasks() if "MarkerSender" in repr(task.get_coro())] == []
+    assert sending_tasks() == []
 
 
 async def test_a_coordinator_that_is_killed_sends_nothing_more(trio: Transactions) -> None:
@@ -363,4 +581,4 @@ async def test_a_coordinator_that_is_killed_sends_nothing_more(trio: Transaction
     assert await producer.end() == ErrorCode.NONE
     await trio.until(lambda: trio.markers_held)
     await trio.cluster.kill()
-    assert [task for task in asyncio.all_tasks() if "MarkerSender" in repr(task.get_coro())] == []
+    assert sending_tasks() == []
