@@ -512,6 +512,63 @@ async def test_a_marker_that_comes_costs_no_look_at_those_that_wait(patient: Tra
     await markers.close()
 
 
+async def test_what_is_not_to_go_to_a_broker_any_more_is_not_sent_when_the_connection_comes_at_last(
+    trio: Transactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, sender = 0, 1
+    await trio.create([leader])
+    await trio.create([leader], topic="u")
+    requests = markers_seen(trio, leader)
+    connecting, connected = asyncio.Event(), asyncio.Event()
+
+    async def late() -> int:
+        connecting.set()
+        await connected.wait()
+        return trio.cluster.nodes[leader].port
+
+    redirect_markers(monkeypatch, trio, leader, late)
+    broker = trio.cluster.nodes[sender].broker
+    markers, owner = Markers(broker), Owner()
+    markers.send(owner, work(0, "t", "u"))
+    await connecting.wait()
+    client: Any = await trio.client(leader)
+    assert (await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 4)).responses[0].error_code == 0
+    await trio.until(lambda: broker.image.partition("t", 0) is None)
+    markers.metadata_changed()
+    assert owner.written == [("t", 0)]
+    connected.set()
+    await trio.until(lambda: len(owner.written) == 2)
+    assert owner.written == [("t", 0), ("u", 0)]
+    assert requests == [["u"]]
+    await markers.close()
+
+
+async def test_no_connection_to_a_broker_that_is_gone_is_kept_for_later(
+    trio: Transactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer, leader = await undecided(trio, replicas=2)
+    connect, connection_lost, kept = Peer.connect, Peer.connection_lost, list[Peer]()
+
+    async def keep(host: str, port: int, name: str, timeout_s: float) -> Peer:
+        peer = await connect(host, port, name, timeout_s)
+        if name.endswith("txn-marker-sender"):
+            kept.append(peer)
+        return peer
+
+    def lost(self: Peer, error: Exception | None) -> None:
+        # A host that loses its power does not say so.
+        if self not in kept:
+            connection_lost(self, error)
+
+    monkeypatch.setattr(Peer, "connect", keep)
+    monkeypatch.setattr(Peer, "connection_lost", lost)
+    assert await producer.end() == ErrorCode.NONE
+    await trio.until_state(producer, "CompleteCommit")
+    assert [peer.closed for peer in kept] == [False]
+    await trio.cluster.kill_broker(leader)
+    await trio.until(lambda: kept[0].closed)
+
+
 async def test_a_transaction_that_cannot_be_told_of_its_markers_keeps_no_other_from_being_told(
     trio: Transactions,
 ) -> None:
