@@ -445,8 +445,14 @@ class LogDirectory:
 
     def _settle_all(self) -> None:
         """Side by side, because a disk answers many waiting syncs almost as fast as one."""
+        for log in self.logs.values():
+            if log.failure is None:
+                with suppress(Exception):  # as below
+                    log.seal()
         unflushed = [
-            log for log in self.logs.values() if log.failure is None and log.recovery_point < log.log_end_offset
+            log
+            for log in self.logs.values()
+            if log.failure is None and (log.recovery_point < log.log_end_offset or log.has_unflushed_sealed)
         ]
         if len(unflushed) < 2:
             return

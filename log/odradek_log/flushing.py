@@ -65,6 +65,7 @@ class Flushing:
                     for segment in self._segments.from_offset(point):
                         if segment.base_offset < end:
                             segment.flush()
+                self._segments.sync_indexes()
                 self._epoch_file.sync()
                 self._snapshots.sync()
             except FileNotFoundError:

@@ -406,8 +406,11 @@ class Log:
 
     @property
     def has_unflushed_sealed(self) -> bool:
-        """Whether a start after a crash would read sealed segments."""
-        return self.failure is None and self.flushing.recovery_point < self.segments.active.base_offset
+        """Whether a start after a crash would read sealed segments, or believe in indexes that are not on the disk."""
+        segments = self.segments
+        if self.failure is not None:
+            return False
+        return self.flushing.recovery_point < segments.active.base_offset or bool(segments.unsynced)
 
     def _flush_to(self, end_of: Callable[[], int]) -> None:
         if isinstance(self.failure, LogOfflineError):
@@ -421,6 +424,12 @@ class Log:
             self.fail("flush", error)
             raise
 
+    def seal(self) -> None:
+        """Write the index files of all segments, for `settle` to force them to the disk."""
+        with self.working("close"):
+            for segment in self.segments:
+                self.segments.seal(segment)
+
     def settle(self) -> None:
         """All that a close forces to the disk. Any thread, while no other uses the log."""
         with self.working("close"):
@@ -431,14 +440,13 @@ class Log:
             self.flush()
 
     def close(self) -> None:
-        """Flush, write indexes and producers, give descriptors back: the directory is cleanly shut down."""
+        """Write indexes and producers, flush, give descriptors back: the directory is cleanly shut down."""
         if self.failure is not None:
             return
+        self.seal()
         self.settle()
-        with self.working("close"):
-            for segment in self.segments:
-                segment.seal()
-                segment.release()
+        for segment in self.segments:
+            segment.release()
         self.failure = LogClosedError(f"{self.name} is closed")
 
     @property

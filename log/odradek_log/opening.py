@@ -56,6 +56,10 @@ def open_log(
     log = Log(env, directory, topic, partition, topic_id, config, loaded, recovery_point)
     # A crash may have left beside the segments that are read now less than there was.
     unsure_from = None if clean_shutdown else log.segments.containing(recovery_point).base_offset
+    if not clean_shutdown:
+        # Their index files may be torn, and are believed in once the recovery point is above them.
+        for segment in log.segments.from_offset(recovery_point)[:-1]:
+            log.segments.seal(segment)
     log.load_producers(unsure_from=unsure_from, clean_shutdown=clean_shutdown)
     return log
 

@@ -429,19 +429,23 @@ class Segment:
                 self._largest = (header.max_timestamp, header.last_offset)
 
     def flush(self) -> None:
-        """Force the log file, what says which transactions were aborted, and the index files of a sealed segment to the
-        disk. May run on any thread: it takes no part in the LRU of descriptors."""
+        """Force the log file, and what says which transactions were aborted, to the disk. May run on any thread: it
+        takes no part in the LRU of descriptors."""
         disk = self._env.disk
         file = self.file
         if file is not None:
             disk.sync(file.fd)
         else:
             disk.sync_file(self.path(LOG))
-        if self.sealed:
-            disk.sync_file(self.path(INDEX))
-            disk.sync_file(self.path(TIME_INDEX))
         if self._transaction_index is not None:
             self._transaction_index.sync()
+
+    def sync_indexes(self) -> None:
+        """Force the index files of a sealed segment to the disk. May run on any thread."""
+        disk, offsets = self._env.disk, self._offset_index
+        if offsets is None or len(offsets):  # who has lost an empty one has lost nothing
+            disk.sync_file(self.path(INDEX))
+        disk.sync_file(self.path(TIME_INDEX))
 
     def release(self) -> None:
         """Give the descriptor back."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from odradek_log.config import LogConfig
 from odradek_log.environment import LogEnvironment
@@ -18,7 +19,7 @@ from odradek_log.transaction_index import AbortedTransaction
 class Segments:
     """At least one segment."""
 
-    __slots__ = ("_bases", "_env", "_row", "active", "directory")
+    __slots__ = ("_bases", "_env", "_row", "active", "directory", "unsynced")
 
     def __init__(self, env: LogEnvironment, directory: str, segments: list[Segment]) -> None:
         self._env = env
@@ -26,6 +27,8 @@ class Segments:
         self._row = segments
         self._bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
+        self.unsynced: list[Segment] = []
+        """Those that were sealed, and whose index files may not be on the disk. A start believes in these files."""
 
     def __len__(self) -> int:
         return len(self._row)
@@ -112,13 +115,27 @@ class Segments:
                 if not old.size:
                     # The first batch is compacted away up to here. The file's name goes on saying where the log begins.
                     old.create_file()
-                old.seal()
+                self.seal(old)
         segment = Segment.create(self._env, self.directory, base_offset, config)
         segment.begin_appends(config)
         self._row.append(segment)
         self._bases.append(base_offset)
         self.active = segment
         return segment
+
+    def seal(self, segment: Segment) -> None:
+        """Write its index files, if need be; `sync_indexes` is to follow."""
+        if not segment.sealed:
+            segment.seal()
+            if segment.size:
+                self.unsynced.append(segment)
+
+    def sync_indexes(self) -> None:
+        """Force the index files of sealed segments to the disk. Any thread, one at a time."""
+        while self.unsynced:
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                self.unsynced[0].sync_indexes()
+            del self.unsynced[0]
 
     def make_active(self, segment: Segment, config: LogConfig) -> None:
         """The last segment is another one now: those behind it were removed."""

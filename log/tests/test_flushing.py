@@ -87,6 +87,30 @@ def test_a_flush_forces_the_producers_of_rolled_segments_too_and_rolling_itself_
     assert disk.synced == []
 
 
+def test_the_indexes_of_a_rolled_segment_are_forced_to_the_disk_although_its_records_are_there(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    log = _log(tmp_path, disk)
+    append(log, b"a")
+    log.flush()
+    log.roll()
+    assert log.recovery_point == log.segments.active.base_offset == 1
+    assert log.has_unflushed_sealed
+    disk.synced.clear()
+    log.flush_sealed()
+    assert disk.synced == ["00000000000000000000.timeindex", "00000000000000000001.snapshot"], "the other one is empty"
+    assert not log.has_unflushed_sealed
+
+
+def test_the_indexes_of_a_segment_that_was_deleted_before_they_were_forced_are_no_trouble(tmp_path: Path) -> None:
+    log = _log(tmp_path, WatchedDisk())
+    append(log, b"a")
+    log.flush()
+    log.roll()
+    log.truncate_fully_and_start_at(7)
+    log.flush_sealed()
+    assert (log.failure, log.has_unflushed_sealed) == (None, False)
+
+
 def test_a_snapshot_that_was_deleted_before_it_was_forced_is_no_trouble(tmp_path: Path) -> None:
     log = _log(tmp_path, WatchedDisk())
     log.append(batch(b"a", producer=(9, 0, 0)), 0)

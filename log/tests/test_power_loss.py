@@ -146,6 +146,13 @@ class Worst(random.Random):
         return seq[0]
 
 
+class Torn(random.Random):
+    """Of what was not synced, half is there."""
+
+    def choice(self, seq: Any) -> Any:
+        return (seq[0] + seq[1]) // 2
+
+
 def test_what_a_killed_process_had_written_is_forced_to_the_disk_by_the_next_ones_flush(tmp_path: Path) -> None:
     disk = PulledPlug()
     directory = open_directory(tmp_path, Time(), disk=disk)
@@ -172,6 +179,48 @@ def test_what_a_killed_process_had_written_is_forced_to_the_disk_by_the_next_one
     directory.load(lambda _: LogConfig())
     log = directory.logs["t", 0]
     assert (log.aborted_transactions(0, 18), log.leader_epochs.entries) == (aborted, epochs)
+
+
+@pytest.mark.parametrize("end", ["close", "roll", "recover"])
+def test_what_says_when_records_were_written_is_on_the_disk_before_anybody_believes_in_it(
+    tmp_path: Path, end: str
+) -> None:
+    """After a clean end; after a roll at which the recovery point is at the new segment already; and of segments that
+    were read after a crash."""
+    config = replace(CONFIG, segment_bytes=1500, flush_messages=1 if end == "roll" else CONFIG.flush_messages)
+    disk = PulledPlug()
+    directory = open_directory(tmp_path, Time(), disk=disk)
+    log = directory.create_log("t", 0, TOPIC_ID, config)
+    for number in range(40):
+        log.append(batch(b"%d" % number * 30, timestamp=START_MS + number), 0)
+    assert len(log.segments) > 3
+    if end == "close":
+        directory.close()
+    else:
+        if end == "recover":
+            directory.abandon()
+            for suffix in ("index", "timeindex"):
+                for path in (tmp_path / "t-0").glob(f"*.{suffix}"):
+                    os.truncate(path, path.stat().st_size // 24 * 12)
+            directory = open_directory(tmp_path, Time(), disk=disk)
+            directory.load(lambda _: config)
+            log = directory.logs["t", 0]
+        if end != "roll":
+            assert log.has_unflushed_sealed
+        log.flush_sealed()
+        assert not log.has_unflushed_sealed
+        directory.offer_checkpoints()
+        directory.write_checkpoints()
+        directory.abandon()
+    disk.pull(tmp_path, Torn())
+    directory = open_directory(tmp_path, Time())
+    directory.load(lambda _: config)
+    log = directory.logs["t", 0]
+    found = [log.offset_for_timestamp(START_MS + number) for number in range(log.log_end_offset)]
+    assert found == [(number, START_MS + number, 0) for number in range(log.log_end_offset)]
+    newest = [segment.largest_timestamp[0] - START_MS + 1 for segment in log.segments if segment.size]
+    assert newest == log.segments.ends(log.log_end_offset)[: len(newest)]
+    assert log.log_end_offset >= log.segments.active.base_offset > 0
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
