@@ -74,7 +74,10 @@ def offsets_of_a_transaction_that_are_lost_at_its_commit(patch: pytest.MonkeyPat
     patch.setattr(PendingOffsets, "take", losing)
 
 
-LOST = "acknowledged|the latest offset of|was read|goes back|was answered with|are no batch|had committed"
+LOST = (
+    "acknowledged|out of range|both own|the latest offset of|was read|goes back|was answered with|are no batch|"
+    "had committed"
+)
 TWICE = "repeated|reordered|is there 2 times|was answered with"
 PLANTED: list[tuple[Plant, str]] = [
     (disk_that_forgets_though_no_acknowledgement_waits_for_it, LOST),

@@ -17,6 +17,7 @@ from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnReques
 from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -175,8 +176,20 @@ class TransactionalProducer:
     # -- offsets ------------------------------------------------------------------------------------------------------
 
     async def offset(self, source: Place) -> int:
-        """What was committed last; -1 if nothing was."""
+        """What was committed last; -1 if nothing was.
+
+        A broker that coordinates no more and has not heard of it tells what it knows, as Kafka's do: nobody then has
+        the last word but one who can have a commit replicated. So there is one first, of an offset that means nothing.
+        """
         while True:
+            nothing = OffsetCommitRequest(GROUP)
+            partition = OffsetCommitRequest.OffsetCommitRequestPartition(0)
+            nothing.topics = [OffsetCommitRequest.OffsetCommitRequestTopic(self._topic, partitions=[partition])]
+            committed = await self._ask(nothing, 7, OffsetCommitResponse, of_group=True)
+            error = committed.topics[0].partitions[0].error_code
+            if error:
+                await self._again("OffsetCommit", error)
+                continue
             topic = OffsetFetchRequest.OffsetFetchRequestTopic(source[0], [source[1]])
             stable = OffsetFetchRequest(GROUP, [topic])
             stable.require_stable = True
