@@ -17,6 +17,7 @@ from odradek_broker.interceptors import Disconnect
 from odradek_broker.partition import Partition
 from odradek_controller.image import PartitionRegistration
 from odradek_log.checkpoints import read_offsets
+from odradek_log.directory import LogDirectory
 from odradek_log.disk import RealDisk
 from odradek_log.errors import CorruptLogError
 from odradek_wire.apis import ApiKey
@@ -351,41 +352,39 @@ async def test_a_replica_serves_what_is_committed_although_nobody_leads(trio: Tr
 
 
 async def test_a_start_after_a_crash_believes_in_nothing_that_was_given_up(trio: Trio, make_batch: Any) -> None:
-    await trio.create([1, 2])
-    client = await trio.client(1)
-    await client.produce("t", make_batch(b"a"))
-    trio.hold_back(1)
-    await client.produce("t", make_batch(b"only here"), acks=1)
-    (directory,) = trio.cluster.nodes[1].directories
-    trio.hosted(1).log.flush()
-    directory.offer_checkpoints()
-    directory.write_checkpoints()
-    await trio.cluster.kill_broker(1)
-    await (await trio.client(2)).produce("t", make_batch(b"b"))
-    checkpoint = trio.path / "broker-1" / "recovery-point-offset-checkpoint"
-    assert read_offsets(RealDisk(), str(checkpoint))["t", 0] == 2
-    await trio.cluster.start_broker(trio.static(1))
-    await trio.until_in_sync(1, 2)
-    assert read_offsets(RealDisk(), str(checkpoint))["t", 0] <= 1
+    def write_down(directory: LogDirectory) -> None:
+        trio.hosted(1).log.flush()
+        directory.offer_checkpoints()
+        directory.write_checkpoints()
+
+    assert await after_a_crash(trio, make_batch, "recovery-point-offset-checkpoint", write_down) <= 1
 
 
 async def test_a_start_after_a_crash_takes_nothing_for_clean_that_was_given_up(trio: Trio, make_batch: Any) -> None:
+    def write_down(directory: LogDirectory) -> None:
+        trio.hosted(1).log.cleaner.checkpoint = 2
+        directory.offer_cleaner_checkpoint()
+        directory.write_cleaner_checkpoint()
+
+    assert await after_a_crash(trio, make_batch, "cleaner-offset-checkpoint", write_down) == 0
+
+
+async def after_a_crash(trio: Trio, make_batch: Any, file: str, write_down: Callable[[LogDirectory], None]) -> int:
+    """What a checkpoint, which says 2, says when the broker has given up what is behind 1 and is in sync again."""
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
     trio.hold_back(1)
     await client.produce("t", make_batch(b"only here"), acks=1)
     (directory,) = trio.cluster.nodes[1].directories
-    trio.hosted(1).log.cleaner.checkpoint = 2
-    directory.offer_cleaner_checkpoint()
-    directory.write_cleaner_checkpoint()
+    write_down(directory)
     await trio.cluster.kill_broker(1)
     await (await trio.client(2)).produce("t", make_batch(b"b"))
-    checkpoint = trio.path / "broker-1" / "cleaner-offset-checkpoint"
+    checkpoint = trio.path / "broker-1" / file
     assert read_offsets(RealDisk(), str(checkpoint))["t", 0] == 2
     await trio.cluster.start_broker(trio.static(1))
     await trio.until_in_sync(1, 2)
-    assert read_offsets(RealDisk(), str(checkpoint))["t", 0] == 0
+    return read_offsets(RealDisk(), str(checkpoint))["t", 0]
 
 
 async def test_a_follower_that_ends_before_its_leader_begins_starts_anew(trio: Trio, make_batch: Any) -> None:
