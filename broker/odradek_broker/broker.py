@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from odradek_broker.authorizer import AllowAll, Authorizer
 from odradek_broker.background import Background
 from odradek_broker.clock import Clock
 from odradek_broker.config import SYNC, BrokerConfig
@@ -22,7 +21,6 @@ from odradek_broker.metadata_view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_broker.partitions import Partitions
 from odradek_broker.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_broker.purgatory import Purgatory, Watchers
-from odradek_broker.quotas import Quotas, Unlimited
 from odradek_broker.replication.assignments import Assignments
 from odradek_broker.replication.following import Following
 from odradek_broker.replication.isr_changes import IsrChanges
@@ -30,6 +28,8 @@ from odradek_broker.replication.moves import Moves
 from odradek_broker.replication.throttles import Throttles
 from odradek_broker.report import Logger
 from odradek_broker.sealed_segments import SealedSegments
+from odradek_broker.security.authorizer import AllowAll, Authorizer
+from odradek_broker.security.quotas import Quotas, Unlimited
 from odradek_broker.syncing import Syncing
 from odradek_broker.timers import Timers
 from odradek_controller.configs.table import Resource

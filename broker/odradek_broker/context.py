@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek_broker.authorizer import CLUSTER_NAME, Operation, Principal, ResourceType
+from odradek_broker.security.authorizer import CLUSTER_NAME, Operation, Principal, ResourceType
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker

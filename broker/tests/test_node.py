@@ -14,9 +14,9 @@ import pytest
 from broker.tests.alone import Node
 
 from odradek_broker.apis.table import TABLE
-from odradek_broker.authorizer import Principal
 from odradek_broker.config import BrokerConfig
 from odradek_broker.network.listeners import Listener, ListenerError, parse_listeners
+from odradek_broker.security.authorizer import Principal
 from odradek_log.errors import LogDirectoryError
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Mapping
 
 from odradek_broker.api import Api
-from odradek_broker.authorizer import Operation
-from odradek_broker.authorizer import ResourceType as Resource
 from odradek_broker.context import Context
 from odradek_broker.core.transaction import Producer, TopicPartition
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata_view import INTERNAL_TOPICS
+from odradek_broker.security.authorizer import Operation
+from odradek_broker.security.authorizer import ResourceType as Resource
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 

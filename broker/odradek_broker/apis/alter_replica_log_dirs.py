@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 
 from odradek_broker.api import Api
-from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
+from odradek_broker.security.authorizer import Operation
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse

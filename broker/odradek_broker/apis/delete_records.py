@@ -6,11 +6,11 @@ Answered when all live replicas begin there (DelayedDeleteRecords), or when the 
 from __future__ import annotations
 
 from odradek_broker.api import Api
-from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata_view import INTERNAL_TOPICS
 from odradek_broker.partition import DISK_TROUBLE, Partition
+from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 

@@ -6,7 +6,6 @@ Endpoints of controllers (endpoint type 2) are not served on a broker's listener
 from __future__ import annotations
 
 from odradek_broker.api import Api
-from odradek_broker.authorizer import Operation, ResourceType
 from odradek_broker.context import Context
 from odradek_broker.metadata_view import (
     OPERATIONS_NOT_ASKED,
@@ -14,6 +13,7 @@ from odradek_broker.metadata_view import (
     brokers_on,
     controller_shown,
 )
+from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 

@@ -6,9 +6,9 @@ import os
 import shutil
 
 from odradek_broker.api import Api
-from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
 from odradek_broker.partition import Partition
+from odradek_broker.security.authorizer import Operation
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse

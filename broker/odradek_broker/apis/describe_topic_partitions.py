@@ -6,7 +6,6 @@ Eligible leader replicas are empty lists, never null: Java's admin client as Spa
 from __future__ import annotations
 
 from odradek_broker.api import Api
-from odradek_broker.authorizer import Operation, ResourceType
 from odradek_broker.context import Context
 from odradek_broker.metadata_view import (
     INTERNAL_TOPICS,
@@ -15,6 +14,7 @@ from odradek_broker.metadata_view import (
     offline_replicas,
     partition_error,
 )
+from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_controller.image import NO_LEADER, TopicImage
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_topic_partitions import (

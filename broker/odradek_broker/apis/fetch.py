@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from odradek_broker.api import Api
-from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
 from odradek_broker.core.fetch_session import (
     FINAL_EPOCH,
@@ -24,6 +23,7 @@ from odradek_broker.follower_reads import Follower, Resting, preferred_replica
 from odradek_broker.network.memory import CONVERSION
 from odradek_broker.partition import DISK_TROUBLE, Partition
 from odradek_broker.purgatory import Watchers
+from odradek_broker.security.authorizer import Operation
 from odradek_log.errors import OffsetOutOfRangeError
 from odradek_log.segment import FileSlice
 from odradek_wire.errors import ErrorCode

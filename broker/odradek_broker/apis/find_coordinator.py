@@ -11,10 +11,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from odradek_broker.api import Api
-from odradek_broker.authorizer import Operation, ResourceType
 from odradek_broker.auto_create import ensure_internal_topic
 from odradek_broker.context import Context
 from odradek_broker.metadata_view import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 

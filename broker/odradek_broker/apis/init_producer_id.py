@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from odradek_broker.api import Api
-from odradek_broker.authorizer import Operation, ResourceType
 from odradek_broker.context import Context
 from odradek_broker.producer_ids import NoProducerIdsError
+from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

@@ -6,8 +6,8 @@ Version 0 was ListClientMetricsResources and knows nothing else.
 from __future__ import annotations
 
 from odradek_broker.api import Api
-from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
+from odradek_broker.security.authorizer import Operation
 from odradek_controller.configs.table import Resource
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 
 from odradek_broker.api import Api
-from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
 from odradek_broker.partition import DISK_TROUBLE, Partition
+from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 
 from odradek_broker.api import Api
-from odradek_broker.authorizer import Operation, ResourceType
 from odradek_broker.auto_create import create_missing
 from odradek_broker.context import Context
 from odradek_broker.metadata_view import (
@@ -23,6 +22,7 @@ from odradek_broker.metadata_view import (
     offline_replicas,
     partition_error,
 )
+from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_controller.image import NO_LEADER, TopicImage
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.metadata import MetadataRequest, MetadataResponse

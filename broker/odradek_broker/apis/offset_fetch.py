@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from odradek_broker.api import Api
-from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
 from odradek_broker.deferred import Deferred
+from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from odradek_broker.api import Api
 from odradek_broker.apis.produce_quick import quick
-from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata_view import INTERNAL_TOPICS
 from odradek_broker.network.memory import CONVERSION
 from odradek_broker.partition import Partition
+from odradek_broker.security.authorizer import Operation
 from odradek_log.append import AppendInfo, AppendRejected
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from odradek_broker.api import Api
-from odradek_broker.authorizer import Operation
 from odradek_broker.context import Context
 from odradek_broker.coordinators.marker_writing import write_marker
 from odradek_broker.deferred import Deferred
+from odradek_broker.security.authorizer import Operation
 from odradek_broker.timers import TimerHandle, Timers
 from odradek_log.producer_state import TransactionMarker
 from odradek_wire.errors import ErrorCode

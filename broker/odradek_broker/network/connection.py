@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from odradek_broker.authorizer import ANONYMOUS, Principal
 from odradek_broker.context import Context
 from odradek_broker.interceptors import Delay
 from odradek_broker.network import faults
@@ -24,6 +23,7 @@ from odradek_broker.network.receiver import Receiver
 from odradek_broker.network.routes import Route
 from odradek_broker.network.sender import ANSWER, ANSWER_WITH_TAGS, Sender, answer_head
 from odradek_broker.report import Logger
+from odradek_broker.security.authorizer import ANONYMOUS, Principal
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import DecodeError
 

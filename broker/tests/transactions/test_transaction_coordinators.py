@@ -20,13 +20,13 @@ from broker.tests.transactions.producers import (
     Transactions,
 )
 
-from odradek_broker.authorizer import Operation
 from odradek_broker.clock import ManualClock
 from odradek_broker.coordinators.durable_partition import LoadState
 from odradek_broker.coordinators.markers import Markers
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.producer_ids import Block, NoProducerIdsError, ProducerIds
+from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
