@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from odradek_broker.context import Context
+from odradek_broker.apis.context import Context
 from odradek_wire.errors import ErrorCode
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from odradek_broker.context import Context
+from odradek_broker.apis.context import Context
 from odradek_broker.security.authorizer import CLUSTER_NAME, OPERATION_BITS, Operation, ResourceType
 from odradek_controller.image import LOST_DIRECTORY, ClusterImage, PartitionRegistration
 from odradek_wire.errors import ErrorCode

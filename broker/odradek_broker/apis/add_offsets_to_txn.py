@@ -6,8 +6,8 @@ protocol on (KIP-890) that happens with the commit itself.
 
 from __future__ import annotations
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata_view import CONSUMER_OFFSETS

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.core.transaction import Producer, TopicPartition
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata_view import INTERNAL_TOPICS

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from odradek_broker.api import Api
-from odradek_broker.config_authorization import may_alter
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.config_authorization import may_alter
+from odradek_broker.apis.context import Context
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 

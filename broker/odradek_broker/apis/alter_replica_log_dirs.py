@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.security.authorizer import Operation
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode

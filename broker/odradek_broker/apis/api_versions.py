@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_wire.apis import APIS, ApiKey
 from odradek_wire.codec import encode
 from odradek_wire.errors import ErrorCode

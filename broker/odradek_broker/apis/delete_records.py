@@ -5,8 +5,8 @@ Answered when all live replicas begin there (DelayedDeleteRecords), or when the 
 
 from __future__ import annotations
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata_view import INTERNAL_TOPICS
 from odradek_broker.partition import DISK_TROUBLE, Partition

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse

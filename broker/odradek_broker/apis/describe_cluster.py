@@ -5,8 +5,8 @@ Endpoints of controllers (endpoint type 2) are not served on a broker's listener
 
 from __future__ import annotations
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.metadata_view import (
     OPERATIONS_NOT_ASKED,
     authorized_operations,

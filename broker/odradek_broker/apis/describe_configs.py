@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.security.authorizer import Operation
 from odradek_controller.commands.topic_names import check_topic_name
 from odradek_controller.configs.definition import Definition, Mode, Type

@@ -5,8 +5,8 @@ v3 may ask for permissions (KIP-430), v6 has an error for groups that do not exi
 
 from __future__ import annotations
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.security.authorizer import OPERATION_BITS, Operation, ResourceType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse

@@ -5,8 +5,8 @@ Eligible leader replicas are empty lists, never null: Java's admin client as Spa
 
 from __future__ import annotations
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.metadata_view import (
     INTERNAL_TOPICS,
     authorized_operations,

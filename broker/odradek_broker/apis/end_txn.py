@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.end_txn import EndTxnRequest, EndTxnResponse

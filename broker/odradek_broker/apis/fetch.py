@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.core.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,

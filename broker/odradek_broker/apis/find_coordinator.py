@@ -10,9 +10,9 @@ from collections.abc import Awaitable
 from enum import IntEnum
 from typing import NamedTuple
 
-from odradek_broker.api import Api
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.auto_create import ensure_internal_topic
-from odradek_broker.context import Context
 from odradek_broker.metadata_view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.producer_ids import NoProducerIdsError
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode

@@ -7,8 +7,8 @@ protocol.
 
 from __future__ import annotations
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.core.group_step import Caller, join_error
 from odradek_broker.deferred import Deferred
 from odradek_broker.security.authorizer import Operation

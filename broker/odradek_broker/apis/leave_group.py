@@ -5,8 +5,8 @@ v5 may give a reason (KIP-800), which is not kept. Serves the classic protocol.
 
 from __future__ import annotations
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse

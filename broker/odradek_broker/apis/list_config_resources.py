@@ -5,8 +5,8 @@ Version 0 was ListClientMetricsResources and knows nothing else.
 
 from __future__ import annotations
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.security.authorizer import Operation
 from odradek_controller.configs.table import Resource
 from odradek_wire.errors import ErrorCode

@@ -5,8 +5,8 @@ v4 filters by state (KIP-518), v5 by type (KIP-848). Groups of types that are no
 
 from __future__ import annotations
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.core.group_listing import filtered
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode

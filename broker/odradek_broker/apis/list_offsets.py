@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.partition import DISK_TROUBLE, Partition
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode

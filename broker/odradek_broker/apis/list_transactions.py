@@ -5,8 +5,8 @@ v1 filters by how long a transaction has been open (KIP-994), v2 by a pattern of
 
 from __future__ import annotations
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.core.transaction_listing import TransactionFilter
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 
-from odradek_broker.api import Api
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.auto_create import create_missing
-from odradek_broker.context import Context
 from odradek_broker.metadata_view import (
     INTERNAL_TOPICS,
     OPERATIONS_NOT_ASKED,

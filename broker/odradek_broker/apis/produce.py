@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from odradek_broker.api import Api
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.apis.produce_quick import quick
-from odradek_broker.context import Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata_view import INTERNAL_TOPICS
 from odradek_broker.network.memory import CONVERSION

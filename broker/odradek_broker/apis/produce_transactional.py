@@ -30,7 +30,7 @@ from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek_wire.records.batch import read_header
 
 if TYPE_CHECKING:
-    from odradek_broker.context import Context
+    from odradek_broker.apis.context import Context
     from odradek_broker.partition import Partition
 
 Outcome = ProduceResponse | Deferred[ProduceResponse] | None

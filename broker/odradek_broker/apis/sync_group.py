@@ -5,8 +5,8 @@ v3 knows static members (KIP-345), v5 must name protocol type and name (KIP-559)
 
 from __future__ import annotations
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from odradek_broker.api import Api
+from odradek_broker.apis.api import Api
 from odradek_wire.apis import APIS, ApiKey
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odradek_broker.api import Api
-from odradek_broker.context import Context
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.coordinators.marker_writing import write_marker
 from odradek_broker.deferred import Deferred
 from odradek_broker.security.authorizer import Operation

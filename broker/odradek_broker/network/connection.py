@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from odradek_broker.context import Context
+from odradek_broker.apis.context import Context
 from odradek_broker.interceptors import Delay
 from odradek_broker.network import faults
 from odradek_broker.network.exchange import Exchange

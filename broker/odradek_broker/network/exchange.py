@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
-from odradek_broker.context import Context
+from odradek_broker.apis.context import Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.network import faults
 from odradek_broker.network.routes import Route

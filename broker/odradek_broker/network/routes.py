@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from odradek_broker.api import Api
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
 from odradek_broker.apis.table import Table
-from odradek_broker.context import Context
 from odradek_wire.apis import ApiKey
 from odradek_wire.codec import Part, decode_prefix, decoder, encoder
 from odradek_wire.errors import ErrorCode

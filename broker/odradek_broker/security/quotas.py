@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from odradek_broker.context import Context
+from odradek_broker.apis.context import Context
 
 
 class Quotas(Protocol):

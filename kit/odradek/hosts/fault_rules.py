@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from odradek.hosts.host import Fault
-from odradek_broker.context import Context
+from odradek_broker.apis.context import Context
 from odradek_broker.interceptors import Delay, Disconnect, Drop, Fail, Interceptors, Verdict
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from odradek_broker.context import Context
+from odradek_broker.apis.context import Context
 from odradek_broker.security.authorizer import Operation
 from odradek_controller.commands.config_rules import as_node_id
 from odradek_controller.configs.table import Resource

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from odradek_broker.context import Context
+from odradek_broker.apis.context import Context
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 
