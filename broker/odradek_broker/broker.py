@@ -16,8 +16,8 @@ from odradek_broker.controllers import ClusterController, InterBroker
 from odradek_broker.core.fetch_session import FetchSessions
 from odradek_broker.follower_reads import FollowerFetches
 from odradek_broker.hosting import Hosting
-from odradek_broker.interceptors import Interceptors
 from odradek_broker.metadata_view import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek_broker.network.interceptors import Interceptors
 from odradek_broker.partitions import Partitions
 from odradek_broker.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_broker.purgatory import Purgatory, Watchers

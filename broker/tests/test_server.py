@@ -13,7 +13,7 @@ import pytest
 from broker.tests.alone import Node
 
 from odradek_broker.clock import ManualClock
-from odradek_broker.interceptors import Delay, Disconnect, Drop, Fail
+from odradek_broker.network.interceptors import Delay, Disconnect, Drop, Fail
 from odradek_wire.errors import ErrorCode
 from odradek_wire.frames import encode_request
 from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

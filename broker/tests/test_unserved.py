@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odradek_broker.apis.table import TABLE
-from odradek_broker.interceptors import Fail
+from odradek_broker.network.interceptors import Fail
 from odradek_controller.levels import Emulation
 from odradek_wire.apis import APIS, ApiKey
 from odradek_wire.codec import layout

@@ -14,10 +14,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from odradek_broker.apis.context import Context
-from odradek_broker.interceptors import Delay
 from odradek_broker.network import faults
 from odradek_broker.network.exchange import Exchange
 from odradek_broker.network.header import HEAD, HEADER_MIN_BYTES, SIZE_BYTES, named, skip_tags
+from odradek_broker.network.interceptors import Delay
 from odradek_broker.network.memory import CONVERSION, MemoryExhausted
 from odradek_broker.network.receiver import Receiver
 from odradek_broker.network.routes import Route

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from odradek_broker.interceptors import Delay, Disconnect, Drop, Fail, Verdict
+from odradek_broker.network.interceptors import Delay, Disconnect, Drop, Fail, Verdict
 
 if TYPE_CHECKING:
     from odradek_broker.network.exchange import Exchange

@@ -11,7 +11,7 @@ from broker.tests.conftest import produce_request
 from broker.tests.test_replication import Connect, Trio
 
 from odradek_broker.core.transaction import Producer
-from odradek_broker.interceptors import Disconnect
+from odradek_broker.network.interceptors import Disconnect
 from odradek_broker.partition import Partition
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode

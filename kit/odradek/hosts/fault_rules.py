@@ -6,7 +6,7 @@ from typing import Any
 
 from odradek.hosts.host import Fault
 from odradek_broker.apis.context import Context
-from odradek_broker.interceptors import Delay, Disconnect, Drop, Fail, Interceptors, Verdict
+from odradek_broker.network.interceptors import Delay, Disconnect, Drop, Fail, Interceptors, Verdict
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
 
