@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
 from typing import Any, Final
 
-from odradek_broker.network.peer import Peer
+from odradek_broker.inter_broker.peer import Peer
 from simulation.process import PROCESS
 from simulation.trace import Trace
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.coordinators.marker_queue import MarkerQueue, Part, split
 from odradek_broker.core.transaction import TopicPartition
-from odradek_broker.network.peer import Peer, PeerError
+from odradek_broker.inter_broker.peer import Peer, PeerError
 from odradek_broker.timers import TimerHandle
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse

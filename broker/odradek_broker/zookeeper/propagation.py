@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from odradek_broker.network.peer import PeerError
+from odradek_broker.inter_broker.peer import PeerError
 from odradek_broker.zookeeper.adapter import FULL
 from odradek_broker.zookeeper.control_messages import (
     INCREMENTAL,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from odradek_broker.network.peer import Peer, PeerError
+from odradek_broker.inter_broker.peer import Peer, PeerError
 from odradek_broker.report import Logger
 from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_writer import ConfigWriter

@@ -21,8 +21,8 @@ from odradek_broker.coordinators.markers import RETRY_MS, Markers
 from odradek_broker.core.transaction import Producer, TopicPartition
 from odradek_broker.core.transaction_step import MarkerWork
 from odradek_broker.deferred import Deferred
+from odradek_broker.inter_broker.peer import Peer, PeerError
 from odradek_broker.network.interceptors import Delay
-from odradek_broker.network.peer import Peer, PeerError
 from odradek_broker.partition import Partition
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode

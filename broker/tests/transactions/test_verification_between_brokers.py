@@ -15,8 +15,8 @@ from broker.tests.transactions.producers import TransactionalProducer, Transacti
 
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
+from odradek_broker.inter_broker.peer import PeerError
 from odradek_broker.network.interceptors import Delay, Disconnect, Fail, Verdict
-from odradek_broker.network.peer import PeerError
 from odradek_broker.verification import CONNECT_S_MAX, Claim, Manner, Refusals, Verifier, _Line
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode

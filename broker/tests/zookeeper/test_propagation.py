@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from odradek_broker.network.peer import PeerError
+from odradek_broker.inter_broker.peer import PeerError
 from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE
 from odradek_broker.zookeeper.control_messages import INCREMENTAL
 from odradek_broker.zookeeper.propagation import Propagation
