@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from odradek_broker.background import Background
 from odradek_broker.clock import Clock
 from odradek_broker.config import SYNC, BrokerConfig
-from odradek_broker.controllers import ClusterController, InterBroker
 from odradek_broker.core.fetch_session import FetchSessions
 from odradek_broker.follower_reads import FollowerFetches
 from odradek_broker.hosting import Hosting
-from odradek_broker.metadata_view import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek_broker.metadata.controller_channel import ClusterController, InterBroker
+from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, ProducerIds
+from odradek_broker.metadata.view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_broker.network.interceptors import Interceptors
 from odradek_broker.partitions import Partitions
-from odradek_broker.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_broker.purgatory import Purgatory, Watchers
 from odradek_broker.replication.assignments import Assignments
 from odradek_broker.replication.following import Following

@@ -14,7 +14,7 @@ from odradek_broker.apis.table import TABLE
 from odradek_broker.background import Background
 from odradek_broker.broker import Broker
 from odradek_broker.config import HTTP_PORT, BrokerConfig
-from odradek_broker.controllers import ClusterController, InterBroker
+from odradek_broker.metadata.controller_channel import ClusterController, InterBroker
 from odradek_broker.network.listeners import Listener, parse_listeners
 from odradek_broker.network.routes import Routes
 from odradek_broker.network.server import Server

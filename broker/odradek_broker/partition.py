@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, assert_never
 
 from odradek_broker.core.partition_leader import Effect, HighWatermarkAdvanced, PartitionLeader, ProposeIsr
 from odradek_broker.deferred import Deferred
-from odradek_broker.metadata_view import INTERNAL_TOPICS
+from odradek_broker.metadata.view import INTERNAL_TOPICS
 from odradek_broker.purgatory import Purgatory, Watchers
 from odradek_log.append import AppendInfo, AppendRejected
 from odradek_log.directory import LogDirectory

@@ -11,7 +11,7 @@ import pytest
 from broker.tests.alone import Node
 
 from odradek_broker.clock import ManualClock
-from odradek_broker.metadata_view import OPERATIONS_NOT_ASKED
+from odradek_broker.metadata.view import OPERATIONS_NOT_ASKED
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_records import DeleteRecordsRequest
 from odradek_wire.messages.describe_cluster import DescribeClusterRequest

@@ -16,7 +16,7 @@ from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
 from odradek_broker.core.transaction import Producer, TopicPartition
 from odradek_broker.deferred import Deferred
-from odradek_broker.metadata_view import INTERNAL_TOPICS
+from odradek_broker.metadata.view import INTERNAL_TOPICS
 from odradek_broker.security.authorizer import Operation
 from odradek_broker.security.authorizer import ResourceType as Resource
 from odradek_wire.errors import ErrorCode

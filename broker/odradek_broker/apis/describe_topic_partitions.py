@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.metadata_view import (
+from odradek_broker.metadata.view import (
     INTERNAL_TOPICS,
     authorized_operations,
     invalid_topic_name,

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.auto_create import ensure_internal_topic
-from odradek_broker.metadata_view import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek_broker.metadata.topic_creation import ensure_internal_topic
+from odradek_broker.metadata.view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

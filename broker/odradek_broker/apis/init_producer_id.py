@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.producer_ids import NoProducerIdsError
+from odradek_broker.metadata.producer_ids import NoProducerIdsError
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Iterable
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.auto_create import create_missing
-from odradek_broker.metadata_view import (
+from odradek_broker.metadata.topic_creation import create_missing
+from odradek_broker.metadata.view import (
     INTERNAL_TOPICS,
     OPERATIONS_NOT_ASKED,
     authorized_operations,

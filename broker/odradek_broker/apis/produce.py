@@ -13,7 +13,7 @@ from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
 from odradek_broker.apis.produce_quick import quick
 from odradek_broker.deferred import Deferred
-from odradek_broker.metadata_view import INTERNAL_TOPICS
+from odradek_broker.metadata.view import INTERNAL_TOPICS
 from odradek_broker.network.memory import CONVERSION
 from odradek_broker.partition import Partition
 from odradek_broker.security.authorizer import Operation

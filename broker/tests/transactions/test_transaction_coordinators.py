@@ -25,7 +25,7 @@ from odradek_broker.coordinators.durable_partition import LoadState
 from odradek_broker.coordinators.markers import Markers
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
-from odradek_broker.producer_ids import Block, NoProducerIdsError, ProducerIds
+from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek_broker.metadata_view import offline_replicas
+from odradek_broker.metadata.view import offline_replicas
 from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE, Adapter
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from odradek_broker.metadata_view import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, invalid_topic_name
+from odradek_broker.metadata.view import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, invalid_topic_name
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest
 
