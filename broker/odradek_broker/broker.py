@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from odradek_broker.background import Background
 from odradek_broker.clock import Clock
 from odradek_broker.config import SYNC, BrokerConfig
 from odradek_broker.core.fetch_session import FetchSessions
@@ -27,9 +26,10 @@ from odradek_broker.replication.isr_changes import IsrChanges
 from odradek_broker.replication.moves import Moves
 from odradek_broker.replication.throttles import Throttles
 from odradek_broker.report import Logger
-from odradek_broker.sealed_segments import SealedSegments
 from odradek_broker.security.authorizer import AllowAll, Authorizer
 from odradek_broker.security.quotas import Quotas, Unlimited
+from odradek_broker.storage.background import Background
+from odradek_broker.storage.sealed_segments import SealedSegments
 from odradek_broker.syncing import Syncing
 from odradek_broker.timers import Timers
 from odradek_controller.configs.table import Resource

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from odradek_broker.config import BrokerConfig
 from odradek_broker.core.partition_leader import PartitionLeader
-from odradek_broker.identity import id_of
 from odradek_broker.partition import Partition, Propose
 from odradek_broker.partitions import Partitions
 from odradek_broker.purgatory import Purgatory
-from odradek_broker.sealed_segments import SealedSegments
+from odradek_broker.storage.directory_identity import id_of
+from odradek_broker.storage.sealed_segments import SealedSegments
 from odradek_broker.syncing import Syncing
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import NO_LEADER, Fate, MetadataDelta, PartitionRegistration, TopicImage

@@ -15,10 +15,10 @@ from broker.tests.test_replication import Trio
 from log.tests.cleaner_kit import keyed, left
 from log.tests.failing_disk import FailingDisk
 
-from odradek_broker import background
-from odradek_broker.cleaner_throttle import CleanerThrottle
 from odradek_broker.clock import Clock, ManualClock
 from odradek_broker.metrics import collect, render
+from odradek_broker.storage import background
+from odradek_broker.storage.cleaner_throttle import CleanerThrottle
 from odradek_broker.timers import Timers
 from odradek_log.cleaner.offset_map import BYTES_PER_ENTRY
 from odradek_log.log import Log
@@ -31,7 +31,7 @@ from odradek_wire.messages.offset_commit import OffsetCommitRequest
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest
 
 if TYPE_CHECKING:
-    from odradek_broker.cleaning import LogCleaner
+    from odradek_broker.storage.log_cleaner import LogCleaner
 
 COMPACT = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}
 

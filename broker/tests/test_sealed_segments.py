@@ -15,7 +15,7 @@ from broker.tests.alone import Node
 from log.tests.failing_disk import FailingDisk
 
 from odradek_broker.clock import ManualClock
-from odradek_broker.sealed_segments import CHECKPOINT_DELAY_MS
+from odradek_broker.storage.sealed_segments import CHECKPOINT_DELAY_MS
 from odradek_log.checkpoints import read_offsets
 from odradek_log.disk import RealDisk
 from odradek_log.log import Log

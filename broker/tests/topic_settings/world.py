@@ -11,8 +11,8 @@ from broker.tests.alone import Node
 from broker.tests.conftest import Client
 from log.tests.cleaner_kit import keyed, left
 
-from odradek_broker.background import WORKERS
 from odradek_broker.clock import ManualClock
+from odradek_broker.storage.background import WORKERS
 from odradek_log.log import Log
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from odradek_wire.messages.produce import ProduceResponse

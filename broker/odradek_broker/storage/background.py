@@ -21,7 +21,7 @@ from odradek_broker.timers import TimerHandle, Timers
 from odradek_log.directory import LogDirectory
 
 if TYPE_CHECKING:
-    from odradek_broker.cleaning import LogCleaner
+    from odradek_broker.storage.log_cleaner import LogCleaner
 
 T = TypeVar("T")
 
@@ -267,6 +267,6 @@ class Background:
 
 
 def _import_cleaner() -> type[LogCleaner]:
-    from odradek_broker.cleaning import LogCleaner
+    from odradek_broker.storage.log_cleaner import LogCleaner
 
     return LogCleaner

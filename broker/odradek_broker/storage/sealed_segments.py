@@ -19,7 +19,7 @@ from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 
 if TYPE_CHECKING:
-    from odradek_broker.background import Background
+    from odradek_broker.storage.background import Background
 
 CHECKPOINT_DELAY_MS = 1000
 """Between a flush and the checkpoint that knows of it, at most: Kafka leaves it to the next turn of

@@ -14,19 +14,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek_broker.cleaner_throttle import CleanerThrottle
 from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
 from odradek_broker.hosting import Hosting
 from odradek_broker.partition import DISK_TROUBLE, Partition
 from odradek_broker.partitions import Partitions
 from odradek_broker.report import Logger
+from odradek_broker.storage.cleaner_throttle import CleanerThrottle
 from odradek_broker.timers import Timers
 from odradek_log.cleaner.cleaning import Cleaning, Limits, Replacement, Slice, plan_of
 from odradek_log.cleaner.plan import Plan
 
 if TYPE_CHECKING:
-    from odradek_broker.background import Background
+    from odradek_broker.storage.background import Background
 
 _SLICE_US = 100
 _SLICE_BESIDE_REQUESTS_US = 20

@@ -1,0 +1,1 @@
+"""A broker's work on its log directories besides requests: flushing, cleaning, checkpoints, identity."""
