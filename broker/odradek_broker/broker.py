@@ -14,6 +14,7 @@ from odradek_broker.config import SYNC, BrokerConfig
 from odradek_broker.core.fetch_session import FetchSessions
 from odradek_broker.follower_reads import FollowerFetches
 from odradek_broker.hosting import Hosting
+from odradek_broker.logger import Logger
 from odradek_broker.metadata.controller_channel import ClusterController, InterBroker
 from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_broker.metadata.view import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -25,7 +26,6 @@ from odradek_broker.replication.following import Following
 from odradek_broker.replication.isr_changes import IsrChanges
 from odradek_broker.replication.moves import Moves
 from odradek_broker.replication.throttles import Throttles
-from odradek_broker.report import Logger
 from odradek_broker.security.authorizer import AllowAll, Authorizer
 from odradek_broker.security.quotas import Quotas, Unlimited
 from odradek_broker.storage.background import Background

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import EMULATE, SYNC, BrokerConfig
+from odradek_broker.environment import Surroundings
+from odradek_broker.logger import Logger
 from odradek_broker.node import Node
-from odradek_broker.report import Logger
 from odradek_broker.storage.background import Background
 from odradek_broker.storage.directory_identity import claim, cluster_of
-from odradek_broker.surroundings import Surroundings
 from odradek_broker.timers import Timers
 from odradek_controller.controller import Controller
 from odradek_controller.embedded import EmbeddedStore

@@ -13,12 +13,12 @@ from odradek_broker.apis import api_versions
 from odradek_broker.apis.table import TABLE
 from odradek_broker.broker import Broker
 from odradek_broker.config import HTTP_PORT, BrokerConfig
+from odradek_broker.environment import Surroundings
 from odradek_broker.metadata.controller_channel import ClusterController, InterBroker
 from odradek_broker.network.listeners import Listener, parse_listeners
 from odradek_broker.network.routes import Routes
 from odradek_broker.network.server import Server
 from odradek_broker.storage.background import Background
-from odradek_broker.surroundings import Surroundings
 from odradek_broker.timers import Timers
 from odradek_controller.levels import NOT_OVER_ZOOKEEPER
 from odradek_log.directory import LogDirectory

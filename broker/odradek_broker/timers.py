@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from odradek_broker.clock import Clock
-from odradek_broker.report import Logger
+from odradek_broker.logger import Logger
 
 
 class Wakeup(Protocol):

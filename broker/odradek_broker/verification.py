@@ -17,8 +17,8 @@ from odradek_broker.core.java_hash import partition_for
 from odradek_broker.core.transaction import Producer, TopicPartition
 from odradek_broker.deferred import Deferred
 from odradek_broker.inter_broker.peer import Peer, PeerError
+from odradek_broker.logger import Logger
 from odradek_broker.metadata.view import TRANSACTION_STATE
-from odradek_broker.report import Logger
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 

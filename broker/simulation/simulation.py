@@ -15,7 +15,7 @@ from typing import Any, Literal, assert_never
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import EMULATE, SYNC
-from odradek_broker.surroundings import Surroundings
+from odradek_broker.environment import Surroundings
 from odradek_log.disk import Disk
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode

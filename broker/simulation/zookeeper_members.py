@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from odradek_broker.clock import Clock
+from odradek_broker.environment import Surroundings
 from odradek_broker.node import Node
 from odradek_broker.partition import Partition
-from odradek_broker.surroundings import Surroundings
 from odradek_broker.zookeeper.member import Member
 from odradek_controller.controller import Controller
 from odradek_controller.image import ClusterImage

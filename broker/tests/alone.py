@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from odradek_broker.broker import Broker
 from odradek_broker.clock import Clock
 from odradek_broker.embedded import EmbeddedCluster
+from odradek_broker.environment import Surroundings
+from odradek_broker.logger import Logger
 from odradek_broker.network.http import HttpPort
 from odradek_broker.network.listeners import Listener
 from odradek_broker.network.server import Server
-from odradek_broker.report import Logger
-from odradek_broker.surroundings import Surroundings
 from odradek_controller.controller import Controller
 from odradek_log.disk import Disk
 

@@ -12,7 +12,7 @@ from broker.tests.test_replication import Connect, Trio
 from log.tests.failing_disk import FailingDisk
 
 from odradek_broker.embedded import EmbeddedCluster
-from odradek_broker.surroundings import Surroundings
+from odradek_broker.environment import Surroundings
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from odradek_wire.messages.metadata import MetadataRequest

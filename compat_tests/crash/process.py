@@ -13,7 +13,7 @@ import signal
 import sys
 
 from odradek.cli import main
-from odradek_broker import surroundings
+from odradek_broker import environment as surroundings
 from odradek_log.disk import Disk, RealDisk
 from simulation.crash_points import CrashingDisk
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from functools import cache
 from typing import Any, TextIO, cast
 
-from odradek_broker.report import Logger
+from odradek_broker.logger import Logger
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _KEPT_ENTRIES_MAX = 10_000

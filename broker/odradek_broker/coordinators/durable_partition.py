@@ -17,8 +17,8 @@ from odradek_broker.clock import Clock
 from odradek_broker.core.deadlines import Instant
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
+from odradek_broker.logger import Logger
 from odradek_broker.partition import Partition
-from odradek_broker.report import Logger
 from odradek_broker.timers import Timers
 from odradek_log.append import AppendRejected
 from odradek_log.errors import CorruptLogError, LogOfflineError, OffsetOutOfRangeError

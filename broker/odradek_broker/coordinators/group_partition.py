@@ -19,8 +19,8 @@ from odradek_broker.core.group_shard import GroupShard
 from odradek_broker.core.group_step import GroupSettings, Happening, Step
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
+from odradek_broker.logger import Logger
 from odradek_broker.partition import Partition
-from odradek_broker.report import Logger
 from odradek_broker.timers import Timers
 from odradek_log.producer_state import TransactionMarker
 from odradek_log.verification import Verification

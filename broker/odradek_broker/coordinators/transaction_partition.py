@@ -23,8 +23,8 @@ from odradek_broker.core.transaction_records import encode_record
 from odradek_broker.core.transaction_shard import TransactionShard
 from odradek_broker.core.transaction_step import Happening, MarkerWork, Step, TransactionSettings
 from odradek_broker.deferred import Deferred
+from odradek_broker.logger import Logger
 from odradek_broker.partition import Partition
-from odradek_broker.report import Logger
 from odradek_broker.timers import TimerHandle, Timers
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import Compression

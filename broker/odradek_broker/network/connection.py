@@ -14,6 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from odradek_broker.apis.context import Context
+from odradek_broker.logger import Logger
 from odradek_broker.network import faults
 from odradek_broker.network.exchange import Exchange
 from odradek_broker.network.header import HEAD, HEADER_MIN_BYTES, SIZE_BYTES, named, skip_tags
@@ -22,7 +23,6 @@ from odradek_broker.network.memory import CONVERSION, MemoryExhausted
 from odradek_broker.network.receiver import Receiver
 from odradek_broker.network.routes import Route
 from odradek_broker.network.sender import ANSWER, ANSWER_WITH_TAGS, Sender, answer_head
-from odradek_broker.report import Logger
 from odradek_broker.security.authorizer import ANONYMOUS, Principal
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import DecodeError

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from odradek_broker.report import Logger
+from odradek_broker.logger import Logger
 from odradek_controller.image import ConfigResource
 from odradek_controller.zookeeper import paths
 from odradek_controller.zookeeper.client import (

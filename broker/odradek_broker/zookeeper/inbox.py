@@ -22,7 +22,7 @@ from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
-    from odradek_broker.report import Logger
+    from odradek_broker.logger import Logger
     from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
     from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from odradek_broker.report import Logger
+from odradek_broker.logger import Logger
 from odradek_controller.zookeeper import paths
 from odradek_controller.zookeeper.client import ConnectionLossError, SessionExpiredError, ZooKeeper
 from odradek_controller.zookeeper.znodes import encode_log_dir_event

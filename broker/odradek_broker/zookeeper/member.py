@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from odradek_broker.broker import Broker
+from odradek_broker.environment import Surroundings
 from odradek_broker.inter_broker.peer import Peer, PeerError
 from odradek_broker.node import Node
 from odradek_broker.storage.directory_identity import claim_over_zookeeper, cluster_of
-from odradek_broker.surroundings import Surroundings
 from odradek_broker.timers import TimerHandle
 from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch, Entities

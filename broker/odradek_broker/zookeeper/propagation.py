@@ -35,7 +35,7 @@ from odradek_wire.messages.stop_replica import StopReplicaRequest, StopReplicaRe
 from odradek_wire.uuid import Uuid
 
 if TYPE_CHECKING:
-    from odradek_broker.report import Logger
+    from odradek_broker.logger import Logger
 
 _WAITING_MAX = 1000
 """More requests do not wait for one broker: it is told everything anew instead."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from odradek_broker.report import Logger
+from odradek_broker.logger import Logger
 from odradek_controller.zookeeper import paths
 from odradek_controller.zookeeper.client import (
     ConnectionLossError,

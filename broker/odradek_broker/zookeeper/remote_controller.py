@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek_broker.inter_broker.peer import Peer, PeerError
-from odradek_broker.report import Logger
+from odradek_broker.logger import Logger
 from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_writer import ConfigWriter
 from odradek_controller.image import BrokerRegistration, ClusterImage, Endpoint, MetadataDelta

@@ -15,7 +15,7 @@ import structlog
 from log.tests.failing_disk import FailingDisk
 
 from odradek_broker.clock import ManualClock
-from odradek_broker.surroundings import Surroundings
+from odradek_broker.environment import Surroundings
 from odradek_broker.timers import Timers
 from odradek_broker.zookeeper.member import Member
 from odradek_controller.configs.table import Resource

@@ -20,7 +20,7 @@ from odradek.layout import OF_EACH, LayoutError, cluster_settings
 from odradek.logs import LEVELS, stream_logger
 from odradek.settings import SettingsError, gather
 from odradek_broker.embedded import EmbeddedCluster
-from odradek_broker.report import Logger
+from odradek_broker.logger import Logger
 from odradek_controller.configs.removed import why_removed
 from odradek_controller.configs.table import Release, Resource, definitions
 from odradek_log.errors import LogDirectoryError
@@ -154,7 +154,7 @@ async def _end(stopped: asyncio.Event, failed: asyncio.Event) -> None:
 
 async def _serve_member(static: dict[str, str], zookeeper: str, logger: Logger) -> None:
     # Only who has a cluster over ZooKeeper pays for loading what it needs.
-    from odradek_broker.surroundings import Surroundings
+    from odradek_broker.environment import Surroundings
     from odradek_broker.zookeeper.member import DEFAULTS, Member
     from odradek_controller.zookeeper.kazoo_client import KazooZooKeeper
 

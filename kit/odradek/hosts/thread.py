@@ -14,8 +14,8 @@ from odradek.hosts.loops import new_event_loop
 from odradek.logs import CapturedLog
 from odradek_broker.clock import Clock
 from odradek_broker.embedded import EmbeddedCluster
+from odradek_broker.logger import Logger
 from odradek_broker.node import Node
-from odradek_broker.report import Logger
 
 T = TypeVar("T")
 

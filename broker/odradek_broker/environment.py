@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import SYNC, BrokerConfig
-from odradek_broker.report import Logger
+from odradek_broker.logger import Logger
 from odradek_broker.storage.background import Background
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import Disk, RealDisk
