@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import SYNC, BrokerConfig
-from odradek_broker.core.fetch_session import FetchSessions
-from odradek_broker.follower_reads import FollowerFetches
-from odradek_broker.hosting import Hosting
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.controller_channel import ClusterController, InterBroker
 from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_broker.metadata.view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_broker.network.interceptors import Interceptors
-from odradek_broker.partitions import Partitions
 from odradek_broker.purgatory import Purgatory, Watchers
 from odradek_broker.replication.assignments import Assignments
+from odradek_broker.replication.core.fetch_session import FetchSessions
+from odradek_broker.replication.follower_fetches import FollowerFetches
 from odradek_broker.replication.following import Following
+from odradek_broker.replication.hosted_partitions import Partitions
 from odradek_broker.replication.isr_changes import IsrChanges
 from odradek_broker.replication.moves import Moves
+from odradek_broker.replication.replica_manager import Hosting
+from odradek_broker.replication.syncing import Syncing
 from odradek_broker.replication.throttles import Throttles
 from odradek_broker.security.authorizer import AllowAll, Authorizer
 from odradek_broker.security.quotas import Quotas, Unlimited
 from odradek_broker.storage.background import Background
 from odradek_broker.storage.sealed_segments import SealedSegments
-from odradek_broker.syncing import Syncing
 from odradek_broker.timers import Timers
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta
@@ -41,7 +41,7 @@ from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 if TYPE_CHECKING:
     from odradek_broker.coordinators.groups import GroupCoordinators
     from odradek_broker.coordinators.transactions import TransactionCoordinators
-    from odradek_broker.partition import Partition
+    from odradek_broker.replication.partition import Partition
     from odradek_broker.verification import Verifier
 
 SESSION_EVICTION_MS = 120_000

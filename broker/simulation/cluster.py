@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from odradek_broker.node import Node
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from simulation.process import Process
 
 SETTINGS = {

@@ -13,7 +13,7 @@ from typing import Any
 from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.environment import Surroundings
 from odradek_broker.node import Node
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from odradek_log.errors import LogDirectoryError
 from odradek_wire.errors import ErrorCode
 from simulation.cluster import AGAIN_S, SETTINGS, host_settings, stop_for

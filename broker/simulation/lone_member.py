@@ -14,7 +14,7 @@ from unittest.mock import patch
 from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.environment import Surroundings
 from odradek_broker.node import Node
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from simulation.cluster import AGAIN_S, LOG_DIRS, SETTINGS, host_settings, stop_for
 from simulation.crash_points import CrashingDisk
 from simulation.memory_disk import MemoryDisk

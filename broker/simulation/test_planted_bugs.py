@@ -12,12 +12,12 @@ import pytest
 
 from odradek_broker.coordinators.group_partition import GroupPartition
 from odradek_broker.core import group_session, offsets
-from odradek_broker.core.fetch_session import FetchSession
 from odradek_broker.core.group_records import OffsetRecord
-from odradek_broker.core.partition_leader import HighWatermarkAdvanced, PartitionLeader
-from odradek_broker.hosting import Hosting
-from odradek_broker.partition import Partition
 from odradek_broker.replication import fetcher
+from odradek_broker.replication.core.fetch_session import FetchSession
+from odradek_broker.replication.core.partition_leader import HighWatermarkAdvanced, PartitionLeader
+from odradek_broker.replication.partition import Partition
+from odradek_broker.replication.replica_manager import Hosting
 from odradek_controller import replay
 from odradek_controller.commands import brokers
 from odradek_log import following

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from odradek_broker.core.offsets_pending import PendingOffsets
-from odradek_broker.partition import Partition
-from odradek_broker.syncing import Syncing
+from odradek_broker.replication.partition import Partition
+from odradek_broker.replication.syncing import Syncing
 from odradek_log.log import Log
 from odradek_log.producer_state import Producers
 from odradek_log.segment import Segment

@@ -16,7 +16,7 @@ from typing import Any
 from odradek_broker.clock import Clock
 from odradek_broker.environment import Surroundings
 from odradek_broker.node import Node
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from odradek_broker.zookeeper.member import Member
 from odradek_controller.controller import Controller
 from odradek_controller.image import ClusterImage

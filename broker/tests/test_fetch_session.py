@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from odradek_broker.core.fetch_session import FetchedPartition, FetchSession, FetchSessions
+from odradek_broker.replication.core.fetch_session import FetchedPartition, FetchSession, FetchSessions
 from odradek_wire.errors import ErrorCode
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_broker.core.partition_leader import HighWatermarkAdvanced, PartitionLeader, ProposeIsr
+from odradek_broker.replication.core.partition_leader import HighWatermarkAdvanced, PartitionLeader, ProposeIsr
 
 
 def leader(replicas: tuple[int, ...] = (1, 2, 3), isr: tuple[int, ...] = (1, 2, 3), end: int = 10) -> PartitionLeader:

@@ -10,7 +10,7 @@ import pytest
 from broker.tests.alone import Node
 
 from odradek_broker.apis.produce_quick import quick
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from odradek_wire.codec import encode
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest

@@ -14,7 +14,7 @@ import structlog
 from odradek_broker.clock import ManualClock
 from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.network.interceptors import Disconnect
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from odradek_controller.image import PartitionRegistration
 from odradek_log.checkpoints import read_offsets
 from odradek_log.directory import LogDirectory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_broker.core.replication_throttle import UNLIMITED, Rate, Throttle
+from odradek_broker.replication.core.replication_throttle import UNLIMITED, Rate, Throttle
 
 
 def test_the_rate_is_over_the_time_since_the_oldest_window_and_over_one_at_least() -> None:

@@ -9,7 +9,7 @@ from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.view import INTERNAL_TOPICS
-from odradek_broker.partition import DISK_TROUBLE, Partition
+from odradek_broker.replication.partition import DISK_TROUBLE, Partition
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse

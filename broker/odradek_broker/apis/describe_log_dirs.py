@@ -7,7 +7,7 @@ import shutil
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from odradek_broker.security.authorizer import Operation
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode

@@ -11,18 +11,18 @@ from typing import TypeAlias
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.core.fetch_session import (
+from odradek_broker.deferred import Deferred
+from odradek_broker.network.memory import CONVERSION
+from odradek_broker.purgatory import Watchers
+from odradek_broker.replication.core.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
     FetchedPartition,
     FetchSession,
 )
-from odradek_broker.deferred import Deferred
-from odradek_broker.follower_reads import Follower, Resting, preferred_replica
-from odradek_broker.network.memory import CONVERSION
-from odradek_broker.partition import DISK_TROUBLE, Partition
-from odradek_broker.purgatory import Watchers
+from odradek_broker.replication.follower_fetches import Follower, Resting, preferred_replica
+from odradek_broker.replication.partition import DISK_TROUBLE, Partition
 from odradek_broker.security.authorizer import Operation
 from odradek_log.errors import OffsetOutOfRangeError
 from odradek_log.segment import FileSlice

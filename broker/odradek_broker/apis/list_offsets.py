@@ -10,7 +10,7 @@ from collections import Counter
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.partition import DISK_TROUBLE, Partition
+from odradek_broker.replication.partition import DISK_TROUBLE, Partition
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse

@@ -15,7 +15,7 @@ from odradek_broker.apis.produce_quick import quick
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.view import INTERNAL_TOPICS
 from odradek_broker.network.memory import CONVERSION
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from odradek_broker.security.authorizer import Operation
 from odradek_log.append import AppendInfo, AppendRejected
 from odradek_wire.errors import ErrorCode

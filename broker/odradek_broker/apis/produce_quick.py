@@ -15,7 +15,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from odradek_log.append import AppendInfo
 from odradek_wire.uuid import Uuid
 

@@ -31,7 +31,7 @@ from odradek_wire.records.batch import read_header
 
 if TYPE_CHECKING:
     from odradek_broker.apis.context import Context
-    from odradek_broker.partition import Partition
+    from odradek_broker.replication.partition import Partition
 
 Outcome = ProduceResponse | Deferred[ProduceResponse] | None
 """As a handler returns it; None: there is no answer (acks=0)."""

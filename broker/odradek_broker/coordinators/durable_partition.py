@@ -18,7 +18,7 @@ from odradek_broker.core.deadlines import Instant
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.logger import Logger
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
 from odradek_log.append import AppendRejected
 from odradek_log.errors import CorruptLogError, LogOfflineError, OffsetOutOfRangeError

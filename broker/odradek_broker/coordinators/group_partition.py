@@ -20,7 +20,7 @@ from odradek_broker.core.group_step import GroupSettings, Happening, Step
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.logger import Logger
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
 from odradek_log.producer_state import TransactionMarker
 from odradek_log.verification import Verification

@@ -20,7 +20,7 @@ from odradek_broker.core.offsets_store import OffsetStore
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.view import CONSUMER_OFFSETS
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import TimerHandle
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_groups import DeleteGroupsResponse

@@ -17,7 +17,7 @@ from odradek_wire.records.attributes import NO_SEQUENCE
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
-    from odradek_broker.partition import Partition
+    from odradek_broker.replication.partition import Partition
     from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 Verdict = Verification | ErrorCode

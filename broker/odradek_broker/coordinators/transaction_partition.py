@@ -24,7 +24,7 @@ from odradek_broker.core.transaction_shard import TransactionShard
 from odradek_broker.core.transaction_step import Happening, MarkerWork, Step, TransactionSettings
 from odradek_broker.deferred import Deferred
 from odradek_broker.logger import Logger
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import TimerHandle, Timers
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import Compression

@@ -26,7 +26,7 @@ from odradek_broker.core.transaction_step import Step, TransactionSettings
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.producer_ids import NoProducerIdsError
 from odradek_broker.metadata.view import TRANSACTION_STATE
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import TimerHandle
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_transactions import DescribeTransactionsResponse

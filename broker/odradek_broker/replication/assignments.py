@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from odradek_broker.storage.directory_identity import id_of
 from odradek_controller.image import LOST_DIRECTORY
 from odradek_log.directory import LogDirectory

@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
-from odradek_broker.core.follower_session import FollowerSession, Key, Position
-from odradek_broker.core.partition_follower import EpochEnd, after_out_of_range, truncation_point
 from odradek_broker.inter_broker.peer import Peer, PeerError
-from odradek_broker.partition import DISK_TROUBLE, Partition
-from odradek_broker.syncing import is_behind
+from odradek_broker.replication.core.follower_session import FollowerSession, Key, Position
+from odradek_broker.replication.core.partition_follower import EpochEnd, after_out_of_range, truncation_point
+from odradek_broker.replication.partition import DISK_TROUBLE, Partition
+from odradek_broker.replication.syncing import is_behind
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse

@@ -13,7 +13,7 @@ from odradek_broker.replication.fetcher import Fetcher
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
-    from odradek_broker.partition import Partition
+    from odradek_broker.replication.partition import Partition
 
 
 class Following:

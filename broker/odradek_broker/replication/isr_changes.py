@@ -14,7 +14,7 @@ from odradek_wire.messages.alter_partition import AlterPartitionRequest
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
-    from odradek_broker.partition import Partition
+    from odradek_broker.replication.partition import Partition
 
 _REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 """Nothing has changed, for certain: the partition may forget what it proposed."""

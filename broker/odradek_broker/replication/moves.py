@@ -11,8 +11,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odradek_broker.core.partition_follower import EpochEnd, truncation_point
-from odradek_broker.partition import DISK_TROUBLE, Partition
+from odradek_broker.replication.core.partition_follower import EpochEnd, truncation_point
+from odradek_broker.replication.partition import DISK_TROUBLE, Partition
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_wire.records.errors import CorruptRecordError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek_broker.core.replication_throttle import Throttle, rate_of
+from odradek_broker.replication.core.replication_throttle import Throttle, rate_of
 from odradek_controller.configs.table import Resource
 
 if TYPE_CHECKING:

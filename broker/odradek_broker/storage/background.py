@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
-from odradek_broker.hosting import Hosting, logs_of
 from odradek_broker.logger import Logger
-from odradek_broker.partition import DISK_TROUBLE, Partition
-from odradek_broker.partitions import Partitions
+from odradek_broker.replication.hosted_partitions import Partitions
+from odradek_broker.replication.partition import DISK_TROUBLE, Partition
+from odradek_broker.replication.replica_manager import Hosting, logs_of
 from odradek_broker.timers import TimerHandle, Timers
 from odradek_log.directory import LogDirectory
 

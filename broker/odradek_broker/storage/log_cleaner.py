@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
-from odradek_broker.hosting import Hosting
 from odradek_broker.logger import Logger
-from odradek_broker.partition import DISK_TROUBLE, Partition
-from odradek_broker.partitions import Partitions
+from odradek_broker.replication.hosted_partitions import Partitions
+from odradek_broker.replication.partition import DISK_TROUBLE, Partition
+from odradek_broker.replication.replica_manager import Hosting
 from odradek_broker.storage.cleaner_throttle import CleanerThrottle
 from odradek_broker.timers import Timers
 from odradek_log.cleaner.cleaning import Cleaning, Limits, Replacement, Slice, plan_of

@@ -13,10 +13,10 @@ from odradek_broker.coordinators.durable_partition import LoadState
 from odradek_broker.coordinators.group_partition import GroupPartition
 from odradek_broker.core.group_records import OffsetRecord
 from odradek_broker.core.group_step import Caller, GroupSettings
-from odradek_broker.core.partition_leader import PartitionLeader
 from odradek_broker.deferred import Deferred
-from odradek_broker.partition import Partition
 from odradek_broker.purgatory import Purgatory
+from odradek_broker.replication.core.partition_leader import PartitionLeader
+from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory

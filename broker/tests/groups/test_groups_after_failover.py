@@ -11,7 +11,7 @@ import pytest
 from broker.tests.test_replication import Connect, Trio
 
 from odradek_broker.deferred import Deferred
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek_wire.messages.heartbeat import HeartbeatRequest

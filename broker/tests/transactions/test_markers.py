@@ -23,7 +23,7 @@ from odradek_broker.core.transaction_step import MarkerWork
 from odradek_broker.deferred import Deferred
 from odradek_broker.inter_broker.peer import Peer, PeerError
 from odradek_broker.network.interceptors import Delay
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest

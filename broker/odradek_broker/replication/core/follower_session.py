@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from odradek_broker.core.fetch_session import EPOCH_MAX, INITIAL_EPOCH, NO_SESSION
+from odradek_broker.replication.core.fetch_session import EPOCH_MAX, INITIAL_EPOCH, NO_SESSION
 from odradek_wire.uuid import Uuid
 
 Key = tuple[Uuid, int]

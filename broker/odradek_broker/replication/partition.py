@@ -11,10 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeAlias, assert_never
 
-from odradek_broker.core.partition_leader import Effect, HighWatermarkAdvanced, PartitionLeader, ProposeIsr
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.view import INTERNAL_TOPICS
 from odradek_broker.purgatory import Purgatory, Watchers
+from odradek_broker.replication.core.partition_leader import Effect, HighWatermarkAdvanced, PartitionLeader, ProposeIsr
 from odradek_log.append import AppendInfo, AppendRejected
 from odradek_log.directory import LogDirectory
 from odradek_log.errors import CorruptLogError, LogOfflineError
@@ -24,7 +24,7 @@ from odradek_log.verification import Verification
 from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from odradek_broker.syncing import Syncing
+    from odradek_broker.replication.syncing import Syncing
     from odradek_wire.uuid import Uuid
 
 AppendResult: TypeAlias = AppendInfo | AppendRejected

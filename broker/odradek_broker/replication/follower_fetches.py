@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek_broker.core.fetch_session import FetchedPartition, FetchSession, PartitionKey
-from odradek_broker.core.partition_leader import FollowerProgress
-from odradek_broker.partition import Partition
 from odradek_broker.purgatory import Purgatory, Watchers
+from odradek_broker.replication.core.fetch_session import FetchedPartition, FetchSession, PartitionKey
+from odradek_broker.replication.core.partition_leader import FollowerProgress
+from odradek_broker.replication.partition import Partition
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
 

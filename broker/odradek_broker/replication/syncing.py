@@ -17,7 +17,7 @@ from odradek_log.errors import LogOfflineError
 from odradek_log.log import Log
 
 if TYPE_CHECKING:
-    from odradek_broker.partition import Partition
+    from odradek_broker.replication.partition import Partition
     from odradek_broker.storage.background import Background
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from odradek_broker.partition import Partition
+from odradek_broker.replication.partition import Partition
 
 if TYPE_CHECKING:
     from odradek_wire.uuid import Uuid

@@ -1,0 +1,1 @@
+"""Replication state machines: synchronous, the time is an argument, effects come out."""
