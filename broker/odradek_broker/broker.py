@@ -17,16 +17,16 @@ from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, Prod
 from odradek_broker.metadata.view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_broker.network.interceptors import Interceptors
 from odradek_broker.purgatory import Purgatory, Watchers
-from odradek_broker.replication.assignments import Assignments
+from odradek_broker.replication.alter_partition_manager import IsrChanges
+from odradek_broker.replication.assignments_manager import Assignments
 from odradek_broker.replication.core.fetch_session import FetchSessions
 from odradek_broker.replication.follower_fetches import FollowerFetches
-from odradek_broker.replication.following import Following
 from odradek_broker.replication.hosted_partitions import Partitions
-from odradek_broker.replication.isr_changes import IsrChanges
-from odradek_broker.replication.moves import Moves
+from odradek_broker.replication.replica_alter_log_dirs_manager import Moves
+from odradek_broker.replication.replica_fetcher_manager import Following
 from odradek_broker.replication.replica_manager import Hosting
+from odradek_broker.replication.replication_quota_manager import Throttles
 from odradek_broker.replication.syncing import Syncing
-from odradek_broker.replication.throttles import Throttles
 from odradek_broker.security.authorizer import AllowAll, Authorizer
 from odradek_broker.security.quotas import Quotas, Unlimited
 from odradek_broker.storage.background import Background

@@ -12,7 +12,7 @@ import pytest
 from broker.tests.test_replication import BROKER, TOPIC, Connect, Trio, configure, fetch, latest
 from log.tests.cleaner_kit import keyed, left
 
-from odradek_broker.replication import moves
+from odradek_broker.replication import replica_alter_log_dirs_manager as moves
 from odradek_broker.storage.directory_identity import id_of
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
