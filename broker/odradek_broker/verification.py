@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from odradek_broker.core.java_hash import partition_for
+from odradek_broker.coordination.core.java_hash import partition_for
 from odradek_broker.core.transaction import Producer, TopicPartition
 from odradek_broker.deferred import Deferred
 from odradek_broker.inter_broker.peer import Peer, PeerError

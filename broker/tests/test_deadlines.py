@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek_broker.core.deadlines import DeadlineQueue
+from odradek_broker.coordination.core.deadlines import DeadlineQueue
 
 OPEN = 1000
 

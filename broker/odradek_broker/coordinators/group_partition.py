@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from odradek_broker.clock import Clock
-from odradek_broker.coordinators.deadline_timer import DeadlineTimer
-from odradek_broker.coordinators.durable_partition import Core, Done, DurablePartition, LoadState
-from odradek_broker.core.deadlines import Instant
+from odradek_broker.coordination.core.deadlines import Instant
+from odradek_broker.coordination.deadline_timer import DeadlineTimer
+from odradek_broker.coordination.durable_partition import Core, Done, DurablePartition, LoadState
 from odradek_broker.core.group_loading import Loading
 from odradek_broker.core.group_records import CoordinatorRecord, encode_record
 from odradek_broker.core.group_shard import GroupShard

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek_broker.config import BrokerConfig
-from odradek_broker.coordinators.durable_partition import LoadState
+from odradek_broker.coordination.core.java_hash import partition_for
+from odradek_broker.coordination.durable_partition import LoadState
 from odradek_broker.coordinators.group_partition import GroupPartition, group_write_error, offset_write_error
 from odradek_broker.core import offsets
 from odradek_broker.core.group_step import Caller, GroupSettings, join_error
-from odradek_broker.core.java_hash import partition_for
 from odradek_broker.core.offsets_store import OffsetStore
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from odradek_broker.clock import Clock
-from odradek_broker.coordinators.deadline_timer import DeadlineTimer
-from odradek_broker.coordinators.durable_partition import Core, DurablePartition, LoadState
+from odradek_broker.coordination.core.deadlines import Instant
+from odradek_broker.coordination.deadline_timer import DeadlineTimer
+from odradek_broker.coordination.durable_partition import Core, DurablePartition, LoadState
 from odradek_broker.coordinators.markers import Markers
-from odradek_broker.core.deadlines import Instant
 from odradek_broker.core.transaction import Ending, TopicPartition
 from odradek_broker.core.transaction_loading import TransactionLoading
 from odradek_broker.core.transaction_progress import NextId

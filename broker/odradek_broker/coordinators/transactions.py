@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek_broker.config import BrokerConfig
-from odradek_broker.coordinators.durable_partition import NOT_YET, LoadState
+from odradek_broker.coordination.core.deadlines import Instant
+from odradek_broker.coordination.core.java_hash import partition_for
+from odradek_broker.coordination.durable_partition import NOT_YET, LoadState
 from odradek_broker.coordinators.markers import Markers
 from odradek_broker.coordinators.transaction_partition import TransactionPartition
-from odradek_broker.core.deadlines import Instant
-from odradek_broker.core.java_hash import partition_for
 from odradek_broker.core.transaction import Ending, Producer, TopicPartition
 from odradek_broker.core.transaction_listing import TransactionFilter
 from odradek_broker.core.transaction_shard import TransactionShard

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.core import group_join, group_rebalance, group_session, offsets, offsets_in_transaction
-from odradek_broker.core.deadlines import Instant
 from odradek_broker.core.group import ClassicGroup, GroupState
 from odradek_broker.core.group_foreign import ForeignGroup
 from odradek_broker.core.group_listing import described, described_missing, listed

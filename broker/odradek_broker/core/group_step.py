@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from odradek_broker.core.deadlines import DeadlineQueue, Instant
+from odradek_broker.coordination.core.deadlines import DeadlineQueue, Instant
 from odradek_broker.core.group import ClassicGroup
 from odradek_broker.core.group_member import Member, Protocols, Token
 from odradek_broker.core.group_records import CoordinatorRecord

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.core import transaction_rules as rules
-from odradek_broker.core.deadlines import Instant
 from odradek_broker.core.transaction import EPOCH_GROWS_FROM, Producer, TopicPartition, Transaction
 from odradek_broker.core.transaction_listing import TransactionFilter, described, listed, not_described
 from odradek_broker.core.transaction_progress import NextId, Progress

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from odradek_broker.core.deadlines import Instant
+from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.core.transaction import Ending, Producer, TopicPartition
 from odradek_broker.core.transaction_records import TransactionRecord
 from odradek_broker.core.transaction_rules import NO_PRODUCER

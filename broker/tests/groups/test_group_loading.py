@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_broker.core.deadlines import Instant
+from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.core.group import ClassicGroup
 from odradek_broker.core.group_foreign import ForeignGroup
 from odradek_broker.core.group_loading import Loading

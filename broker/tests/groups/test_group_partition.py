@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odradek_broker.clock import ManualClock
-from odradek_broker.coordinators.durable_partition import LoadState
+from odradek_broker.coordination.durable_partition import LoadState
 from odradek_broker.coordinators.group_partition import GroupPartition
 from odradek_broker.core.group_records import OffsetRecord
 from odradek_broker.core.group_step import Caller, GroupSettings

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odradek_broker.core.deadlines import Instant
+from odradek_broker.coordination.core.deadlines import Instant
+from odradek_broker.coordination.core.java_hash import hash_map_order, partition_for, string_hash
 from odradek_broker.core.group import ClassicGroup, GroupState
 from odradek_broker.core.group_shard import GroupShard
 from odradek_broker.core.group_step import (
@@ -16,7 +17,6 @@ from odradek_broker.core.group_step import (
     GroupSettings,
     ReplacementWrite,
 )
-from odradek_broker.core.java_hash import hash_map_order, partition_for, string_hash
 from odradek_broker.core.offsets_subscription import subscribed_topics
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse

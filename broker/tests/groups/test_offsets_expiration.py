@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from odradek_broker.core.deadlines import Instant
+from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.core.group import ClassicGroup, GroupState
 from odradek_broker.core.group_member import Member
 from odradek_broker.core.group_records import GroupRecord, OffsetRecord

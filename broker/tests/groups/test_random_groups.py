@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from odradek_broker.core.deadlines import Instant
+from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.core.group import ClassicGroup, GroupState
 from odradek_broker.core.group_records import CoordinatorRecord
 from odradek_broker.core.group_shard import GroupShard

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek_broker.core.deadlines import Instant
+from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.core.group_shard import GroupShard
 from odradek_broker.core.group_step import Caller, GroupSettings, Step
 from odradek_wire.errors import ErrorCode

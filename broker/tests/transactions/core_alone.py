@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import count
 
-from odradek_broker.core.deadlines import Instant
+from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.core.transaction import Producer, TopicPartition, Transaction, TransactionState
 from odradek_broker.core.transaction_records import TransactionRecord, decode_record, encode_record
 from odradek_broker.core.transaction_rules import NO_PRODUCER

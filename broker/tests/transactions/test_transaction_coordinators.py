@@ -21,7 +21,7 @@ from broker.tests.transactions.producers import (
 )
 
 from odradek_broker.clock import ManualClock
-from odradek_broker.coordinators.durable_partition import LoadState
+from odradek_broker.coordination.durable_partition import LoadState
 from odradek_broker.coordinators.markers import Markers
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred

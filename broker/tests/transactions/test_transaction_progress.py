@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from broker.tests.transactions.core_alone import A0, A1, B0, MAX_EPOCH, CoreAlone
 
-from odradek_broker.core.deadlines import Instant
+from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.core.transaction import Producer, Transaction, TransactionState
 from odradek_broker.core.transaction_loading import TransactionLoading
 from odradek_broker.core.transaction_progress import NEVER_ABANDONED_MS, RETRY_MS

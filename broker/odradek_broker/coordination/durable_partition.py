@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 from odradek_broker.clock import Clock
-from odradek_broker.core.deadlines import Instant
+from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.logger import Logger

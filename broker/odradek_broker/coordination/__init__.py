@@ -1,0 +1,1 @@
+"""What the group coordinator and the transaction coordinator share."""

@@ -1,0 +1,1 @@
+"""Pure parts of coordinators: deadlines, hashes. No I/O, no clock, no randomness."""
