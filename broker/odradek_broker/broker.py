@@ -39,8 +39,8 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
 if TYPE_CHECKING:
-    from odradek_broker.coordinators.groups import GroupCoordinators
     from odradek_broker.coordinators.transactions import TransactionCoordinators
+    from odradek_broker.groups.group_coordinator import GroupCoordinators
     from odradek_broker.replication.partition import Partition
     from odradek_broker.verification import Verifier
 
@@ -119,7 +119,7 @@ class Broker:
     def groups(self) -> GroupCoordinators:
         """The coordinator of groups, loaded when the first group or `__consumer_offsets` appears."""
         if self._groups is None:
-            from odradek_broker.coordinators.groups import GroupCoordinators
+            from odradek_broker.groups.group_coordinator import GroupCoordinators
 
             self._groups = GroupCoordinators(self)
         return self._groups

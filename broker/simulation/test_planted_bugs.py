@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from odradek_broker.coordinators.group_partition import GroupPartition
-from odradek_broker.core import group_session, offsets
-from odradek_broker.core.group_records import OffsetRecord
+from odradek_broker.groups.core import group_session, offsets
+from odradek_broker.groups.core.group_records import OffsetRecord
+from odradek_broker.groups.group_partition import GroupPartition
 from odradek_broker.replication import fetcher
 from odradek_broker.replication.core.fetch_session import FetchSession
 from odradek_broker.replication.core.partition_leader import HighWatermarkAdvanced, PartitionLeader

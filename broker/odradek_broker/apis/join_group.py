@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.core.group_step import Caller, join_error
 from odradek_broker.deferred import Deferred
+from odradek_broker.groups.core.group_step import Caller, join_error
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse

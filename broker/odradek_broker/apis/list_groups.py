@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.core.group_listing import filtered
+from odradek_broker.groups.core.group_listing import filtered
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.core.group import ClassicGroup
-from odradek_broker.core.group_foreign import ForeignGroup
-from odradek_broker.core.group_loading import Loading
-from odradek_broker.core.group_records import (
+from odradek_broker.groups.core.classic_group import ClassicGroup
+from odradek_broker.groups.core.group_foreign import ForeignGroup
+from odradek_broker.groups.core.group_loading import Loading
+from odradek_broker.groups.core.group_records import (
     CoordinatorRecord,
     ForeignKind,
     ForeignRecord,
@@ -15,8 +15,8 @@ from odradek_broker.core.group_records import (
     encode_record,
     group_record,
 )
-from odradek_broker.core.group_shard import GroupShard
-from odradek_broker.core.group_step import Caller, GroupSettings
+from odradek_broker.groups.core.group_shard import GroupShard
+from odradek_broker.groups.core.group_step import Caller, GroupSettings
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.heartbeat import HeartbeatRequest
 from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse

@@ -10,10 +10,10 @@ import pytest
 
 from odradek_broker.clock import ManualClock
 from odradek_broker.coordination.durable_partition import LoadState
-from odradek_broker.coordinators.group_partition import GroupPartition
-from odradek_broker.core.group_records import OffsetRecord
-from odradek_broker.core.group_step import Caller, GroupSettings
 from odradek_broker.deferred import Deferred
+from odradek_broker.groups.core.group_records import OffsetRecord
+from odradek_broker.groups.core.group_step import Caller, GroupSettings
+from odradek_broker.groups.group_partition import GroupPartition
 from odradek_broker.purgatory import Purgatory
 from odradek_broker.replication.core.partition_leader import PartitionLeader
 from odradek_broker.replication.partition import Partition

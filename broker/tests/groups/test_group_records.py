@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek_broker.core.group_records import (
+from odradek_broker.groups.core.group_records import (
     ForeignKind,
     ForeignRecord,
     GroupRecord,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.core.group import ClassicGroup, GroupState
-from odradek_broker.core.group_member import Member
-from odradek_broker.core.group_records import GroupRecord, OffsetRecord
-from odradek_broker.core.group_shard import GroupShard
-from odradek_broker.core.group_step import GroupSettings
+from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.group_member import Member
+from odradek_broker.groups.core.group_records import GroupRecord, OffsetRecord
+from odradek_broker.groups.core.group_shard import GroupShard
+from odradek_broker.groups.core.group_step import GroupSettings
 from odradek_wire.messages.offset_commit import OffsetCommitRequest
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 

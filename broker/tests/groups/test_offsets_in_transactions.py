@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from broker.tests.groups.test_group_loading import NOW, committed, join_request
 
-from odradek_broker.core.group_foreign import ForeignGroup
-from odradek_broker.core.group_records import ForeignKind, ForeignRecord, GroupRecord, OffsetRecord
-from odradek_broker.core.group_shard import GroupShard
-from odradek_broker.core.group_step import Caller, GroupSettings
+from odradek_broker.groups.core.group_foreign import ForeignGroup
+from odradek_broker.groups.core.group_records import ForeignKind, ForeignRecord, GroupRecord, OffsetRecord
+from odradek_broker.groups.core.group_shard import GroupShard
+from odradek_broker.groups.core.group_step import Caller, GroupSettings
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.join_group import JoinGroupResponse
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue

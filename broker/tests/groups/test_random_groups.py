@@ -13,10 +13,10 @@ from random import Random
 import pytest
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.core.group import ClassicGroup, GroupState
-from odradek_broker.core.group_records import CoordinatorRecord
-from odradek_broker.core.group_shard import GroupShard
-from odradek_broker.core.group_step import Caller, GroupSettings, Step
+from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.group_records import CoordinatorRecord
+from odradek_broker.groups.core.group_shard import GroupShard
+from odradek_broker.groups.core.group_step import Caller, GroupSettings, Step
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.heartbeat import HeartbeatRequest
 from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse

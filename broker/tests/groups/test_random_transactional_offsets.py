@@ -13,10 +13,10 @@ from random import Random
 import pytest
 from broker.tests.groups.test_group_loading import batch, marker
 
-from odradek_broker.core.group_loading import Loading
-from odradek_broker.core.group_records import OffsetRecord
-from odradek_broker.core.group_shard import GroupShard
-from odradek_broker.core.group_step import GroupSettings
+from odradek_broker.groups.core.group_loading import Loading
+from odradek_broker.groups.core.group_records import OffsetRecord
+from odradek_broker.groups.core.group_shard import GroupShard
+from odradek_broker.groups.core.group_step import GroupSettings
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest

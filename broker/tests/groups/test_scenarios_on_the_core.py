@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.core.group_shard import GroupShard
-from odradek_broker.core.group_step import Caller, GroupSettings, Step
+from odradek_broker.groups.core.group_shard import GroupShard
+from odradek_broker.groups.core.group_step import Caller, GroupSettings, Step
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from odradek_broker.core.group_records import CoordinatorRecord, OffsetRecord, decode_record, is_offset_key
-from odradek_broker.core.group_shard import GroupShard
+from odradek_broker.groups.core.group_records import CoordinatorRecord, OffsetRecord, decode_record, is_offset_key
+from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_wire.records.attributes import NO_PRODUCER_ID
 from odradek_wire.records.batch import RecordBatchHeader, iterate
 from odradek_wire.records.control import ControlRecordType, record_type_of

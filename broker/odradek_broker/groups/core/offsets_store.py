@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from odradek_broker.core.offsets_committed import CommittedOffset, Place
-from odradek_broker.core.offsets_pending import PendingOffsets
+from odradek_broker.groups.core.offsets_committed import CommittedOffset, Place
+from odradek_broker.groups.core.offsets_pending import PendingOffsets
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 from odradek_wire.records.attributes import NO_PRODUCER_ID
 

@@ -5,12 +5,12 @@ Owns their checks in Kafka's order. Leaves what follows for the group to `group_
 
 from __future__ import annotations
 
-from odradek_broker.core.group import ClassicGroup, GroupState
-from odradek_broker.core.group_join import member_error
-from odradek_broker.core.group_member import Token
-from odradek_broker.core.group_rebalance import complete_join_if_all_joined, prepare_rebalance, remove_member
-from odradek_broker.core.group_records import group_record
-from odradek_broker.core.group_step import NO_MEMBER, AssignmentWrite, DeadlineKind, Step
+from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.group_join import member_error
+from odradek_broker.groups.core.group_member import Token
+from odradek_broker.groups.core.group_rebalance import complete_join_if_all_joined, prepare_rebalance, remove_member
+from odradek_broker.groups.core.group_records import group_record
+from odradek_broker.groups.core.group_step import NO_MEMBER, AssignmentWrite, DeadlineKind, Step
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.heartbeat import HeartbeatRequest
 from odradek_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse

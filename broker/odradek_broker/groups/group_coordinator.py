@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from odradek_broker.config import BrokerConfig
 from odradek_broker.coordination.core.java_hash import partition_for
 from odradek_broker.coordination.durable_partition import LoadState
-from odradek_broker.coordinators.group_partition import GroupPartition, group_write_error, offset_write_error
-from odradek_broker.core import offsets
-from odradek_broker.core.group_step import Caller, GroupSettings, join_error
-from odradek_broker.core.offsets_store import OffsetStore
 from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
+from odradek_broker.groups.core import offsets
+from odradek_broker.groups.core.group_step import Caller, GroupSettings, join_error
+from odradek_broker.groups.core.offsets_store import OffsetStore
+from odradek_broker.groups.group_partition import GroupPartition, group_write_error, offset_write_error
 from odradek_broker.metadata.view import CONSUMER_OFFSETS
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import TimerHandle

@@ -7,15 +7,15 @@ to `group_rebalance`.
 
 from __future__ import annotations
 
-from odradek_broker.core.group import ClassicGroup, GroupState
-from odradek_broker.core.group_member import Member, Protocols, Token
-from odradek_broker.core.group_rebalance import (
+from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.group_member import Member, Protocols, Token
+from odradek_broker.groups.core.group_rebalance import (
     complete_join_if_all_joined,
     prepare_rebalance,
     rebalance_or_complete_join,
 )
-from odradek_broker.core.group_records import group_record
-from odradek_broker.core.group_step import (
+from odradek_broker.groups.core.group_records import group_record
+from odradek_broker.groups.core.group_step import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     NO_MEMBER,
     Caller,

@@ -6,11 +6,11 @@ has a transaction, and what becomes of the records to `offsets_store`. Topics ex
 
 from __future__ import annotations
 
-from odradek_broker.core.group import ClassicGroup
-from odradek_broker.core.group_join import member_error
-from odradek_broker.core.group_records import CoordinatorRecord, OffsetRecord
-from odradek_broker.core.group_step import NO_MEMBER
-from odradek_broker.core.offsets import too_large
+from odradek_broker.groups.core.classic_group import ClassicGroup
+from odradek_broker.groups.core.group_join import member_error
+from odradek_broker.groups.core.group_records import CoordinatorRecord, OffsetRecord
+from odradek_broker.groups.core.group_step import NO_MEMBER
+from odradek_broker.groups.core.offsets import too_large
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odradek_broker.core.offsets_committed import CommittedOffset, Place
+from odradek_broker.groups.core.offsets_committed import CommittedOffset, Place
 
 
 class PendingOffsets:

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.core import group_join, group_rebalance, group_session, offsets, offsets_in_transaction
-from odradek_broker.core.group import ClassicGroup, GroupState
-from odradek_broker.core.group_foreign import ForeignGroup
-from odradek_broker.core.group_listing import described, described_missing, listed
-from odradek_broker.core.group_member import Token
-from odradek_broker.core.group_records import (
+from odradek_broker.groups.core import group_join, group_rebalance, group_session, offsets, offsets_in_transaction
+from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.group_foreign import ForeignGroup
+from odradek_broker.groups.core.group_listing import described, described_missing, listed
+from odradek_broker.groups.core.group_member import Token
+from odradek_broker.groups.core.group_records import (
     CoordinatorRecord,
     ForeignRecord,
     GroupRecord,
@@ -27,7 +27,7 @@ from odradek_broker.core.group_records import (
     group_from_record,
     new_group_record,
 )
-from odradek_broker.core.group_step import (
+from odradek_broker.groups.core.group_step import (
     NO_MEMBER,
     AssignmentWrite,
     Caller,
@@ -39,8 +39,8 @@ from odradek_broker.core.group_step import (
     Write,
     join_error,
 )
-from odradek_broker.core.offsets_expiration import expire
-from odradek_broker.core.offsets_store import OffsetStore
+from odradek_broker.groups.core.offsets_expiration import expire
+from odradek_broker.groups.core.offsets_store import OffsetStore
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_groups import DeleteGroupsResponse
 from odradek_wire.messages.describe_groups import DescribeGroupsResponse

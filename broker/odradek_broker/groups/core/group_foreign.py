@@ -6,7 +6,7 @@ while it has members, and all its records stay. Leaves serving them to a coordin
 
 from __future__ import annotations
 
-from odradek_broker.core.group_records import CoordinatorRecord, ForeignKind, ForeignRecord
+from odradek_broker.groups.core.group_records import CoordinatorRecord, ForeignKind, ForeignRecord
 from odradek_wire.errors import ErrorCode
 
 

@@ -6,10 +6,17 @@ who waits. Leaves who may join to `group_join`, and Sync, Heartbeat and LeaveGro
 
 from __future__ import annotations
 
-from odradek_broker.core.group import ClassicGroup, GroupState
-from odradek_broker.core.group_member import Member
-from odradek_broker.core.group_records import group_record
-from odradek_broker.core.group_step import NO_MEMBER, AssignmentWrite, DeadlineKind, Step, join_answer, join_error
+from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.group_member import Member
+from odradek_broker.groups.core.group_records import group_record
+from odradek_broker.groups.core.group_step import (
+    NO_MEMBER,
+    AssignmentWrite,
+    DeadlineKind,
+    Step,
+    join_answer,
+    join_error,
+)
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.sync_group import SyncGroupResponse
 

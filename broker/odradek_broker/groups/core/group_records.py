@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from odradek_broker.core.group import ClassicGroup, GroupState
-from odradek_broker.core.group_member import Member
+from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.group_member import Member
 from odradek_wire.codec import decode, encode
 from odradek_wire.messages.group_metadata_key import GroupMetadataKey
 from odradek_wire.messages.group_metadata_value import GroupMetadataValue

@@ -13,9 +13,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from odradek_broker.coordination.core.deadlines import DeadlineQueue, Instant
-from odradek_broker.core.group import ClassicGroup
-from odradek_broker.core.group_member import Member, Protocols, Token
-from odradek_broker.core.group_records import CoordinatorRecord
+from odradek_broker.groups.core.classic_group import ClassicGroup
+from odradek_broker.groups.core.group_member import Member, Protocols, Token
+from odradek_broker.groups.core.group_records import CoordinatorRecord
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.join_group import JoinGroupResponse
 from odradek_wire.messages.sync_group import SyncGroupResponse

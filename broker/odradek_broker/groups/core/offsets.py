@@ -6,12 +6,12 @@ the API modules see to that, and to authorization. Leaves the state of offsets t
 
 from __future__ import annotations
 
-from odradek_broker.core.group import ClassicGroup, GroupState
-from odradek_broker.core.group_join import member_error
-from odradek_broker.core.group_records import CoordinatorRecord, OffsetRecord
-from odradek_broker.core.group_step import NO_MEMBER
-from odradek_broker.core.offsets_committed import CommittedOffset, Place
-from odradek_broker.core.offsets_store import OffsetStore
+from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.group_join import member_error
+from odradek_broker.groups.core.group_records import CoordinatorRecord, OffsetRecord
+from odradek_broker.groups.core.group_step import NO_MEMBER
+from odradek_broker.groups.core.offsets_committed import CommittedOffset, Place
+from odradek_broker.groups.core.offsets_store import OffsetStore
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
