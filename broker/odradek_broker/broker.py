@@ -39,10 +39,10 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
 if TYPE_CHECKING:
-    from odradek_broker.coordinators.transactions import TransactionCoordinators
     from odradek_broker.groups.group_coordinator import GroupCoordinators
     from odradek_broker.replication.partition import Partition
-    from odradek_broker.verification import Verifier
+    from odradek_broker.transactions.transaction_coordinator import TransactionCoordinators
+    from odradek_broker.transactions.verification import Verifier
 
 SESSION_EVICTION_MS = 120_000
 """How long a fetch session is safe from larger ones (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
@@ -128,7 +128,7 @@ class Broker:
     def verifier(self) -> Verifier:
         """Asks transaction coordinators, loaded when the first transaction begins in a partition here."""
         if self._verifier is None:
-            from odradek_broker.verification import Verifier
+            from odradek_broker.transactions.verification import Verifier
 
             self._verifier = Verifier(self, lambda: self.transactions)
         return self._verifier
@@ -137,7 +137,7 @@ class Broker:
     def transactions(self) -> TransactionCoordinators:
         """The coordinator of transactions, loaded when the first transactional id or `__transaction_state` appears."""
         if self._transactions is None:
-            from odradek_broker.coordinators.transactions import TransactionCoordinators
+            from odradek_broker.transactions.transaction_coordinator import TransactionCoordinators
 
             self._transactions = TransactionCoordinators(self)
         return self._transactions

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from odradek_broker.coordinators.markers import Markers
-from odradek_broker.core import transaction_rules
-from odradek_broker.core.transaction import Producer, Transaction
-from odradek_broker.core.transaction_progress import Progress
 from odradek_broker.replication.partition import Partition
+from odradek_broker.transactions.core import transaction_rules
+from odradek_broker.transactions.core.transaction import Producer, Transaction
+from odradek_broker.transactions.core.transaction_progress import Progress
+from odradek_broker.transactions.markers import Markers
 from odradek_log.cleaner.offset_map import OffsetMap
 from odradek_log.producer_state import TransactionMarker
 from odradek_wire.errors import ErrorCode

@@ -15,9 +15,9 @@ from broker.tests.transactions.producers import TransactionalProducer, Transacti
 from broker.tests.transactions.test_markers import undecided
 
 from odradek_broker.clock import ManualClock
-from odradek_broker.core.transaction import Producer
 from odradek_broker.metrics import Metric, collect, render
 from odradek_broker.network.interceptors import Disconnect
+from odradek_broker.transactions.core.transaction import Producer
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest
 

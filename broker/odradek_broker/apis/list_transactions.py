@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.core.transaction_listing import TransactionFilter
 from odradek_broker.security.authorizer import Operation, ResourceType
+from odradek_broker.transactions.core.transaction_listing import TransactionFilter
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 

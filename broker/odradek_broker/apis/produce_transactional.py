@@ -20,10 +20,10 @@ from odradek_broker.apis.produce import (
     is_transactional,
     is_transactional_batch,
 )
-from odradek_broker.core.transaction import Producer, TopicPartition
 from odradek_broker.deferred import Deferred
 from odradek_broker.security.authorizer import Operation, ResourceType
-from odradek_broker.verification import VERIFICATION_ENABLE, Claim, Manner, Refusals
+from odradek_broker.transactions.core.transaction import Producer, TopicPartition
+from odradek_broker.transactions.verification import VERIFICATION_ENABLE, Claim, Manner, Refusals
 from odradek_log.verification import NOT_REQUIRED, UNDER_WAY, Verification
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.coordinators.marker_writing import write_marker
 from odradek_broker.deferred import Deferred
 from odradek_broker.security.authorizer import Operation
 from odradek_broker.timers import TimerHandle, Timers
+from odradek_broker.transactions.marker_writing import write_marker
 from odradek_log.producer_state import TransactionMarker
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse

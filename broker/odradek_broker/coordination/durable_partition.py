@@ -15,11 +15,11 @@ from typing import Generic, Protocol, TypeVar
 
 from odradek_broker.clock import Clock
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.logger import Logger
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
+from odradek_broker.transactions.core.transaction import Producer
 from odradek_log.append import AppendRejected
 from odradek_log.errors import CorruptLogError, LogOfflineError, OffsetOutOfRangeError
 from odradek_log.producer_state import AppendOrigin

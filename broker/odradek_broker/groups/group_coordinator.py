@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from odradek_broker.config import BrokerConfig
 from odradek_broker.coordination.core.java_hash import partition_for
 from odradek_broker.coordination.durable_partition import LoadState
-from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.groups.core import offsets
 from odradek_broker.groups.core.group_step import Caller, GroupSettings, join_error
@@ -22,6 +21,7 @@ from odradek_broker.groups.group_partition import GroupPartition, group_write_er
 from odradek_broker.metadata.view import CONSUMER_OFFSETS
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import TimerHandle
+from odradek_broker.transactions.core.transaction import Producer
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_groups import DeleteGroupsResponse
 from odradek_wire.messages.describe_groups import DescribeGroupsResponse
@@ -38,7 +38,7 @@ from odradek_wire.records.attributes import COMPRESSIONS, NO_PRODUCER_EPOCH, NO_
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
-    from odradek_broker.coordinators.offsets_verification import Verdict
+    from odradek_broker.transactions.offsets_verification import Verdict
     from odradek_controller.image import MetadataDelta
 
 MS_PER_MINUTE = 60_000
@@ -176,7 +176,7 @@ class GroupCoordinators:
         """As `commit`, for offsets that count once the producer's transaction is committed. The transaction's
         coordinator may be asked first."""
         # Most brokers never see one.
-        from odradek_broker.coordinators.offsets_verification import verify
+        from odradek_broker.transactions.offsets_verification import verify
 
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID

@@ -13,7 +13,6 @@ from odradek_broker.clock import Clock
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.deadline_timer import DeadlineTimer
 from odradek_broker.coordination.durable_partition import Core, Done, DurablePartition, LoadState
-from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.groups.core.group_loading import Loading
 from odradek_broker.groups.core.group_records import CoordinatorRecord, encode_record
@@ -22,6 +21,7 @@ from odradek_broker.groups.core.group_step import GroupSettings, Happening, Step
 from odradek_broker.logger import Logger
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
+from odradek_broker.transactions.core.transaction import Producer
 from odradek_log.producer_state import TransactionMarker
 from odradek_log.verification import Verification
 from odradek_wire.errors import ErrorCode

@@ -15,9 +15,9 @@ from broker.tests.groups.test_group_partition import Broker
 from broker.tests.groups.test_random_transactional_offsets import PRODUCERS, Entry, History
 from log.tests.cleaner_kit import clean
 
-from odradek_broker.core.transaction import Producer
 from odradek_broker.groups.core.group_records import OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
+from odradek_broker.transactions.core.transaction import Producer
 from odradek_log.append import AppendInfo
 from odradek_log.cleaner.cleaning import plan_of
 from odradek_log.producer_state import TransactionMarker

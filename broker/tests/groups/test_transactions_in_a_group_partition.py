@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from broker.tests.groups.test_group_partition import Broker, committed, offset
 
-from odradek_broker.core.transaction import Producer
 from odradek_broker.groups.core.group_records import OffsetRecord
 from odradek_broker.groups.group_partition import LoadState
+from odradek_broker.transactions.core.transaction import Producer
 from odradek_log.append import AppendInfo, AppendRejected
 from odradek_log.producer_state import TransactionMarker
 from odradek_log.verification import NOT_REQUIRED

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from itertools import count
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.core.transaction import Producer, TopicPartition, Transaction, TransactionState
-from odradek_broker.core.transaction_records import TransactionRecord, decode_record, encode_record
-from odradek_broker.core.transaction_rules import NO_PRODUCER
-from odradek_broker.core.transaction_shard import TransactionShard
-from odradek_broker.core.transaction_step import Answer, MarkerWork, Step, TransactionSettings
+from odradek_broker.transactions.core.transaction import Producer, TopicPartition, Transaction, TransactionState
+from odradek_broker.transactions.core.transaction_records import TransactionRecord, decode_record, encode_record
+from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
+from odradek_broker.transactions.core.transaction_shard import TransactionShard
+from odradek_broker.transactions.core.transaction_step import Answer, MarkerWork, Step, TransactionSettings
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -15,15 +15,15 @@ from broker.tests.test_replication import Connect
 from broker.tests.test_write_txn_markers import marker, outcome
 from broker.tests.transactions.producers import TransactionalProducer, Transactions
 
-from odradek_broker.coordinators import markers as markers_module
-from odradek_broker.coordinators.marker_sender import PROMPT_MS
-from odradek_broker.coordinators.markers import RETRY_MS, Markers
-from odradek_broker.core.transaction import Producer, TopicPartition
-from odradek_broker.core.transaction_step import MarkerWork
 from odradek_broker.deferred import Deferred
 from odradek_broker.inter_broker.peer import Peer, PeerError
 from odradek_broker.network.interceptors import Delay
 from odradek_broker.replication.partition import Partition
+from odradek_broker.transactions import markers as markers_module
+from odradek_broker.transactions.core.transaction import Producer, TopicPartition
+from odradek_broker.transactions.core.transaction_step import MarkerWork
+from odradek_broker.transactions.marker_sender import PROMPT_MS
+from odradek_broker.transactions.markers import RETRY_MS, Markers
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest

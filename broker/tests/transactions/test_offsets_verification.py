@@ -13,8 +13,8 @@ from broker.tests.conftest import Connect
 from broker.tests.test_txn_offset_commit import EPOCH, PRODUCER, commit, end, fetch, request, started
 from broker.tests.transactions.test_produce_in_transactions import Coordinator
 
-from odradek_broker.core.transaction import Producer
-from odradek_broker.verification import TRANSACTION_STATE
+from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.verification import TRANSACTION_STATE
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
 

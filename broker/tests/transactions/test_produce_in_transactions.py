@@ -12,10 +12,10 @@ from broker.tests.alone import Node
 from broker.tests.conftest import batch, produce_request
 
 from odradek_broker.clock import ManualClock
-from odradek_broker.core.transaction import Producer, TopicPartition
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.security.authorizer import Operation, Principal, ResourceType
+from odradek_broker.transactions.core.transaction import Producer, TopicPartition
 from odradek_log.producer_state import TransactionMarker
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse

@@ -9,10 +9,16 @@ from random import Random
 import pytest
 from broker.tests.transactions.core_alone import MAX_EPOCH, CoreAlone
 
-from odradek_broker.core.transaction import NO_EPOCH, Producer, TopicPartition, Transaction, TransactionState
-from odradek_broker.core.transaction_records import TransactionRecord, decode_record
-from odradek_broker.core.transaction_rules import NO_PRODUCER
-from odradek_broker.core.transaction_step import Step, TransactionSettings
+from odradek_broker.transactions.core.transaction import (
+    NO_EPOCH,
+    Producer,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+)
+from odradek_broker.transactions.core.transaction_records import TransactionRecord, decode_record
+from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
+from odradek_broker.transactions.core.transaction_step import Step, TransactionSettings
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.end_txn import EndTxnRequest
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest

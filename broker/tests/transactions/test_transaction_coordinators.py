@@ -22,11 +22,11 @@ from broker.tests.transactions.producers import (
 
 from odradek_broker.clock import ManualClock
 from odradek_broker.coordination.durable_partition import LoadState
-from odradek_broker.coordinators.markers import Markers
-from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_broker.security.authorizer import Operation
+from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.markers import Markers
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from broker.tests.transactions.core_alone import A0, A1, B0, MAX_EPOCH, CoreAlone
 
-from odradek_broker.core.transaction import Producer, Transaction, TransactionState
+from odradek_broker.transactions.core.transaction import Producer, Transaction, TransactionState
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.end_txn import EndTxnRequest
 

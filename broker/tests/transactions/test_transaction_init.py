@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from broker.tests.transactions.core_alone import A0, A1, MAX_EPOCH, CoreAlone
 
-from odradek_broker.core.transaction import Producer, Transaction, TransactionState
-from odradek_broker.core.transaction_step import TransactionSettings
+from odradek_broker.transactions.core.transaction import Producer, Transaction, TransactionState
+from odradek_broker.transactions.core.transaction_step import TransactionSettings
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest
 

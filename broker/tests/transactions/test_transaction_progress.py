@@ -6,13 +6,13 @@ import pytest
 from broker.tests.transactions.core_alone import A0, A1, B0, MAX_EPOCH, CoreAlone
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.core.transaction import Producer, Transaction, TransactionState
-from odradek_broker.core.transaction_loading import TransactionLoading
-from odradek_broker.core.transaction_progress import NEVER_ABANDONED_MS, RETRY_MS
-from odradek_broker.core.transaction_records import TransactionRecord
-from odradek_broker.core.transaction_rules import NO_PRODUCER
-from odradek_broker.core.transaction_shard import TransactionShard
-from odradek_broker.core.transaction_step import TransactionSettings
+from odradek_broker.transactions.core.transaction import Producer, Transaction, TransactionState
+from odradek_broker.transactions.core.transaction_loading import TransactionLoading
+from odradek_broker.transactions.core.transaction_progress import NEVER_ABANDONED_MS, RETRY_MS
+from odradek_broker.transactions.core.transaction_records import TransactionRecord
+from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
+from odradek_broker.transactions.core.transaction_shard import TransactionShard
+from odradek_broker.transactions.core.transaction_step import TransactionSettings
 from odradek_wire.errors import DecodeError, ErrorCode
 from odradek_wire.records.builder import BatchBuilder
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odradek_broker.core.transaction import Producer, Transaction, TransactionState
-from odradek_broker.core.transaction_records import TransactionRecord, decode_record, encode_record
+from odradek_broker.transactions.core.transaction import Producer, Transaction, TransactionState
+from odradek_broker.transactions.core.transaction_records import TransactionRecord, decode_record, encode_record
 from odradek_wire.errors import DecodeError
 
 KEY = bytes.fromhex("0000" + "0001" + "74")

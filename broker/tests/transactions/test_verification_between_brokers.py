@@ -13,11 +13,11 @@ from broker.tests.conftest import TIMEOUT_S
 from broker.tests.test_replication import Connect
 from broker.tests.transactions.producers import TransactionalProducer, Transactions
 
-from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
 from odradek_broker.inter_broker.peer import PeerError
 from odradek_broker.network.interceptors import Delay, Disconnect, Fail, Verdict
-from odradek_broker.verification import CONNECT_S_MAX, Claim, Manner, Refusals, Verifier, _Line
+from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.verification import CONNECT_S_MAX, Claim, Manner, Refusals, Verifier, _Line
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
@@ -251,7 +251,7 @@ async def test_a_host_that_is_gone_is_waited_for_no_longer_than_a_connection_tak
         waited.append(timeout_s)
         raise PeerError("nobody is there")
 
-    monkeypatch.setattr("odradek_broker.verification.Peer.connect", connect)
+    monkeypatch.setattr("odradek_broker.transactions.verification.Peer.connect", connect)
     assert await answers(pair.ask("a", Producer(1, 0))) == [ErrorCode.NETWORK_EXCEPTION]
     assert waited == [CONNECT_S_MAX]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from odradek_broker.core.transaction import TopicPartition, Transaction, TransactionState
+from odradek_broker.transactions.core.transaction import TopicPartition, Transaction, TransactionState
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_transactions import DescribeTransactionsResponse
 from odradek_wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse

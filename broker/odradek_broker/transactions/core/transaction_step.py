@@ -13,9 +13,9 @@ from enum import Enum
 from typing import NamedTuple
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.core.transaction import Ending, Producer, TopicPartition
-from odradek_broker.core.transaction_records import TransactionRecord
-from odradek_broker.core.transaction_rules import NO_PRODUCER
+from odradek_broker.transactions.core.transaction import Ending, Producer, TopicPartition
+from odradek_broker.transactions.core.transaction_records import TransactionRecord
+from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.end_txn import EndTxnResponse
 from odradek_wire.messages.init_producer_id import InitProducerIdResponse

@@ -14,11 +14,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from odradek_broker.coordination.core.java_hash import partition_for
-from odradek_broker.core.transaction import Producer, TopicPartition
 from odradek_broker.deferred import Deferred
 from odradek_broker.inter_broker.peer import Peer, PeerError
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.view import TRANSACTION_STATE
+from odradek_broker.transactions.core.transaction import Producer, TopicPartition
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 

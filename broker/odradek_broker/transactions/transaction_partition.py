@@ -15,17 +15,17 @@ from odradek_broker.clock import Clock
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.deadline_timer import DeadlineTimer
 from odradek_broker.coordination.durable_partition import Core, DurablePartition, LoadState
-from odradek_broker.coordinators.markers import Markers
-from odradek_broker.core.transaction import Ending, TopicPartition
-from odradek_broker.core.transaction_loading import TransactionLoading
-from odradek_broker.core.transaction_progress import NextId
-from odradek_broker.core.transaction_records import encode_record
-from odradek_broker.core.transaction_shard import TransactionShard
-from odradek_broker.core.transaction_step import Happening, MarkerWork, Step, TransactionSettings
 from odradek_broker.deferred import Deferred
 from odradek_broker.logger import Logger
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import TimerHandle, Timers
+from odradek_broker.transactions.core.transaction import Ending, TopicPartition
+from odradek_broker.transactions.core.transaction_loading import TransactionLoading
+from odradek_broker.transactions.core.transaction_progress import NextId
+from odradek_broker.transactions.core.transaction_records import encode_record
+from odradek_broker.transactions.core.transaction_shard import TransactionShard
+from odradek_broker.transactions.core.transaction_step import Happening, MarkerWork, Step, TransactionSettings
+from odradek_broker.transactions.markers import Markers
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import Compression
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from odradek_broker.coordinators.marker_sender import MarkerSender
-from odradek_broker.coordinators.marker_writing import write_marker
-from odradek_broker.core.transaction import TopicPartition
-from odradek_broker.core.transaction_step import MarkerWork
 from odradek_broker.deferred import Deferred
 from odradek_broker.timers import TimerHandle
+from odradek_broker.transactions.core.transaction import TopicPartition
+from odradek_broker.transactions.core.transaction_step import MarkerWork
+from odradek_broker.transactions.marker_sender import MarkerSender
+from odradek_broker.transactions.marker_writing import write_marker
 from odradek_log.producer_state import TransactionMarker
 from odradek_wire.errors import ErrorCode
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odradek_broker.core.transaction_records import decode_record
-from odradek_broker.core.transaction_shard import TransactionShard
+from odradek_broker.transactions.core.transaction_records import decode_record
+from odradek_broker.transactions.core.transaction_shard import TransactionShard
 from odradek_wire.records.batch import iterate
 from odradek_wire.records.records import read_records
 

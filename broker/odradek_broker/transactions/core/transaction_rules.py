@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from odradek_broker.core.transaction import (
+from odradek_broker.transactions.core.transaction import (
     EPOCH_GROWS_FROM,
     LAST_EPOCH_OF_CLIENTS,
     NO_EPOCH,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 
-from odradek_broker.core.transaction import Producer, Transaction, TransactionState
+from odradek_broker.transactions.core.transaction import Producer, Transaction, TransactionState
 from odradek_wire.codec import decode, encode
 from odradek_wire.errors import DecodeError
 from odradek_wire.messages.transaction_log_key import TransactionLogKey

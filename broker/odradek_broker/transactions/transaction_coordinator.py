@@ -17,17 +17,17 @@ from odradek_broker.config import BrokerConfig
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.core.java_hash import partition_for
 from odradek_broker.coordination.durable_partition import NOT_YET, LoadState
-from odradek_broker.coordinators.markers import Markers
-from odradek_broker.coordinators.transaction_partition import TransactionPartition
-from odradek_broker.core.transaction import Ending, Producer, TopicPartition
-from odradek_broker.core.transaction_listing import TransactionFilter
-from odradek_broker.core.transaction_shard import TransactionShard
-from odradek_broker.core.transaction_step import Step, TransactionSettings
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.producer_ids import NoProducerIdsError
 from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import TimerHandle
+from odradek_broker.transactions.core.transaction import Ending, Producer, TopicPartition
+from odradek_broker.transactions.core.transaction_listing import TransactionFilter
+from odradek_broker.transactions.core.transaction_shard import TransactionShard
+from odradek_broker.transactions.core.transaction_step import Step, TransactionSettings
+from odradek_broker.transactions.markers import Markers
+from odradek_broker.transactions.transaction_partition import TransactionPartition
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_transactions import DescribeTransactionsResponse
 from odradek_wire.messages.end_txn import EndTxnRequest, EndTxnResponse

@@ -16,10 +16,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from odradek_broker.coordination.core.deadlines import DeadlineQueue, Instant
-from odradek_broker.core import transaction_rules as rules
-from odradek_broker.core.transaction import Ending, TopicPartition, Transaction, TransactionState
-from odradek_broker.core.transaction_records import VALUE_VERSION, TransactionRecord
-from odradek_broker.core.transaction_step import Caller, MarkerWork, Step, Write, write_error
+from odradek_broker.transactions.core import transaction_rules as rules
+from odradek_broker.transactions.core.transaction import Ending, TopicPartition, Transaction, TransactionState
+from odradek_broker.transactions.core.transaction_records import VALUE_VERSION, TransactionRecord
+from odradek_broker.transactions.core.transaction_step import Caller, MarkerWork, Step, Write, write_error
 from odradek_wire.errors import ErrorCode
 
 RETRY_MS = 200

@@ -11,10 +11,10 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from odradek_broker.core.transaction import TopicPartition
+from odradek_broker.transactions.core.transaction import TopicPartition
 
 if TYPE_CHECKING:
-    from odradek_broker.coordinators.markers import Sending
+    from odradek_broker.transactions.markers import Sending
 
 MARKERS_AT_ONCE = 1_000
 

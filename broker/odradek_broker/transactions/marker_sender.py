@@ -13,16 +13,16 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek_broker.coordinators.marker_queue import MarkerQueue, Part, split
-from odradek_broker.core.transaction import TopicPartition
 from odradek_broker.inter_broker.peer import Peer, PeerError
 from odradek_broker.timers import TimerHandle
+from odradek_broker.transactions.core.transaction import TopicPartition
+from odradek_broker.transactions.marker_queue import MarkerQueue, Part, split
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
-    from odradek_broker.coordinators.markers import Sending
+    from odradek_broker.transactions.markers import Sending
 
 PROMPT_MS = 100
 """Replication takes a few milliseconds: who has no answer after so long is not waited for by others."""

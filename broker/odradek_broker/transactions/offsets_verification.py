@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek_broker.core.transaction import Producer
 from odradek_broker.deferred import Deferred
-from odradek_broker.verification import VERIFICATION_ENABLE, Claim, Manner, Refusals
+from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.verification import VERIFICATION_ENABLE, Claim, Manner, Refusals
 from odradek_log.verification import NOT_REQUIRED, UNDER_WAY, Verification
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import NO_SEQUENCE

@@ -12,12 +12,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.core import transaction_rules as rules
-from odradek_broker.core.transaction import EPOCH_GROWS_FROM, Producer, TopicPartition, Transaction
-from odradek_broker.core.transaction_listing import TransactionFilter, described, listed, not_described
-from odradek_broker.core.transaction_progress import NextId, Progress
-from odradek_broker.core.transaction_records import TransactionRecord
-from odradek_broker.core.transaction_step import Asked, Caller, MarkerWork, Step, Token, TransactionSettings, Write
+from odradek_broker.transactions.core import transaction_rules as rules
+from odradek_broker.transactions.core.transaction import EPOCH_GROWS_FROM, Producer, TopicPartition, Transaction
+from odradek_broker.transactions.core.transaction_listing import TransactionFilter, described, listed, not_described
+from odradek_broker.transactions.core.transaction_progress import NextId, Progress
+from odradek_broker.transactions.core.transaction_records import TransactionRecord
+from odradek_broker.transactions.core.transaction_step import (
+    Asked,
+    Caller,
+    MarkerWork,
+    Step,
+    Token,
+    TransactionSettings,
+    Write,
+)
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_transactions import DescribeTransactionsResponse
 from odradek_wire.messages.end_txn import EndTxnRequest

@@ -1,0 +1,1 @@
+"""Transaction state machines: synchronous, the time is an argument, records and responses come out."""
