@@ -1,1 +1,0 @@
-"""Shells that join coordinator cores to their partitions' logs and to timers."""
