@@ -24,7 +24,7 @@ from odradek_broker.replication.follower_fetches import FollowerFetches
 from odradek_broker.replication.hosted_partitions import Partitions
 from odradek_broker.replication.replica_alter_log_dirs_manager import Moves
 from odradek_broker.replication.replica_fetcher_manager import Following
-from odradek_broker.replication.replica_manager import Hosting
+from odradek_broker.replication.replica_manager import ReplicaManager
 from odradek_broker.replication.replication_quota_manager import Throttles
 from odradek_broker.replication.syncing import Syncing
 from odradek_broker.security.authorizer import AllowAll, Authorizer
@@ -94,7 +94,7 @@ class Broker:
         self.following = Following(self)
         self.syncing = Syncing(background) if config.setting(SYNC) == "always" else None
         """There if every acknowledgement waits for the disk."""
-        self.hosting = Hosting(
+        self.replica_manager = ReplicaManager(
             self.node_id,
             directories,
             self.partitions,
@@ -104,7 +104,7 @@ class Broker:
             clock.monotonic_ms,
             background.to_loop,
             self._lost,
-            SealedSegments(background, timers, lambda directory: self.hosting.fail(directory)),
+            SealedSegments(background, timers, lambda directory: self.replica_manager.fail(directory)),
             self.syncing,
         )
         self.fetch_sessions = FetchSessions(
@@ -184,7 +184,7 @@ class Broker:
         """Open the logs that are there, under the configuration that is stored. Before the first delta."""
         image = self.controller.image
         self.config = self.config.with_dynamic(image)
-        self.hosting.load(self.config, image.topic_configs)
+        self.replica_manager.load(self.config, image.topic_configs)
 
     def apply(self, delta: MetadataDelta) -> None:
         """The broker's only input: bring partitions, coordinators and configuration in line with the new image."""
@@ -193,7 +193,7 @@ class Broker:
             self.config = self.config.with_dynamic(delta.image)
         if delta.configs:
             self.throttles.apply(delta)
-        changes = self.hosting.apply(delta, self.config)
+        changes = self.replica_manager.apply(delta, self.config)
         for partition in changes.left:
             self.following.leave(partition)
         for partition, leader in changes.followed:
@@ -231,7 +231,7 @@ class Broker:
             self.inter_broker.replicas_lost()
         elif self.image.levels.directories:
             self.assignments.report([each for each in partitions if self._has_others(each)])
-        if any(directory.offline for directory in self.hosting.directories):
+        if any(directory.offline for directory in self.replica_manager.directories):
             self._directory_failed()
 
     def _has_others(self, partition: Partition) -> bool:

@@ -109,7 +109,7 @@ class Node:
             await controller.unfence_broker(broker.node_id)
             self.background.start(
                 lambda: broker.config,
-                broker.hosting,
+                broker.replica_manager,
                 broker.partitions,
                 check_lag=broker.check_lag,
                 requests_handled=self.server.requests_handled,
@@ -209,7 +209,7 @@ class Node:
         epoch = self.broker.epoch
 
         def write() -> None:
-            self.background.checkpoint_high_watermarks(self.broker.hosting, self.broker.partitions)
+            self.background.checkpoint_high_watermarks(self.broker.replica_manager, self.broker.partitions)
             for directory in self.directories:
                 directory.close(epoch)
 

@@ -363,7 +363,7 @@ async def test_a_disk_that_fails_under_it_takes_its_directory_offline(
         lambda name, path, _: name == call and "/two/" in str(path) and ("clean" in str(path) or ".swap" in str(path)),
     )
     await node.cluster.clean_logs()
-    await until(lambda: [each.offline for each in node.broker.hosting.directories] == [False, True])
+    await until(lambda: [each.offline for each in node.broker.replica_manager.directories] == [False, True])
     answer = await client.produce("t", bytes(keyed((b"a", b"v"))), partition=index)
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(left(log_of(node, index=1 - index))) == 1

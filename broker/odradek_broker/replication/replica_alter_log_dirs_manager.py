@@ -2,7 +2,7 @@
 
 Owns copying: a `-future` log beside the one that is served, filled in turns, which takes its place when it has
 everything; a restart goes on where it was. Before that the controller must know the new directory, so that it is the
-one that counts should we end in between (KIP-858). Leaves making, promoting and removing logs to `hosting`.
+one that counts should we end in between (KIP-858). Leaves making, promoting and removing logs to `replica_manager`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Moves:
             return
         self.cancel(partition)
         if partition.directory is not directory:
-            self.go_on(partition, directory, self._broker.hosting.begin_move(partition, directory))
+            self.go_on(partition, directory, self._broker.replica_manager.begin_move(partition, directory))
 
     def go_on(self, partition: Partition, directory: LogDirectory, future: Log) -> None:
         """The copy has been begun."""
@@ -68,7 +68,7 @@ class Moves:
         if move is None:
             return
         if partition.future is move.future:
-            self._broker.hosting.give_up_move(partition, move.directory)
+            self._broker.replica_manager.give_up_move(partition, move.directory)
         if move.assigned:
             self._broker.assignments.report([partition])
 
@@ -104,7 +104,7 @@ class Moves:
         if self._moves.get(partition) is move:
             self.cancel(partition)
         if isinstance(move.future.failure, OSError):
-            self._broker.hosting.fail(move.directory)
+            self._broker.replica_manager.fail(move.directory)
 
     async def _go_on(self, partition: Partition, move: Move) -> None:
         if partition.served_log is None or partition.served_log.failure is not None or partition.future is None:
@@ -130,7 +130,7 @@ class Moves:
             await self._broker.background.finish(move.future.flush)
             move.flushed = True
         else:
-            self._broker.hosting.end_move(partition, move.directory)
+            self._broker.replica_manager.end_move(partition, move.directory)
             del self._moves[partition]
             self._broker.log.info(
                 "replica moved to another log directory", partition=partition.log.name, directory=move.directory.path

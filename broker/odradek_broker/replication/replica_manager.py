@@ -48,7 +48,7 @@ class Changes(NamedTuple):
     """They were on their way to another directory when the broker ended; and the copies there."""
 
 
-class Hosting:
+class ReplicaManager:
     """The partitions of one broker in its log directories."""
 
     def __init__(

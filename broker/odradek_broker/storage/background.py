@@ -16,7 +16,7 @@ from odradek_broker.config import BrokerConfig
 from odradek_broker.logger import Logger
 from odradek_broker.replication.hosted_partitions import Partitions
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition
-from odradek_broker.replication.replica_manager import Hosting, logs_of
+from odradek_broker.replication.replica_manager import ReplicaManager, logs_of
 from odradek_broker.timers import TimerHandle, Timers
 from odradek_log.directory import LogDirectory
 
@@ -105,7 +105,7 @@ class Background:
     def start(
         self,
         config: Callable[[], BrokerConfig],
-        hosting: Hosting,
+        replica_manager: ReplicaManager,
         partitions: Partitions,
         check_lag: Callable[[], None],
         requests_handled: Callable[[], int],
@@ -115,13 +115,13 @@ class Background:
         jobs: tuple[tuple[str, Callable[[], None]], ...] = (
             ("log.retention.check.interval.ms", lambda: self.retain(partitions)),
             ("log.flush.scheduler.interval.ms", lambda: self._flush_due(partitions)),
-            ("replica.high.watermark.checkpoint.interval.ms", lambda: self._checkpoint(hosting, partitions)),
-            ("log.flush.offset.checkpoint.interval.ms", hosting.checkpoint_recovery),
-            ("log.flush.start.offset.checkpoint.interval.ms", lambda: self._checkpoint_starts(hosting)),
+            ("replica.high.watermark.checkpoint.interval.ms", lambda: self._checkpoint(replica_manager, partitions)),
+            ("log.flush.offset.checkpoint.interval.ms", replica_manager.checkpoint_recovery),
+            ("log.flush.start.offset.checkpoint.interval.ms", lambda: self._checkpoint_starts(replica_manager)),
             ("producer.id.expiration.check.interval.ms", lambda: self._expire_producers(partitions)),
         )
         if config().boolean("log.cleaner.enable"):
-            self._make_cleaner = lambda: self._new_cleaner(config, hosting, partitions, requests_handled)
+            self._make_cleaner = lambda: self._new_cleaner(config, replica_manager, partitions, requests_handled)
             jobs += (("log.cleaner.backoff.ms", lambda: self._clean(partitions)),)
         for setting, job in jobs:
             self._repeat(config, setting, job)
@@ -160,10 +160,10 @@ class Background:
         if self.cleaner is not None:
             await self.cleaner.run()
 
-    def checkpoint_high_watermarks(self, hosting: Hosting, partitions: Iterable[Partition]) -> None:
+    def checkpoint_high_watermarks(self, replica_manager: ReplicaManager, partitions: Iterable[Partition]) -> None:
         """Write them now, in this thread: at shutdown."""
-        self._offer_high_watermarks(hosting, partitions)
-        for directory in hosting.healthy:
+        self._offer_high_watermarks(replica_manager, partitions)
+        for directory in replica_manager.healthy:
             directory.write_high_watermarks()
 
     # -- jobs -----------------------------------------------------------------------------------------------------
@@ -210,12 +210,14 @@ class Background:
     def _new_cleaner(
         self,
         config: Callable[[], BrokerConfig],
-        hosting: Hosting,
+        replica_manager: ReplicaManager,
         partitions: Partitions,
         requests_handled: Callable[[], int],
     ) -> LogCleaner:
         cleaner = _import_cleaner()
-        return cleaner(config, hosting, partitions, self, self._timers, self._clock, self._log, requests_handled)
+        return cleaner(
+            config, replica_manager, partitions, self, self._timers, self._clock, self._log, requests_handled
+        )
 
     def _flush_due(self, partitions: Iterable[Partition]) -> None:
         """`flush.ms`: force to the disk what was appended, if the last time was so long ago."""
@@ -224,24 +226,28 @@ class Background:
             if now_ms - log.flushing.flushed_ms >= log.config.flush_ms and log.log_end_offset > log.recovery_point:
                 self.run("flush", log.flush)
 
-    def _checkpoint(self, hosting: Hosting, partitions: Iterable[Partition]) -> None:
-        for directory in self._offer_high_watermarks(hosting, partitions):
-            self.run("high watermark checkpoint", self._or_fail(hosting, directory, directory.write_high_watermarks))
+    def _checkpoint(self, replica_manager: ReplicaManager, partitions: Iterable[Partition]) -> None:
+        for directory in self._offer_high_watermarks(replica_manager, partitions):
+            self.run(
+                "high watermark checkpoint", self._or_fail(replica_manager, directory, directory.write_high_watermarks)
+            )
 
-    def _checkpoint_starts(self, hosting: Hosting) -> None:
+    def _checkpoint_starts(self, replica_manager: ReplicaManager) -> None:
         """Write where logs begin whose first records were deleted: after a crash they would be there again."""
-        for directory in hosting.healthy:
+        for directory in replica_manager.healthy:
             directory.offer_start_offsets()
-            work = self._or_fail(hosting, directory, directory.write_start_offsets)
+            work = self._or_fail(replica_manager, directory, directory.write_start_offsets)
             self.run("start offset checkpoint", work)
 
-    def _or_fail(self, hosting: Hosting, directory: LogDirectory, write: Callable[[], bool]) -> Callable[[], None]:
+    def _or_fail(
+        self, replica_manager: ReplicaManager, directory: LogDirectory, write: Callable[[], bool]
+    ) -> Callable[[], None]:
         """Where checkpoints cannot be written, the disk has failed, even if what is written to open files seems to
         arrive."""
 
         def work() -> None:
             if not write():
-                self.to_loop(lambda: hosting.fail(directory))
+                self.to_loop(lambda: replica_manager.fail(directory))
 
         return work
 
@@ -251,9 +257,11 @@ class Background:
             log.producers.remove_expired(now_ms)
 
     @staticmethod
-    def _offer_high_watermarks(hosting: Hosting, partitions: Iterable[Partition]) -> list[LogDirectory]:
+    def _offer_high_watermarks(replica_manager: ReplicaManager, partitions: Iterable[Partition]) -> list[LogDirectory]:
         """Which directories have news to write."""
-        found = {directory: hosting.unclaimed_high_watermarks(directory) for directory in hosting.healthy}
+        found = {
+            directory: replica_manager.unclaimed_high_watermarks(directory) for directory in replica_manager.healthy
+        }
         for partition in partitions:
             if partition.directory is not None and partition.directory in found:
                 found[partition.directory][partition.topic, partition.index] = partition.high_watermark

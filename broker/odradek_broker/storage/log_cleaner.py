@@ -19,7 +19,7 @@ from odradek_broker.config import BrokerConfig
 from odradek_broker.logger import Logger
 from odradek_broker.replication.hosted_partitions import Partitions
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition
-from odradek_broker.replication.replica_manager import Hosting
+from odradek_broker.replication.replica_manager import ReplicaManager
 from odradek_broker.storage.cleaner_throttle import CleanerThrottle
 from odradek_broker.timers import Timers
 from odradek_log.cleaner.cleaning import Cleaning, Limits, Replacement, Slice, plan_of
@@ -68,7 +68,7 @@ class LogCleaner:
     def __init__(
         self,
         config: Callable[[], BrokerConfig],
-        hosting: Hosting,
+        replica_manager: ReplicaManager,
         partitions: Partitions,
         background: Background,
         timers: Timers,
@@ -78,7 +78,7 @@ class LogCleaner:
     ) -> None:
         """`requests_handled` counts them, so that the cleaner notices when there are some."""
         self._config = config
-        self._hosting = hosting
+        self._hosting = replica_manager
         self._partitions = partitions
         self._background = background
         self._clock = clock

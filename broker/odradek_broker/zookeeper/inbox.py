@@ -111,7 +111,7 @@ class Inbox:
                 each.error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
     def _report_what_is_still_there(self, delta: MetadataDelta, response: StopReplicaResponse) -> None:
-        directories = self._broker().hosting.directories
+        directories = self._broker().replica_manager.directories
         for each in response.partition_errors:
             key = (each.topic_name, each.partition_index)
             if delta.fates.get(key) is Fate.DELETED and any(directory.holds(*key) for directory in directories):
