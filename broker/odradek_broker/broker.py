@@ -23,7 +23,7 @@ from odradek_broker.replication.core.fetch_session import FetchSessions
 from odradek_broker.replication.follower_fetches import FollowerFetches
 from odradek_broker.replication.hosted_partitions import Partitions
 from odradek_broker.replication.replica_alter_log_dirs_manager import Moves
-from odradek_broker.replication.replica_fetcher_manager import Following
+from odradek_broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from odradek_broker.replication.replica_manager import ReplicaManager
 from odradek_broker.replication.replication_quota_manager import Throttles
 from odradek_broker.replication.syncing import Syncing
@@ -91,7 +91,7 @@ class Broker:
         self.throttles = Throttles(config)
         self.assignments = Assignments(self)
         self.moves = Moves(self)
-        self.following = Following(self)
+        self.replica_fetcher_manager = ReplicaFetcherManager(self)
         self.syncing = Syncing(background) if config.setting(SYNC) == "always" else None
         """There if every acknowledgement waits for the disk."""
         self.replica_manager = ReplicaManager(
@@ -195,9 +195,9 @@ class Broker:
             self.throttles.apply(delta)
         changes = self.replica_manager.apply(delta, self.config)
         for partition in changes.left:
-            self.following.leave(partition)
+            self.replica_fetcher_manager.leave(partition)
         for partition, leader in changes.followed:
-            self.following.follow(partition, leader)
+            self.replica_fetcher_manager.follow(partition, leader)
         if changes.extended or any(each.leader is not None and not each.leader.alone for each in changes.elected):
             self.follower_fetches.call()
         self.assignments.report(changes.misplaced)
@@ -226,7 +226,7 @@ class Broker:
     def _lost(self, partitions: Sequence[Partition]) -> None:
         """These are served no more: who else has them may lead them."""
         for partition in partitions:
-            self.following.leave(partition)
+            self.replica_fetcher_manager.leave(partition)
         if self.inter_broker is not None:
             self.inter_broker.replicas_lost()
         elif self.image.levels.directories:
@@ -255,7 +255,7 @@ class Broker:
     async def stop_replication(self) -> None:
         """Fetch no more, propose no more, move no more, ask no coordinator, send no markers: when this returns, no task
         does."""
-        await self.following.close()
+        await self.replica_fetcher_manager.close()
         await self.isr_changes.close()
         await self.moves.close()
         await self.assignments.close()

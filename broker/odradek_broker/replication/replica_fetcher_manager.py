@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from odradek_broker.replication.partition import Partition
 
 
-class Following:
+class ReplicaFetcherManager:
     """All that this broker follows. A partition knows its fetcher."""
 
     def __init__(self, broker: Broker) -> None:
