@@ -17,7 +17,7 @@ from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, Prod
 from odradek_broker.metadata.view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_broker.network.interceptors import Interceptors
 from odradek_broker.purgatory import Purgatory, Watchers
-from odradek_broker.replication.alter_partition_manager import IsrChanges
+from odradek_broker.replication.alter_partition_manager import AlterPartitionManager
 from odradek_broker.replication.assignments_manager import Assignments
 from odradek_broker.replication.core.fetch_session import FetchSessions
 from odradek_broker.replication.follower_fetches import FollowerFetches
@@ -87,7 +87,7 @@ class Broker:
         """Who waits until this broker has been told of anything (`knows_topics`)."""
         self.follower_fetches = FollowerFetches(self.purgatory)
         self.partitions = Partitions()
-        self.isr_changes = IsrChanges(self)
+        self.alter_partition_manager = AlterPartitionManager(self)
         self.throttles = Throttles(config)
         self.assignments = Assignments(self)
         self.moves = Moves(self)
@@ -99,7 +99,7 @@ class Broker:
             directories,
             self.partitions,
             self.purgatory,
-            self.isr_changes.propose,
+            self.alter_partition_manager.propose,
             randbytes,
             clock.monotonic_ms,
             background.to_loop,
@@ -256,7 +256,7 @@ class Broker:
         """Fetch no more, propose no more, move no more, ask no coordinator, send no markers: when this returns, no task
         does."""
         await self.replica_fetcher_manager.close()
-        await self.isr_changes.close()
+        await self.alter_partition_manager.close()
         await self.moves.close()
         await self.assignments.close()
         if self._verifier is not None:

@@ -33,7 +33,7 @@ is true, the high watermark has to hold for both (Kafka's Partition.handleAlterP
 _RETRY_MS = 50
 
 
-class IsrChanges:
+class AlterPartitionManager:
     """What the partitions of one broker propose."""
 
     def __init__(self, broker: Broker) -> None:
