@@ -18,7 +18,7 @@ from odradek_broker.metadata.view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_broker.network.interceptors import Interceptors
 from odradek_broker.purgatory import Purgatory, Watchers
 from odradek_broker.replication.alter_partition_manager import AlterPartitionManager
-from odradek_broker.replication.assignments_manager import Assignments
+from odradek_broker.replication.assignments_manager import AssignmentsManager
 from odradek_broker.replication.core.fetch_session import FetchSessions
 from odradek_broker.replication.follower_fetches import FollowerFetches
 from odradek_broker.replication.hosted_partitions import Partitions
@@ -89,7 +89,7 @@ class Broker:
         self.partitions = Partitions()
         self.alter_partition_manager = AlterPartitionManager(self)
         self.throttles = Throttles(config)
-        self.assignments = Assignments(self)
+        self.assignments_manager = AssignmentsManager(self)
         self.moves = Moves(self)
         self.replica_fetcher_manager = ReplicaFetcherManager(self)
         self.syncing = Syncing(background) if config.setting(SYNC) == "always" else None
@@ -200,7 +200,7 @@ class Broker:
             self.replica_fetcher_manager.follow(partition, leader)
         if changes.extended or any(each.leader is not None and not each.leader.alone for each in changes.elected):
             self.follower_fetches.call()
-        self.assignments.report(changes.misplaced)
+        self.assignments_manager.report(changes.misplaced)
         for partition, directory, future in changes.moving:
             self.moves.go_on(partition, directory, future)
         for broker_id in sorted(delta.brokers):
@@ -230,7 +230,7 @@ class Broker:
         if self.inter_broker is not None:
             self.inter_broker.replicas_lost()
         elif self.image.levels.directories:
-            self.assignments.report([each for each in partitions if self._has_others(each)])
+            self.assignments_manager.report([each for each in partitions if self._has_others(each)])
         if any(directory.offline for directory in self.replica_manager.directories):
             self._directory_failed()
 
@@ -258,7 +258,7 @@ class Broker:
         await self.replica_fetcher_manager.close()
         await self.alter_partition_manager.close()
         await self.moves.close()
-        await self.assignments.close()
+        await self.assignments_manager.close()
         if self._verifier is not None:
             await self._verifier.close()
         if self._transactions is not None:

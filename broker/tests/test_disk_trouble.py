@@ -242,6 +242,6 @@ async def test_a_broker_that_has_left_tells_the_controller_of_no_replicas(
     monkeypatch.setattr(node.broker.controller, "assign_replicas_to_dirs", assign)
     await node.broker.stop_replication()
     # Its disk fails while it closes its logs.
-    node.broker.assignments.report([node.broker.partitions.get("t", 0)])
+    node.broker.assignments_manager.report([node.broker.partitions.get("t", 0)])
     await asyncio.sleep(0)  # a task that was begun would have asked
     assert asked == []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _RETRY_MS = 100
 
 
-class Assignments:
+class AssignmentsManager:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._waiting: dict[Partition, None] = {}

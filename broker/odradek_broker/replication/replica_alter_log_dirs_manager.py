@@ -70,7 +70,7 @@ class Moves:
         if partition.future is move.future:
             self._broker.replica_manager.give_up_move(partition, move.directory)
         if move.assigned:
-            self._broker.assignments.report([partition])
+            self._broker.assignments_manager.report([partition])
 
     async def close(self) -> None:
         self._moves.clear()
@@ -123,7 +123,7 @@ class Moves:
         if move.future.log_end_offset != partition.log_end_offset:
             return
         if not move.assigned:
-            move.assigned = await self._broker.assignments.assign(partition, move.directory)
+            move.assigned = await self._broker.assignments_manager.assign(partition, move.directory)
             if not move.assigned:
                 await timers.sleep(_THROTTLED_MS)
         elif not move.flushed:
