@@ -15,7 +15,7 @@ from pathlib import Path
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import EMULATE, SYNC, BrokerConfig
-from odradek_broker.environment import Surroundings
+from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.logger import Logger
 from odradek_broker.node import Node
 from odradek_broker.storage.background import Background
@@ -37,11 +37,11 @@ Static = Mapping[str, str]
 class EmbeddedCluster:
     """Start one with `await EmbeddedCluster.start(...)` on a running loop; end it with `stop`, or `kill` as a crash."""
 
-    def __init__(self, first: Static, surroundings: Surroundings) -> None:
-        self._surroundings = surroundings
+    def __init__(self, first: Static, environment: BrokerEnvironment) -> None:
+        self._environment = environment
         self._config = config = BrokerConfig(first)
-        self._timers = Timers(surroundings.clock, asyncio.get_running_loop(), surroundings.log)
-        self._background = Background(self._timers, surroundings.clock, surroundings.log)
+        self._timers = Timers(environment.clock, asyncio.get_running_loop(), environment.log)
+        self._background = Background(self._timers, environment.clock, environment.log)
         self._emulation = Emulation(config.setting(EMULATE))
         self._metadata_directory: LogDirectory | None = None
         self._store: EmbeddedStore | None = None
@@ -60,14 +60,14 @@ class EmbeddedCluster:
         *,
         log: Logger | None = None,
         clock: Clock | None = None,
-        surroundings: Surroundings | None = None,
+        environment: BrokerEnvironment | None = None,
     ) -> EmbeddedCluster:
         """A cluster of which every broker answers when this returns; one configuration, with Kafka's names, for each.
 
         Raises ValueError for a configuration that cannot be served, LogDirectoryError for a data directory that is in
         use or not ours, OSError when a port or the disk refuses. Nothing stays open then."""
         first, *others = statics
-        cluster = cls(first, surroundings or Surroundings.of(first, log=log, clock=clock))
+        cluster = cls(first, environment or BrokerEnvironment.of(first, log=log, clock=clock))
         try:
             nodes = [await cluster._open(static) for static in (first, *others)]
             await cluster._open_controller(nodes)
@@ -81,7 +81,7 @@ class EmbeddedCluster:
         return cluster
 
     async def _open(self, static: Static) -> Node:
-        node = await Node.open(static, self._surroundings)
+        node = await Node.open(static, self._environment)
         if node.id in self.nodes:
             await node.kill()
             raise ValueError(f"broker {node.id} runs already")
@@ -89,7 +89,7 @@ class EmbeddedCluster:
         return node
 
     async def _open_controller(self, nodes: Sequence[Node]) -> None:
-        around, config = self._surroundings, self._config
+        around, config = self._environment, self._config
         path = config.optional_text("metadata.log.dir")
         directories = [directory for node in nodes for directory in node.directories]
         if path is not None and Path(path) not in config.log_dirs():
@@ -141,7 +141,7 @@ class EmbeddedCluster:
         try:
             await self.controller.balance_leaders()
         except Exception as error:
-            self._surroundings.log.error("leaders cannot be balanced", exc_info=error)
+            self._environment.log.error("leaders cannot be balanced", exc_info=error)
 
     async def _stop_balancing(self) -> None:
         self._timers.close()
@@ -161,7 +161,7 @@ class EmbeddedCluster:
         """One more broker, or one that was stopped or killed. Raises as `start` does."""
         node = await self._open(static)
         try:
-            claim(node.directories, self.controller.image.cluster_id, node.id, self._surroundings.randbytes)
+            claim(node.directories, self.controller.image.cluster_id, node.id, self._environment.randbytes)
             await node.join(self.controller, self._directory_failed)
         except BaseException:
             del self.nodes[node.id]
@@ -188,7 +188,7 @@ class EmbeddedCluster:
         may_go_on = node.has_disk and (self._metadata_directory is not None or not node.directories[0].offline)
         if may_go_on or node in self._ending:
             return
-        self._surroundings.log.error("a broker has lost its disks and ends", broker=node.id)
+        self._environment.log.error("a broker has lost its disks and ends", broker=node.id)
         self._ending[node] = task = asyncio.get_running_loop().create_task(self._end(node))
         task.add_done_callback(lambda done: self._ending.pop(node))
 

@@ -17,7 +17,7 @@ OPEN_FILES = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class BrokerEnvironment:
     """`randbytes(n)` gives n bytes of chance."""
 
     log: Logger
@@ -34,7 +34,7 @@ class Surroundings:
         clock: Clock | None = None,
         disk: Disk | None = None,
         randbytes: Callable[[int], bytes] = os.urandom,
-    ) -> Surroundings:
+    ) -> BrokerEnvironment:
         """The real ones, but for what is given."""
         synchronous = BrokerConfig(static).setting(SYNC) != "false"
         return cls(log or _standard_log(), clock or Clock(), disk or RealDisk(sync=synchronous), randbytes)

@@ -13,7 +13,7 @@ from odradek_broker.apis import api_versions
 from odradek_broker.apis.table import TABLE
 from odradek_broker.broker import Broker
 from odradek_broker.config import HTTP_PORT, BrokerConfig
-from odradek_broker.environment import Surroundings
+from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.metadata.controller_channel import ClusterController, InterBroker
 from odradek_broker.network.listeners import Listener, parse_listeners
 from odradek_broker.network.routes import Routes
@@ -39,12 +39,12 @@ class Node:
     broker: Broker
     server: Server
 
-    def __init__(self, config: BrokerConfig, surroundings: Surroundings) -> None:
+    def __init__(self, config: BrokerConfig, environment: BrokerEnvironment) -> None:
         self.config = config
-        self._surroundings = surroundings
+        self._environment = environment
         self._listeners = parse_listeners(config, DEFAULT_HOST)
-        self.timers = Timers(surroundings.clock, asyncio.get_running_loop(), surroundings.log)
-        self.background = Background(self.timers, surroundings.clock, surroundings.log)
+        self.timers = Timers(environment.clock, asyncio.get_running_loop(), environment.log)
+        self.background = Background(self.timers, environment.clock, environment.log)
         self.directories: list[LogDirectory] = []
         self.http: HttpPort | None = None
         self._unsubscribe: Callable[[], None] = _nothing
@@ -52,17 +52,17 @@ class Node:
         self._ended = False
 
     @classmethod
-    async def open(cls, static: Mapping[str, str], surroundings: Surroundings) -> Node:
+    async def open(cls, static: Mapping[str, str], environment: BrokerEnvironment) -> Node:
         """Its directories are locked and read, nothing else. `static` holds Kafka's names; `log.dirs` and `listeners`
         must be there.
 
         Raises ValueError for a configuration that cannot be served, LogDirectoryError for a data directory that is in
         use or not ours. Nothing stays open then."""
         config = BrokerConfig(static)
-        node = cls(config, surroundings)
+        node = cls(config, environment)
         try:
             for path in config.log_dirs():
-                node.directories.append(surroundings.open_directory(path, config, node.background))
+                node.directories.append(environment.open_directory(path, config, node.background))
         except BaseException:
             await node.kill()
             raise
@@ -80,7 +80,7 @@ class Node:
 
         Raises OSError when a port or the disk refuses, ValueError when the controller does; the node is at its end
         then."""
-        around = self._surroundings
+        around = self._environment
         try:
             self.broker = broker = Broker(
                 self.config,
@@ -124,7 +124,7 @@ class Node:
         request = BrokerRegistrationRequest(
             broker_id=self.broker.node_id,
             cluster_id=controller.image.cluster_id,
-            incarnation_id=random_uuid(self._surroundings.randbytes),
+            incarnation_id=random_uuid(self._environment.randbytes),
             listeners=[
                 BrokerRegistrationRequest.Listener(each.name, each.advertised_host, each.advertised_port, 0)
                 for each in self.server.listeners

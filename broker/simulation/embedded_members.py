@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from odradek_broker.embedded import EmbeddedCluster
-from odradek_broker.environment import Surroundings
+from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.node import Node
 from odradek_broker.replication.partition import Partition
 from odradek_log.errors import LogDirectoryError
@@ -31,7 +31,7 @@ class EmbeddedMembers:
         count: int,
         log_dirs: int,
         settings: dict[str, str],
-        surroundings: Surroundings,
+        environment: BrokerEnvironment,
         disk: MemoryDisk,
         network: MemoryNetwork,
         trace: Trace,
@@ -39,9 +39,9 @@ class EmbeddedMembers:
         self.ids = tuple(range(count))
         self.hosts = [f"broker-{broker}" for broker in self.ids]
         self.log_dirs = log_dirs
-        self.processes = [Process("the process", tuple(self.hosts), surroundings.clock)]
+        self.processes = [Process("the process", tuple(self.hosts), environment.clock)]
         self._settings = {**SETTINGS, "metadata.log.dir": "/controller/metadata", **settings}
-        self._surroundings = surroundings
+        self._environment = environment
         self._disk = disk
         self._network = network
         self._trace = trace
@@ -52,7 +52,7 @@ class EmbeddedMembers:
         statics = [self._static(broker) for broker in self.ids]
 
         async def start() -> None:
-            self._cluster = await EmbeddedCluster.start(statics, surroundings=self._surroundings)
+            self._cluster = await EmbeddedCluster.start(statics, environment=self._environment)
 
         await self._until_begun(start)
 

@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from odradek_broker.embedded import EmbeddedCluster
-from odradek_broker.environment import Surroundings
+from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.node import Node
 from odradek_broker.replication.partition import Partition
 from simulation.cluster import AGAIN_S, LOG_DIRS, SETTINGS, host_settings, stop_for
@@ -46,7 +46,7 @@ class LoneMember:
     def __init__(
         self,
         settings: dict[str, str],
-        surroundings: Surroundings,
+        environment: BrokerEnvironment,
         points: CrashingDisk,
         disk: MemoryDisk,
         network: MemoryNetwork,
@@ -55,12 +55,12 @@ class LoneMember:
         self.ids: tuple[int, ...] = (0,)
         self.hosts = [HOST]
         self.log_dirs = 1
-        self.processes = [Process("the process", (HOST,), surroundings.clock)]
+        self.processes = [Process("the process", (HOST,), environment.clock)]
         self.points = points
         self.crashes = 0
         """How often it ended as no process should."""
         self._static = {**SETTINGS, **OF_ONE, **settings, **host_settings(0, HOST, 1), "node.id": "0"}
-        self._surroundings = surroundings
+        self._environment = environment
         self._disk = disk
         self._network = network
         self._trace = trace
@@ -92,7 +92,7 @@ class LoneMember:
     async def _start(self, *, forget: bool) -> None:
         while True:
             try:
-                self._cluster = await self._do(EmbeddedCluster.start([self._static], surroundings=self._surroundings))
+                self._cluster = await self._do(EmbeddedCluster.start([self._static], environment=self._environment))
                 return
             except Exception as error:
                 self._trace.add(HOST, f"cannot start: {type(error).__name__}: {error}")

@@ -15,7 +15,7 @@ from typing import Any, Literal, assert_never
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import EMULATE, SYNC
-from odradek_broker.environment import Surroundings
+from odradek_broker.environment import BrokerEnvironment
 from odradek_log.disk import Disk
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
@@ -187,7 +187,7 @@ class Simulation:
         match self.kind:
             case "embedded":
                 count, log_dirs = self._size()
-                around = (self._surroundings(self.disk), self.disk, self.network, self.trace)
+                around = (self._environment(self.disk), self.disk, self.network, self.trace)
                 return EmbeddedMembers(count, log_dirs, self._settings(), *around)
             case "zookeeper":
                 return self._over_zookeeper()
@@ -196,9 +196,9 @@ class Simulation:
             case _:
                 assert_never(self.kind)
 
-    def _surroundings(self, disk: Disk) -> Surroundings:
+    def _environment(self, disk: Disk) -> BrokerEnvironment:
         clock = Clock(self.loop.wall_ns, self.loop.monotonic_ns)
-        return Surroundings(TraceLog(self.trace, self._unexpected), clock, disk, self._chance().randbytes)
+        return BrokerEnvironment(TraceLog(self.trace, self._unexpected), clock, disk, self._chance().randbytes)
 
     def _settings(self) -> dict[str, str]:
         sync = {SYNC: "always"} if self._durable else {}
@@ -206,7 +206,7 @@ class Simulation:
 
     def _alone(self) -> LoneMember:
         points = self.points = CrashingDisk(self.disk, self._chance(), lambda: self._lone.fall_silent())
-        around = self._surroundings(points.as_disk())
+        around = self._environment(points.as_disk())
         self._lone = LoneMember(self._settings(), around, points, self.disk, self.network, self.trace)
         return self._lone
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from odradek_broker.clock import Clock
-from odradek_broker.environment import Surroundings
+from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.node import Node
 from odradek_broker.replication.partition import Partition
 from odradek_broker.zookeeper.member import Member
@@ -248,7 +248,7 @@ class ZooKeeperMembers:
                 self._unexpected(said)
 
         log = TraceLog(self._trace, unexpected)
-        around = Surroundings(log, process.clock, self._disk, self._chance.randbytes)
+        around = BrokerEnvironment(log, process.clock, self._disk, self._chance.randbytes)
         member = self._members[broker] = await self._member.start(self._static(broker), session, around)
         self._ending[broker] = asyncio.get_running_loop().create_task(self._when_ended(broker, member))
 
@@ -305,8 +305,8 @@ def watched_by(checks: ZooKeeperChecks) -> type[Member]:
     class WatchedMember(Member):
         """What it answers to other brokers is shown to the checks."""
 
-        def __init__(self, node: Node, zk: ZooKeeper, surroundings: Surroundings) -> None:
-            super().__init__(node, zk, surroundings)
+        def __init__(self, node: Node, zk: ZooKeeper, environment: BrokerEnvironment) -> None:
+            super().__init__(node, zk, environment)
             for name in ("leader_and_isr", "update_metadata", "stop_replica"):
                 setattr(self.inbox, name, self._heeding(name, getattr(self.inbox, name)))
             for name in ("alter_partition", "controlled_shutdown", "allocate_producer_ids"):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from odradek_broker.broker import Broker
 from odradek_broker.clock import Clock
 from odradek_broker.embedded import EmbeddedCluster
-from odradek_broker.environment import Surroundings
+from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.logger import Logger
 from odradek_broker.network.http import HttpPort
 from odradek_broker.network.listeners import Listener
@@ -34,8 +34,8 @@ class Node:
         disk: Disk | None = None,
         randbytes: Callable[[int], bytes] = os.urandom,
     ) -> Node:
-        around = Surroundings.of(config, log=log, clock=clock, disk=disk, randbytes=randbytes)
-        return cls(await EmbeddedCluster.start([config], surroundings=around))
+        around = BrokerEnvironment.of(config, log=log, clock=clock, disk=disk, randbytes=randbytes)
+        return cls(await EmbeddedCluster.start([config], environment=around))
 
     @property
     def broker(self) -> Broker:

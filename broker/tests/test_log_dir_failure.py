@@ -12,7 +12,7 @@ from broker.tests.test_replication import Connect, Trio
 from log.tests.failing_disk import FailingDisk
 
 from odradek_broker.embedded import EmbeddedCluster
-from odradek_broker.environment import Surroundings
+from odradek_broker.environment import BrokerEnvironment
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from odradek_wire.messages.metadata import MetadataRequest
@@ -29,8 +29,8 @@ class FailingTrio(Trio):
     async def start(self) -> None:
         self.disk = FailingDisk()
         settings = [self.static(broker) for broker in range(3)]
-        around = Surroundings.of(settings[0], log=structlog.get_logger("test"), clock=self.clock, disk=self.disk)
-        self.cluster = await EmbeddedCluster.start(settings, surroundings=around)
+        around = BrokerEnvironment.of(settings[0], log=structlog.get_logger("test"), clock=self.clock, disk=self.disk)
+        self.cluster = await EmbeddedCluster.start(settings, environment=around)
 
     def fail(self, directory: str) -> None:
         self.disk.fail(errno.EIO, lambda name, path, _: name == "write" and f"/{directory}/t-" in str(path))

@@ -13,7 +13,7 @@ import signal
 import sys
 
 from odradek.cli import main
-from odradek_broker import environment as surroundings
+from odradek_broker import environment as environment
 from odradek_log.disk import Disk, RealDisk
 from simulation.crash_points import CrashingDisk
 
@@ -32,7 +32,7 @@ def crash_at(point: str, seed: str, file: str) -> None:
             told.write(json.dumps(disk.reached[-1]) + "\n")
         os.kill(os.getpid(), signal.SIGKILL)
 
-    vars(surroundings)["RealDisk"] = make
+    vars(environment)["RealDisk"] = make
 
 
 if __name__ == "__main__":

@@ -53,11 +53,11 @@ def offset_fetching(request: pytest.FixtureRequest, spark: SparkSession) -> Iter
 
 @pytest.fixture
 def job_on(spark: SparkSession, tmp_path: Path) -> Callable[[str], Job]:
-    """A job's surroundings on a broker of the test's own."""
+    """A job's environment on a broker of the test's own."""
     return partial(Job, spark, tmp_path)
 
 
 @pytest.fixture
 def job(job_on: Callable[[str], Job], servers: str) -> Job:
-    """A job's surroundings on the shared broker."""
+    """A job's environment on the shared broker."""
     return job_on(servers)

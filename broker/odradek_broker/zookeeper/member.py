@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from odradek_broker.broker import Broker
-from odradek_broker.environment import Surroundings
+from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.inter_broker.peer import Peer, PeerError
 from odradek_broker.node import Node
 from odradek_broker.storage.directory_identity import claim_over_zookeeper, cluster_of
@@ -59,13 +59,13 @@ _SLACK_MS = 10_000
 class Member:
     """`start` one on a running loop; end it with `stop`, or with `kill` as a crash would."""
 
-    def __init__(self, node: Node, zk: ZooKeeper, surroundings: Surroundings) -> None:
+    def __init__(self, node: Node, zk: ZooKeeper, environment: BrokerEnvironment) -> None:
         self.node = node
         self._zk = zk
-        self._surroundings = surroundings
+        self._environment = environment
         self._config = config = node.config
-        self._rng = random.Random(surroundings.randbytes(32))
-        self._log = surroundings.log.bind(broker=node.id)
+        self._rng = random.Random(environment.randbytes(32))
+        self._log = environment.log.bind(broker=node.id)
         self._propagation: Propagation | None = None
         self._balance: TimerHandle | None = None
         self._balancing: asyncio.Task[None] | None = None
@@ -106,7 +106,7 @@ class Member:
             node.id,
             timeout_ms=config.integer("zookeeper.session.timeout.ms") + _SLACK_MS,
             sleep=node.timers.sleep,
-            wall_ms=surroundings.clock.wall_ms,
+            wall_ms=environment.clock.wall_ms,
             renewed=self._registered_again,
             log=self._log,
         )
@@ -115,24 +115,24 @@ class Member:
             node.id,
             static=config.static,
             rng=self._rng,
-            wall_ms=surroundings.clock.wall_ms,
-            now_ms=surroundings.clock.monotonic_ms,
+            wall_ms=environment.clock.wall_ms,
+            now_ms=environment.clock.monotonic_ms,
             sleep=node.timers.sleep,
             elected=self._elected,
             resigned=self._resigned,
             log_dir_failed=self._log_dir_failed,
-            reporter=surroundings.log,
+            reporter=environment.log,
         )
 
     @classmethod
-    async def start(cls, static: Mapping[str, str], zk: ZooKeeper, surroundings: Surroundings) -> Member:
+    async def start(cls, static: Mapping[str, str], zk: ZooKeeper, environment: BrokerEnvironment) -> Member:
         """A broker that answers when this returns; who is the controller may not be decided by then.
 
         Raises ValueError for a configuration that cannot be served, or when another broker has the id;
         LogDirectoryError for a data directory that is in use or not ours, OSError when a port or the disk refuses, and
         what a `ZooKeeper` raises. Nothing stays open then, but the connection to ZooKeeper."""
-        node = await Node.open({**DEFAULTS, **static}, surroundings)
-        member = cls(node, zk, surroundings)
+        node = await Node.open({**DEFAULTS, **static}, environment)
+        member = cls(node, zk, environment)
         try:
             await member._join()
         except BaseException:
@@ -141,7 +141,7 @@ class Member:
         return member
 
     async def _join(self) -> None:
-        node, around = self.node, self._surroundings
+        node, around = self.node, self._environment
         await create_persistent_paths(self._zk)
         known = cluster_of(node.directories, self._config.static.get("cluster.id"), around.randbytes)
         cluster = await cluster_id(self._zk, known)

@@ -15,7 +15,7 @@ import structlog
 from log.tests.failing_disk import FailingDisk
 
 from odradek_broker.clock import ManualClock
-from odradek_broker.environment import Surroundings
+from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.timers import Timers
 from odradek_broker.zookeeper.member import Member
 from odradek_controller.configs.table import Resource
@@ -77,8 +77,8 @@ class Trio:
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
         session = await self.zookeeper.connect(chroot="/kafka", session_timeout_ms=SESSION_MS)
-        surroundings = Surroundings.of(static, log=self.log, clock=self.clock, disk=disk)
-        member = await self.passing(Member.start(static, session, surroundings))
+        environment = BrokerEnvironment.of(static, log=self.log, clock=self.clock, disk=disk)
+        member = await self.passing(Member.start(static, session, environment))
         self.members[broker], self.sessions[broker] = member, session
         self.ports[broker] = member.node.port
         return member

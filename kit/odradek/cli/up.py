@@ -154,7 +154,7 @@ async def _end(stopped: asyncio.Event, failed: asyncio.Event) -> None:
 
 async def _serve_member(static: dict[str, str], zookeeper: str, logger: Logger) -> None:
     # Only who has a cluster over ZooKeeper pays for loading what it needs.
-    from odradek_broker.environment import Surroundings
+    from odradek_broker.environment import BrokerEnvironment
     from odradek_broker.zookeeper.member import DEFAULTS, Member
     from odradek_controller.zookeeper.kazoo_client import KazooZooKeeper
 
@@ -162,7 +162,7 @@ async def _serve_member(static: dict[str, str], zookeeper: str, logger: Logger) 
     timeout_ms = int({**DEFAULTS, **static}["zookeeper.session.timeout.ms"])
     zk = await KazooZooKeeper.connect(zookeeper, session_timeout_ms=timeout_ms, reporter=logger)
     try:
-        member = await Member.start(static, zk, Surroundings.of(static, log=logger))
+        member = await Member.start(static, zk, BrokerEnvironment.of(static, log=logger))
         try:
             listener = member.node.listeners[0]
             click.echo(format_address(listener.advertised_host, listener.advertised_port))
