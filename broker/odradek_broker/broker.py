@@ -39,7 +39,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
 if TYPE_CHECKING:
-    from odradek_broker.groups.group_coordinator import GroupCoordinators
+    from odradek_broker.groups.group_coordinator import GroupCoordinator
     from odradek_broker.replication.partition import Partition
     from odradek_broker.transactions.transaction_coordinator import TransactionCoordinators
     from odradek_broker.transactions.verification import Verifier
@@ -111,17 +111,17 @@ class Broker:
             config.integer("max.incremental.fetch.session.cache.slots"), SESSION_EVICTION_MS, self._session_id
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self._groups: GroupCoordinators | None = None
+        self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinators | None = None
         self._verifier: Verifier | None = None
 
     @property
-    def groups(self) -> GroupCoordinators:
+    def groups(self) -> GroupCoordinator:
         """The coordinator of groups, loaded when the first group or `__consumer_offsets` appears."""
         if self._groups is None:
-            from odradek_broker.groups.group_coordinator import GroupCoordinators
+            from odradek_broker.groups.group_coordinator import GroupCoordinator
 
-            self._groups = GroupCoordinators(self)
+            self._groups = GroupCoordinator(self)
         return self._groups
 
     @property

@@ -46,7 +46,7 @@ MS_PER_MINUTE = 60_000
 OffsetFetchGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 
 
-class GroupCoordinators:
+class GroupCoordinator:
     """Every method answers at once when it can, else with a `Deferred`."""
 
     def __init__(self, broker: Broker) -> None:
