@@ -41,7 +41,7 @@ from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 if TYPE_CHECKING:
     from odradek_broker.groups.group_coordinator import GroupCoordinator
     from odradek_broker.replication.partition import Partition
-    from odradek_broker.transactions.transaction_coordinator import TransactionCoordinators
+    from odradek_broker.transactions.transaction_coordinator import TransactionCoordinator
     from odradek_broker.transactions.verification import Verifier
 
 SESSION_EVICTION_MS = 120_000
@@ -112,7 +112,7 @@ class Broker:
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self._groups: GroupCoordinator | None = None
-        self._transactions: TransactionCoordinators | None = None
+        self._transactions: TransactionCoordinator | None = None
         self._verifier: Verifier | None = None
 
     @property
@@ -134,16 +134,16 @@ class Broker:
         return self._verifier
 
     @property
-    def transactions(self) -> TransactionCoordinators:
+    def transactions(self) -> TransactionCoordinator:
         """The coordinator of transactions, loaded when the first transactional id or `__transaction_state` appears."""
         if self._transactions is None:
-            from odradek_broker.transactions.transaction_coordinator import TransactionCoordinators
+            from odradek_broker.transactions.transaction_coordinator import TransactionCoordinator
 
-            self._transactions = TransactionCoordinators(self)
+            self._transactions = TransactionCoordinator(self)
         return self._transactions
 
     @property
-    def about_transactions(self) -> tuple[TransactionCoordinators | None, Verifier | None]:
+    def about_transactions(self) -> tuple[TransactionCoordinator | None, Verifier | None]:
         """The coordinator and who asks coordinators, as far as they are loaded."""
         return self._transactions, self._verifier
 

@@ -47,7 +47,7 @@ AskWithId = Callable[[TransactionShard, int | None, Deferred[R], Instant], Step]
 """InitProducerId or EndTxn, with a fresh producer id where one may be taken."""
 
 
-class TransactionCoordinators:
+class TransactionCoordinator:
     """Every method answers at once when it can, else with something awaitable."""
 
     def __init__(self, broker: Broker) -> None:
