@@ -19,7 +19,7 @@ from compat_tests.oracle.test_records import fetch_body, produce_body
 
 PARTITIONS = 3
 CONCURRENT_TRANSACTIONS = 51
-UNDER_WAY = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+ONGOING = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 FINALIZED, NEWEST_LEVEL, SAFE_DOWNGRADE = "transaction.version", 2, 2
 
 
@@ -188,7 +188,7 @@ class Coordinated:
 
     # -- looking at it --------------------------------------------------------------------------------------------
 
-    def settle(self, *, until: Callable[[str], bool] = lambda state: state not in UNDER_WAY) -> None:
+    def settle(self, *, until: Callable[[str], bool] = lambda state: state not in ONGOING) -> None:
         """Wait until both have written what follows from an answer by itself."""
         for peer in (self.pair.kafka, self.pair.ours):
             while True:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from odradek_log.errors import CorruptLogError
 from odradek_log.transactions import Transactions
-from odradek_log.verification import NOT_REQUIRED, UNDER_WAY, Verification, Verifications
+from odradek_log.verification import NOT_REQUIRED, ONGOING, Verification, Verifications
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import TRANSACTIONAL_BIT
 from odradek_wire.records.batch import RecordBatchHeader
@@ -181,14 +181,14 @@ class Producers:
     def begin_verification(
         self, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool, now_ms: int
     ) -> Verification | Refusal:
-        """Before a transactional batch is appended: what its coordinator is to be asked. UNDER_WAY when this producer's
+        """Before a transactional batch is appended: what its coordinator is to be asked. ONGOING when this producer's
         transaction is open here already, or why the batch is refused anyway."""
         entry = self._entries.get(producer_id)
         if entry is not None:
             if producer_epoch < entry.producer_epoch:
                 return _outdated(producer_id, producer_epoch, entry)
             if entry.has_open(producer_epoch):
-                return UNDER_WAY
+                return ONGOING
         return self.verifications.begin(producer_id, producer_epoch, sequence, adds=adds, now_ms=now_ms)
 
     def check(

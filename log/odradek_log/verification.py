@@ -27,7 +27,7 @@ class Verification:
 NOT_REQUIRED = Verification(-1, -1, adds=False, began_ms=0)
 """Brought by who need not have asked: a transactional batch is appended all the same."""
 
-UNDER_WAY = Verification(-1, -1, adds=False, began_ms=0)
+ONGOING = Verification(-1, -1, adds=False, began_ms=0)
 """Brought by who found the transaction open: a batch is appended if it still is."""
 
 

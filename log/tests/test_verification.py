@@ -6,7 +6,7 @@ from log.tests.log_kit import START_MS
 
 from odradek_log.producer_replay import tell
 from odradek_log.producer_state import KeptBatch, Producers, Refusal
-from odradek_log.verification import NOT_REQUIRED, UNDER_WAY, Verification
+from odradek_log.verification import NOT_REQUIRED, ONGOING, Verification
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 from odradek_wire.records.batch import RecordBatchHeader, read_header
@@ -68,11 +68,11 @@ def test_within_a_transaction_nothing_is_asked_and_nothing_needed() -> None:
     producers = Producers(HOUR_MS)
     begin(producers)
     producers.update(header(), 10)
-    assert begin(producers, 1) is UNDER_WAY
-    assert producers.check(header(1), UNDER_WAY) is None
+    assert begin(producers, 1) is ONGOING
+    assert producers.check(header(1), ONGOING) is None
     assert not producers.verifications.open
     end(producers, epoch=0)
-    assert error(producers.check(header(1), UNDER_WAY)) is ErrorCode.INVALID_TXN_STATE
+    assert error(producers.check(header(1), ONGOING)) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_verification_is_worth_nothing_after_the_marker_that_ends_its_transaction() -> None:
@@ -100,11 +100,11 @@ def test_an_open_transaction_of_an_older_epoch_is_not_the_producers_own_any_more
     producers = Producers(HOUR_MS)
     producers.update(header(0, epoch=3), 10)
     assert begin(producers, epoch=4)
-    assert error(producers.check(header(0, epoch=4), UNDER_WAY)) is ErrorCode.INVALID_TXN_STATE
+    assert error(producers.check(header(0, epoch=4), ONGOING)) is ErrorCode.INVALID_TXN_STATE
     refused = producers.begin_verification(PRODUCER, 2, 0, adds=False, now_ms=START_MS)
     assert isinstance(refused, Refusal)
     assert refused.error is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert error(producers.check(header(0, epoch=2), UNDER_WAY)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert error(producers.check(header(0, epoch=2), ONGOING)) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_no_batch_comes_before_the_lowest_that_was_to_begin_the_transaction() -> None:
@@ -129,8 +129,8 @@ def test_a_repeated_batch_is_known_again_after_the_end_of_its_transaction() -> N
     producers = Producers(HOUR_MS)
     producers.update(header(0), 10)
     end(producers, epoch=0)
-    assert producers.check(header(0), UNDER_WAY) == KeptBatch(0, 10, 0, START_MS)
-    assert error(producers.check(header(1), UNDER_WAY)) is ErrorCode.INVALID_TXN_STATE
+    assert producers.check(header(0), ONGOING) == KeptBatch(0, 10, 0, START_MS)
+    assert error(producers.check(header(1), ONGOING)) is ErrorCode.INVALID_TXN_STATE
     assert error(producers.check(header(0), None)) is ErrorCode.INVALID_TXN_STATE
 
 
@@ -151,7 +151,7 @@ def test_what_a_coordinator_writes_needs_a_verification_and_has_no_sequence() ->
     assert error(producers.check_coordinators(header(-1), None)) is ErrorCode.INVALID_TXN_STATE
     assert producers.check_coordinators(header(-1), mine) is None
     producers.update(header(-1, epoch=1), 10)
-    assert producers.check_coordinators(header(-1, epoch=1), UNDER_WAY) is None
+    assert producers.check_coordinators(header(-1, epoch=1), ONGOING) is None
     assert error(producers.check_coordinators(header(-1), None)) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 

@@ -24,7 +24,7 @@ from odradek_broker.deferred import Deferred
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_broker.transactions.core.transaction import Producer, TopicPartition
 from odradek_broker.transactions.verification import VERIFICATION_ENABLE, Claim, Manner, Refusals
-from odradek_log.verification import NOT_REQUIRED, UNDER_WAY, Verification
+from odradek_log.verification import NOT_REQUIRED, ONGOING, Verification
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek_wire.records.batch import read_header
@@ -184,7 +184,7 @@ class _Admitting:
                 admission.refused[place] = begun
             else:
                 admission.verified[place] = begun if required else NOT_REQUIRED
-                if begun is not UNDER_WAY:
+                if begun is not ONGOING:
                     places.append(place)
         return places
 

@@ -221,7 +221,7 @@ class Partition:
         self, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool
     ) -> Verification | ErrorCode:
         """Before a transactional batch is appended by the leader: what to bring once its coordinator has confirmed that
-        this partition is part of the transaction, or (`adds`) has added it. UNDER_WAY when it need not be asked, or
+        this partition is part of the transaction, or (`adds`) has added it. ONGOING when it need not be asked, or
         why the batch is refused anyway."""
         if self.leader is None or self.error:
             return self.error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from odradek_broker.deferred import Deferred
 from odradek_broker.transactions.core.transaction import Producer
 from odradek_broker.transactions.verification import VERIFICATION_ENABLE, Claim, Manner, Refusals
-from odradek_log.verification import NOT_REQUIRED, UNDER_WAY, Verification
+from odradek_log.verification import NOT_REQUIRED, ONGOING, Verification
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import NO_SEQUENCE
 
@@ -35,7 +35,7 @@ def verify(
         return NOT_REQUIRED
     producer = Producer(request.producer_id, request.producer_epoch)
     begun = partition.begin_verification(*producer, NO_SEQUENCE, adds=adds)
-    if begun is UNDER_WAY or isinstance(begun, ErrorCode):
+    if begun is ONGOING or isinstance(begun, ErrorCode):
         return begun
     granted = begun if required else NOT_REQUIRED
     place = (partition.topic, partition.index)
