@@ -44,6 +44,15 @@ RACK_AWARE_SELECTOR = "RackAwareReplicaSelector"
 """The class of Kafka that `replica.selector.class` may name, without its package."""
 
 
+def _node_id(static: Mapping[str, str]) -> int:
+    """Return `node.id`, or else `broker.id`; 0 when neither is set."""
+    for name in ("node.id", "broker.id"):
+        text = static.get(name, "").strip()
+        if text not in ("", "-1"):
+            return max(int(text), 0)
+    return 0
+
+
 class BrokerConfig:
     """Values read on the hot path are attributes; everything else is asked for by its Kafka name."""
 
@@ -76,13 +85,14 @@ class BrokerConfig:
         `release`: whose settings and defaults topics have, and clients are told of. The broker itself obeys those of
         all releases that it serves."""
         self.static = static
-        self.layers = BrokerLayers(dynamic or {}, dynamic_default or {}, {**OUR_DEFAULTS, **static})
+        self.node_id = _node_id(static)
+        # As KafkaConfig.populateSynonyms: node.id and broker.id are two names of one value.
+        ids = dict.fromkeys(("node.id", "broker.id"), str(self.node_id))
+        self.layers = BrokerLayers(dynamic or {}, dynamic_default or {}, {**OUR_DEFAULTS, **static, **ids})
         self.told_layers = self.layers
         if release is not self.layers.release:
             self.told_layers = replace(self.layers, release=release)
         self._cache: dict[str, str | None] = {}
-        node_id = self.optional_text("node.id")
-        self.node_id = int(node_id) if node_id not in (None, "", "-1") else max(self.integer("broker.id"), 0)
         self.request_max_bytes = self.integer("socket.request.max.bytes")
         self.max_connections = self.integer("max.connections")
         self.max_connections_per_ip = self.integer("max.connections.per.ip")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from odradek_controller.configs.effective import Source
 from odradek_controller.configs.table import Release, Resource, definitions
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
@@ -40,6 +41,16 @@ async def test_a_broker_tells_the_settings_and_defaults_of_the_release(
     assert told.keys() == known.keys()
     for name in ("num.recovery.threads.per.data.dir", "advertised.listeners", "group.coordinator.rebalance.protocols"):
         assert (told[name].value, told[name].config_type) == (known[name].default, known[name].type)
+
+
+@pytest.mark.parametrize("settings", [{"node_id": "7"}, {"broker_id": "7"}, {"node_id": "7", "broker_id": "7"}])
+async def test_node_id_and_broker_id_are_both_static(settings: Any, start_node: Any, connect: Any) -> None:
+    client = await connect(await start_node(**settings))
+    found = {each.name: each for each in (await described(client, BROKER, "7")).configs}
+    for name in ("node.id", "broker.id"):
+        told, own = found[name], found[name].synonyms[0]
+        assert (told.value, told.config_source, told.read_only) == ("7", Source.STATIC_BROKER, True)
+        assert (own.name, own.value, own.source) == (name, "7", Source.STATIC_BROKER)
 
 
 async def test_a_setting_of_4_that_was_altered_is_a_secret_that_3_9_does_not_know(

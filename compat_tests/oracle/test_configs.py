@@ -48,16 +48,19 @@ def _without_documentation(answer: Body) -> Body:
 @versions_of("DescribeConfigs")
 def test_describe_configs_of_brokers_and_others(version: int, pair_for: PairFor) -> None:
     pair = pair_for("DescribeConfigs", version)
-    stable = ["log.segment.bytes", "num.partitions", "message.max.bytes", "ssl.keystore.password", "node.id"]
+    stable = ["log.segment.bytes", "num.partitions", "message.max.bytes", "ssl.keystore.password"]
+    stable += ["node.id", "broker.id"]
 
-    def ask(kind: int, name: str, keys: list[str] | None) -> None:
+    def ask(kind: int, name: str, keys: list[str] | None, **more: Any) -> None:
         asked = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
-        pair.ask("DescribeConfigs", version, {"resources": [asked]}, _without_documentation)
+        pair.ask("DescribeConfigs", version, {"resources": [asked], **more}, _without_documentation)
 
     ask(_BROKER, "1", stable)
     ask(_BROKER, "", stable)
     ask(_BROKER, "9", stable)
     ask(_BROKER, "one", stable)
+    if version:  # Version 0 has no synonyms.
+        ask(_BROKER, "1", stable, include_synonyms=True)
     if version:  # Version 0 is asked of Kafka 3.9, which has other settings of groups and of client metrics.
         ask(_GROUP, "some-group", ["consumer.session.timeout.ms"])
         ask(_CLIENT_METRICS, "none", None)
@@ -187,6 +190,30 @@ def test_describe_acls_without_an_authorizer(version: int, pair_for: PairFor) ->
         any_acl["pattern_type_filter"] = 1
 
     pair.ask("DescribeAcls", version, {**any_acl, "resource_name_filter": None})
+
+
+@versions_of("CreateAcls")
+def test_create_acls_without_an_authorizer(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("CreateAcls", version)
+    acl: Body = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*"}
+    acl |= {"operation": 3, "permission_type": 3}
+    if version:
+        acl["resource_pattern_type"] = 3
+
+    for creations in ([acl], [acl, {**acl, "resource_type": 77}], []):
+        pair.ask("CreateAcls", version, {"creations": creations})
+
+
+@versions_of("DeleteAcls")
+def test_delete_acls_without_an_authorizer(version: int, pair_for: PairFor) -> None:
+    pair = pair_for("DeleteAcls", version)
+    any_acl: Body = {"resource_type_filter": 1, "resource_name_filter": None, "operation": 1, "permission_type": 1}
+    any_acl |= {"principal_filter": None, "host_filter": None}
+    if version:
+        any_acl["pattern_type_filter"] = 1
+
+    for filters in ([any_acl], [any_acl, {**any_acl, "principal_filter": "User:a"}], []):
+        pair.ask("DeleteAcls", version, {"filters": filters})
 
 
 @versions_of("DescribeClientQuotas")
