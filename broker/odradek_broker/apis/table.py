@@ -115,6 +115,8 @@ TABLE = Table(
         ApiKey.WRITE_TXN_MARKERS: Row("write_txn_markers"),
         ApiKey.TXN_OFFSET_COMMIT: Row("txn_offset_commit"),
         ApiKey.DESCRIBE_ACLS: Row("describe_acls"),
+        ApiKey.CREATE_ACLS: Row("create_acls"),
+        ApiKey.DELETE_ACLS: Row("delete_acls"),
         ApiKey.DESCRIBE_CONFIGS: Row("describe_configs"),
         ApiKey.ALTER_CONFIGS: Row("alter_configs"),
         ApiKey.ALTER_REPLICA_LOG_DIRS: Row("alter_replica_log_dirs"),

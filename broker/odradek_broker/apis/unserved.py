@@ -23,8 +23,6 @@ from odradek_wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
 )
 from odradek_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from odradek_wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
-from odradek_wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from odradek_wire.messages.delete_share_group_state import DeleteShareGroupStateRequest, DeleteShareGroupStateResponse
 from odradek_wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -93,14 +91,6 @@ def _fill(struct: StructType, row: Any, version: int, error: ErrorCode, message:
 
 
 # -- shapes: what an answer holds beside the error of the whole request ------------------------------------------------
-
-
-def _create_acls(request: CreateAclsRequest) -> CreateAclsResponse:
-    return CreateAclsResponse(results=[CreateAclsResponse.AclCreationResult() for _ in request.creations])
-
-
-def _delete_acls(request: DeleteAclsRequest) -> DeleteAclsResponse:
-    return DeleteAclsResponse(filter_results=[DeleteAclsResponse.DeleteAclsFilterResult() for _ in request.filters])
 
 
 def _alter_client_quotas(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
@@ -183,8 +173,6 @@ def _describe_share_group_offsets(request: DescribeShareGroupOffsetsRequest) -> 
 
 
 _SHAPES: dict[ApiKey, Callable[[Any], Message]] = {
-    ApiKey.CREATE_ACLS: _create_acls,
-    ApiKey.DELETE_ACLS: _delete_acls,
     ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_user_scram_credentials,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_user_scram_credentials,

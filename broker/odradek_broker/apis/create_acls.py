@@ -1,0 +1,32 @@
+"""CreateAcls (key 30): add access control entries.
+
+Versions: v1 adds the pattern type (KIP-290); v2 is flexible; v3 adds the resource type User (KIP-373).
+Behaviour: SECURITY_DISABLED for each entry, as every Kafka without an authorizer answers.
+Differences from Kafka: no authorizer can be configured.
+"""
+
+from __future__ import annotations
+
+from odradek_broker.apis.api import Api
+from odradek_broker.apis.context import Context
+from odradek_broker.security.authorizer import Operation
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+
+NO_AUTHORIZER = "No Authorizer is configured."
+
+
+def handle(ctx: Context, request: CreateAclsRequest) -> CreateAclsResponse:
+    if not ctx.may_cluster(Operation.ALTER):
+        return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return failed(ctx, request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+
+
+def failed(
+    ctx: Context, request: CreateAclsRequest, error: ErrorCode, message: str | None = None
+) -> CreateAclsResponse:
+    row = CreateAclsResponse.AclCreationResult
+    return CreateAclsResponse(results=[row(error, message) for _ in request.creations])
+
+
+API = Api(CreateAclsRequest, CreateAclsResponse, handle, failed=failed, notes="There are no ACLs yet.")
