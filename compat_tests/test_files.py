@@ -48,7 +48,7 @@ def data(tmp_path_factory: pytest.TempPathFactory, broker_name: str) -> Path:
 @pytest.mark.parametrize("option", ["--deep-iteration", "--index-sanity-check", "--verify-index-only"])
 def test_dump_log_reads_every_file(option: str, version: str, data: Path) -> None:
     suffixes = (".log",) if option == "--deep-iteration" else (".index", ".timeindex")
-    files = [file for file in data.rglob("*") if file.suffix in suffixes and "__cluster_metadata" not in str(file)]
+    files = [file for file in data.rglob("*") if file.suffix in suffixes and file.parent.name != "__cluster_metadata-0"]
     assert len(files) > 10
 
     told = JavaTools(version).run("kafka-dump-log", option, "--files", ",".join(map(str, files)))

@@ -33,7 +33,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_a_flush_that_fails_in_the_background_answers_who_waits(
     start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     directories = f"{tmp_path}/one,{tmp_path}/two"
     node = await start_node(disk=disk, log_flush_scheduler_interval_ms="1000", log_dirs=directories)
     client, waiting = await connect(node), await connect(node)
@@ -51,7 +51,7 @@ async def test_a_flush_that_fails_in_the_background_answers_who_waits(
     )
     await until(lambda: len(node.broker.purgatory) == 1)
     replicated = node.broker.partitions.get("t", 1).wait_for_high_watermark(2, 30_000)
-    disk.fail(errno.EIO, lambda name, path, _: name == "sync" and "/two/t-1/" in str(path))
+    disk.fail(errno.EIO, lambda name, path, _: name == "sync" and "/two/t-1/" in path)
     node.broker.clock.advance_timeouts(1000)
     assert (await wait).responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert await replicated == ErrorCode.KAFKA_STORAGE_ERROR
@@ -68,8 +68,8 @@ async def test_a_stray_log_that_cannot_be_set_aside_hinders_its_name_only_and_no
     for topic_id, name in ((Uuid(b"s" * 16), "stray"), (None, "nobodys")):
         directory.create_log(name, 0, topic_id, node.broker.partitions.get("t", 0).log.config)
     await node.stop()
-    disk = FailingDisk()
-    disk.fail(errno.EACCES, lambda name, path, _: name == "rename" and str(path).endswith(("/stray-0", "/nobodys-0")))
+    disk = FailingDisk(tmp_path)
+    disk.fail(errno.EACCES, lambda name, path, _: name == "rename" and path.endswith(("/stray-0", "/nobodys-0")))
     node = await start_node(disk=disk)
     client = await connect(node)
     assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.NONE
@@ -87,14 +87,14 @@ async def test_a_stray_log_that_cannot_be_set_aside_hinders_its_name_only_and_no
 
 
 async def test_a_deleted_log_that_cannot_be_removed_gives_its_name_back_later(
-    start_node: Any, connect: Any, make_batch: MakeBatch
+    start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     node = await start_node(disk=disk)
     client = await connect(node)
     await client.create_topic("t")
     await client.produce("t", make_batch(b"old"))
-    disk.fail(errno.EACCES, lambda name, path, _: name == "rename" and str(path).endswith("/t-0"))
+    disk.fail(errno.EACCES, lambda name, path, _: name == "rename" and path.endswith("/t-0"))
     request = DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")], timeout_ms=1000)
     assert (await client.ask(request, 6)).responses[0].error_code == ErrorCode.NONE
     disk.heal()
@@ -111,8 +111,8 @@ async def test_a_topic_id_that_cannot_be_written_takes_its_directory_offline(
     two = next(index for index in (0, 1) if node.broker.partitions.get("t", index).directory.path.endswith("two"))
     await node.stop()
     (tmp_path / "two" / f"t-{two}" / "partition.metadata").unlink()
-    disk = FailingDisk()
-    disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "/two/" in str(path))
+    disk = FailingDisk(tmp_path)
+    disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "/two/" in path)
     node = await start_node(disk=disk, log_dirs=directories)
     client = await connect(node)
     answer = await client.produce("t", make_batch(b"v"), partition=two)
@@ -123,10 +123,10 @@ async def test_a_topic_id_that_cannot_be_written_takes_its_directory_offline(
 async def test_a_log_directory_that_takes_nothing_new_leaves_new_partitions_to_the_others(
     start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     node = await start_node(disk=disk, log_dirs=f"{tmp_path}/one,{tmp_path}/two")
     client = await connect(node)
-    disk.fail(errno.EROFS, lambda name, path, _: name == "make_directory" and "/two/" in str(path))
+    disk.fail(errno.EROFS, lambda name, path, _: name == "make_directory" and "/two/" in path)
     await client.create_topic("t", partitions=3)
     for index in range(3):
         assert (await client.produce("t", make_batch(b"v"), partition=index)).error_code == ErrorCode.NONE
@@ -200,12 +200,12 @@ async def test_the_loop_forces_nothing_to_the_disk_while_a_broker_closes_its_dir
 async def test_a_broker_all_of_whose_disks_have_failed_ends(
     start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     node = await start_node(disk=disk, log_dirs=f"{tmp_path}/one,{tmp_path}/two")
     client = await connect(node)
     await client.create_topic("t", partitions=2)
     two = next(index for index in (0, 1) if node.broker.partitions.get("t", index).directory.path.endswith("two"))
-    disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/two/" in str(path))
+    disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/two/" in path)
     answer = await client.produce("t", make_batch(b"v"), partition=two)
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     described = await client.ask(DescribeLogDirsRequest(None), 4)
@@ -220,7 +220,7 @@ async def test_a_broker_all_of_whose_disks_have_failed_ends(
     await client.create_topic("t", partitions=2)
     for index in (0, 1):
         assert (await client.produce("t", make_batch(b"v"), partition=index)).base_offset == 0
-    disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/one/t-" in str(path))
+    disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/one/t-" in path)
     failing = asyncio.ensure_future(client.produce("t", make_batch(b"v")))
     await asyncio.wait_for(node.cluster.ended.wait(), 10)
     await asyncio.gather(failing, return_exceptions=True)

@@ -347,7 +347,7 @@ async def test_a_log_with_damage_is_served_and_not_cleaned(start_node: Any, conn
 async def test_a_disk_that_fails_under_it_takes_its_directory_offline(
     start_node: Any, connect: Any, tmp_path: Path, call: str
 ) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     node = await start_node(disk=disk, log_dirs=f"{tmp_path}/one,{tmp_path}/two")
     client = await connect(node)
     await client.create_topic("t", 2, **COMPACT)
@@ -360,7 +360,7 @@ async def test_a_disk_that_fails_under_it_takes_its_directory_offline(
         log_of(node, index=each).roll()
     disk.fail(
         errno.EIO,
-        lambda name, path, _: name == call and "/two/" in str(path) and ("clean" in str(path) or ".swap" in str(path)),
+        lambda name, path, _: name == call and "/two/" in path and ("clean" in path or ".swap" in path),
     )
     await node.cluster.clean_logs()
     await until(lambda: [each.offline for each in node.broker.replica_manager.directories] == [False, True])

@@ -27,13 +27,13 @@ class FailingTrio(Trio):
         return {**super().static(broker), "log.dirs": ",".join(f"{self.path}/broker-{broker}-{name}" for name in "ab")}
 
     async def start(self) -> None:
-        self.disk = FailingDisk()
+        self.disk = FailingDisk(self.path)
         settings = [self.static(broker) for broker in range(3)]
         around = BrokerEnvironment.of(settings[0], log=structlog.get_logger("test"), clock=self.clock, disk=self.disk)
         self.cluster = await EmbeddedCluster.start(settings, environment=around)
 
     def fail(self, directory: str) -> None:
-        self.disk.fail(errno.EIO, lambda name, path, _: name == "write" and f"/{directory}/t-" in str(path))
+        self.disk.fail(errno.EIO, lambda name, path, _: name == "write" and f"/{directory}/t-" in path)
 
     def held_in(self, broker: int, name: str) -> set[int]:
         return {int(path.name[2:]) for path in self.path.glob(f"broker-{broker}-{name}/t-?")}
@@ -76,7 +76,7 @@ async def test_others_lead_all_that_was_in_the_directory(trio: FailingTrio, make
 async def test_a_broker_without_a_disk_is_as_one_that_was_killed(trio: FailingTrio, make_batch: MakeBatch) -> None:
     await trio.create([0, 1, 2], partitions=2)
     for index in (0, 1):
-        trio.disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/broker-0-" in str(path))
+        trio.disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/broker-0-" in path)
         partition = trio.hosted(0, index)
         partition.append(bytearray(make_batch(b"v")))
         assert partition.error == ErrorCode.KAFKA_STORAGE_ERROR
@@ -92,7 +92,7 @@ async def test_a_broker_without_a_disk_is_as_one_that_was_killed(trio: FailingTr
 
 
 async def test_a_broker_whose_disks_refuse_many_partitions_at_once_ends_once(trio: FailingTrio) -> None:
-    trio.disk.fail(errno.EIO, lambda name, path, _: name == "make_directory" and "/broker-2-" in str(path))
+    trio.disk.fail(errno.EIO, lambda name, path, _: name == "make_directory" and "/broker-2-" in path)
     with structlog.testing.capture_logs() as logged:
         await trio.create([0, 1, 2], partitions=4)
         await trio.until(lambda: 2 not in trio.cluster.nodes)
@@ -107,7 +107,7 @@ async def test_a_copy_that_could_not_take_the_place_of_its_log_does_not_take_it_
     source, target = ("a", "b") if trio.held_in(0, "a") else ("b", "a")
     assert await trio.produce(0, 0, make_batch(b"copied")) == ErrorCode.NONE
     place = f"{trio.path}/broker-0-{target}"
-    trio.disk.fail(errno.EIO, lambda name, path, _: name in ("names", "open") and f"{place}/t-0/" in f"{path}/")
+    trio.disk.fail(errno.EIO, lambda name, path, _: name in ("names", "open") and f"-{target}/t-0/" in f"{path}/")
     wanted = AlterReplicaLogDirsRequest.AlterReplicaLogDir(
         place, [AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t", [0])]
     )

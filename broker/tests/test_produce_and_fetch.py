@@ -397,15 +397,15 @@ async def test_a_final_epoch_closes_the_session(client: Any, node: Node) -> None
 class FailingDisk(RealDisk):
     """A disk on which the files below one directory take no more bytes once `full` is set."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: Path) -> None:
         super().__init__(sync=False)
         self.full = False
-        self._directory = f"/{directory}/"
+        self._directory = f"{directory}/"
         self._descriptors: set[int] = set()
 
     def open(self, path: str, flags: int, /) -> int:
         descriptor = super().open(path, flags)
-        if self._directory in path:
+        if path.startswith(self._directory):
             self._descriptors.add(descriptor)
         return descriptor
 
@@ -418,7 +418,7 @@ class FailingDisk(RealDisk):
 async def test_a_failing_disk_takes_its_directory_offline_and_no_other(
     start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
-    disk = FailingDisk("two")
+    disk = FailingDisk(tmp_path / "two")
     client = await connect(await start_node(disk=disk, log_dirs=f"{tmp_path}/one,{tmp_path}/two"))
     await client.create_topic("t", partitions=4)
     failing = sorted(int(path.name[2:]) for path in (tmp_path / "two").glob("t-*"))

@@ -180,7 +180,7 @@ async def test_a_flush_that_fails_leaves_the_recovery_point_and_the_checkpoint_w
     start_node: Any, connect: Any, make_batch: Any, tmp_path: Path
 ) -> None:
     clock = ManualClock()
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     node = await start_node(clock=clock, disk=disk, log_dirs=f"{tmp_path}/data,{tmp_path}/other")
     client = await connect(node)
     await client.create_topic("t")
@@ -190,7 +190,7 @@ async def test_a_flush_that_fails_leaves_the_recovery_point_and_the_checkpoint_w
     base = log.segments.active.base_offset
     await until(lambda: log.recovery_point == base)
     await until_written(clock, data, base)
-    disk.fail(errno.EIO, lambda name, path, _: name in ("sync", "sync_file") and "t-0/" in str(path))
+    disk.fail(errno.EIO, lambda name, path, _: name in ("sync", "sync_file") and "t-0/" in path)
     await produce(client, node, make_batch)
     log.roll()
     await until(lambda: log.failure is not None)

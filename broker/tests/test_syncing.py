@@ -31,12 +31,14 @@ class GatedDisk(RealDisk):
         self.gate.set()
         self.begun: list[int] = []
         """The threads of the syncs that began."""
-        self._topic = f"/{topic}-"
+        self._prefix = f"{topic}-"
         self._waited_for: set[int] = set()
 
     def open(self, path: str, flags: int, /) -> int:
         fd = super().open(path, flags)
-        (self._waited_for.add if self._topic in path and path.endswith(".log") else self._waited_for.discard)(fd)
+        partition, file = path.split("/")[-2:]
+        waits = partition.startswith(self._prefix) and file.endswith(".log")
+        (self._waited_for.add if waits else self._waited_for.discard)(fd)
         return fd
 
     def sync(self, fd: int, /) -> None:
@@ -101,11 +103,11 @@ async def test_nobody_reads_what_is_not_on_the_disk(start_node: Any, connect: An
 async def test_a_sync_that_fails_is_no_acknowledgement(
     start_node: Any, connect: Any, make_batch: MakeBatch, acks: int, tmp_path: Path
 ) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     node = await start_node(disk=disk, log_dirs=f"{tmp_path}/one,{tmp_path}/two", **SYNC)
     client = await connect(node)
     await client.create_topic("t", partitions=2)
-    disk.fail(errno.EIO, lambda name, path, _: name == "sync" and "/two/t-1/" in str(path))
+    disk.fail(errno.EIO, lambda name, path, _: name == "sync" and "/two/t-1/" in path)
     answer = await client.produce("t", make_batch(b"v"), partition=1, acks=acks)
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 

@@ -185,12 +185,12 @@ async def test_a_change_too_large_for_one_batch_is_a_metadata_transaction(tmp_pa
 
 
 async def test_nothing_changes_when_the_disk_fails_and_what_was_answered_before_is_there(tmp_path: Path) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     async with running(tmp_path, disk=disk) as controller:
         await join(controller, 1, 11)
         await controller.create_topics(topics("before"))
         before = controller.image
-        disk.fail(errno.ENOSPC, lambda name, path, _: name == "write" and METADATA in str(path))
+        disk.fail(errno.ENOSPC, lambda name, path, _: name == "write" and METADATA in path)
         with pytest.raises(OSError, match="No space left"):
             await controller.create_topics(topics("never"))
         assert controller.image is before
@@ -202,10 +202,10 @@ async def test_nothing_changes_when_the_disk_fails_and_what_was_answered_before_
 
 
 async def test_a_snapshot_that_cannot_be_written_hinders_nobody(tmp_path: Path) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     async with running(tmp_path, disk=disk, snapshot_records=10) as controller:
         await join(controller, 1, 11)
-        disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and str(path).endswith(".checkpoint"))
+        disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and path.endswith(".checkpoint"))
         for turn in range(30):
             await controller.create_topics(topics(f"t{turn}"))
             await controller.delete_topics(DeleteTopicsRequest(topic_names=[f"t{turn}"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from odradek_log.disk import RealDisk
@@ -30,17 +31,21 @@ _CALLS = (
 class FailingDisk(RealDisk):
     """Counts its calls, and raises where `fail` says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
+        """`root` is the test's own directory: only calls on it and below it fail, and `fail` does not see its name."""
         super().__init__(sync=False)
+        self._root = os.fspath(root)
         self.calls: list[str] = []
-        self._failures: list[tuple[Callable[[str, object, int], bool], int]] = []
+        self._failures: list[tuple[Callable[[str, str, int], bool], int]] = []
         self._paths: dict[int, str] = {}
         for name in _CALLS:
             setattr(self, name, self._guarded(name, getattr(self, name)))
 
-    def fail(self, error: int, when: Callable[[str, object, int], bool]) -> None:
-        """Raise OSError(error) at every call for which `when(name, path, number of the call)` holds. The path of a call
-        on a descriptor is that of its file."""
+    def fail(self, error: int, when: Callable[[str, str, int], bool]) -> None:
+        """Raise OSError(error) at every call for which `when(name, path, number of the call)` holds.
+
+        The path begins with a slash and is relative to the root, which pytest names after the test and the user
+        (`/tmp/pytest-of-root/pytest-0/…`). The path of a call on a descriptor is that of its file."""
         self._failures.append((when, error))
 
     def heal(self) -> None:
@@ -50,8 +55,9 @@ class FailingDisk(RealDisk):
         def guarded(*args: Any, **options: Any) -> Any:
             path = self._paths.get(args[0], "") if isinstance(args[0], int) else args[0]
             self.calls.append(name)
+            below = self._below_root(os.fspath(path))
             for when, error in self._failures:
-                if when(name, path, len(self.calls)):
+                if below is not None and when(name, below, len(self.calls)):
                     raise OSError(error, os.strerror(error), path)
             result = call(*args, **options)
             if name == "open":
@@ -59,3 +65,8 @@ class FailingDisk(RealDisk):
             return result
 
         return guarded
+
+    def _below_root(self, path: str) -> str | None:
+        """The path relative to the root; None for one elsewhere, empty when the file of a descriptor is unknown."""
+        below = path.removeprefix(self._root)
+        return below if not path or (below != path and below[:1] in ("", "/")) else None

@@ -105,7 +105,7 @@ def test_whichever_operation_is_the_last_the_log_holds_the_same(
         number += 1
         path = tmp_path / "again"
         shutil.copytree(tmp_path / "filled", path)
-        disk = FailingDisk()
+        disk = FailingDisk(tmp_path)
         directory = _opened(path, disk)
         begun = len(disk.calls)
         disk.fail(
@@ -137,7 +137,7 @@ def test_a_crash_while_half_a_replacement_is_taken_away_does_not_make_it_look_wh
     first = tmp_path / "t-0" / f"{0:020d}.log"
     first.with_suffix(".log.swap").write_bytes(b"")
     first.with_suffix(".index.cleaned").write_bytes(b"")
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     disk.fail(errno.EIO, lambda _name, _path, _: disk.calls.count("remove") > 1)
     directory = open_directory(tmp_path, Time(), disk=disk)
     directory.load(lambda _: CONFIG)

@@ -210,7 +210,7 @@ def test_a_partition_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path
 
 
 def test_a_copy_that_becomes_the_partition_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path: Path) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     directory = open_directory(tmp_path, Time(), disk=disk)
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
     append(log, b"a", b"b", b"c")
@@ -219,7 +219,7 @@ def test_a_copy_that_becomes_the_partition_does_not_begin_where_a_deleted_one_of
     directory.write_checkpoints()
     directory.delete_log("t", 0, "0" * 32)
     append(directory.create_future_log("t", 0, TOPIC_ID, LogConfig(), "1" * 32), b"d")
-    disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "checkpoint" in str(path))
+    disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "checkpoint" in path)
     with pytest.raises(OSError, match="name a deleted partition"):
         directory.promote_future_log("t", 0)
     disk.heal()
@@ -248,13 +248,13 @@ def test_a_log_that_cannot_be_closed_for_a_mistake_of_ours_keeps_nothing_else_fr
 
 
 def test_a_partition_is_not_begun_where_the_offsets_of_a_deleted_one_of_its_name_stay(tmp_path: Path) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     directory = open_directory(tmp_path, Time(), disk=disk)
     directory.create_log("t", 0, TOPIC_ID, LogConfig())
     directory.offer_checkpoints()
     directory.write_checkpoints()
     directory.delete_log("t", 0, "0" * 32)
-    disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "checkpoint" in str(path))
+    disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "checkpoint" in path)
     with pytest.raises(OSError, match="name a deleted partition"):
         directory.create_log("t", 0, TOPIC_ID, LogConfig())
     disk.heal()

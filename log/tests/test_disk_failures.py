@@ -27,12 +27,12 @@ def _directory(path: Path, disk: FailingDisk, reporter: Sentences | None = None)
 
 
 def test_a_full_disk_takes_one_partition_offline_and_loses_nothing(tmp_path: Path) -> None:
-    disk, sentences = FailingDisk(), Sentences()
+    disk, sentences = FailingDisk(tmp_path), Sentences()
     directory = _directory(tmp_path, disk, sentences)
     full = directory.create_log("full", 0, TOPIC_ID, CONFIG)
     other = directory.create_log("other", 0, TOPIC_ID, CONFIG)
     append(full, b"kept")
-    disk.fail(errno.ENOSPC, lambda name, path, _: name == "write" and "full-0" in str(path))
+    disk.fail(errno.ENOSPC, lambda name, path, _: name == "write" and "full-0" in path)
     with pytest.raises(OSError, match="No space left"):
         full.append(batch(b"lost"), 0)
     with pytest.raises(LogOfflineError, match="No space left"):
@@ -70,7 +70,7 @@ def test_a_full_disk_takes_one_partition_offline_and_loses_nothing(tmp_path: Pat
 def test_half_a_batch_that_reached_the_disk_before_it_was_full_is_taken_back(tmp_path: Path) -> None:
     class NearlyFull(FailingDisk):
         def __init__(self) -> None:
-            super().__init__()
+            super().__init__(tmp_path)
             whole = self.write
             self.room = 1 << 30
 
@@ -114,7 +114,7 @@ def _work(directory: LogDirectory) -> list[bytes]:
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EACCES])
 def test_whichever_call_fails_what_was_acknowledged_is_there_afterwards(tmp_path: Path, error: int) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     calls = 1 << 30
     number = 0
     while number < calls:
@@ -123,7 +123,7 @@ def test_whichever_call_fails_what_was_acknowledged_is_there_afterwards(tmp_path
         directory.create_log("t", 0, TOPIC_ID, CONFIG)
         directory.create_log("t", 1, TOPIC_ID, CONFIG)
         begun = len(disk.calls)
-        disk.fail(error, lambda _name, failing, at, wanted=begun + number + 1: "/t-0" in str(failing) and at == wanted)
+        disk.fail(error, lambda _name, failing, at, wanted=begun + number + 1: "/t-0" in failing and at == wanted)
         acknowledged = _work(directory)
         disk.heal()
         calls = len(disk.calls) - begun
@@ -138,12 +138,12 @@ def test_whichever_call_fails_what_was_acknowledged_is_there_afterwards(tmp_path
 
 
 def test_a_partition_whose_directory_cannot_be_read_is_left_out_at_start(tmp_path: Path) -> None:
-    disk, sentences = FailingDisk(), Sentences()
+    disk, sentences = FailingDisk(tmp_path), Sentences()
     directory = _directory(tmp_path, disk)
     for topic in ("a", "b"):
         append(directory.create_log(topic, 0, TOPIC_ID, CONFIG), b"x")
     directory.close()
-    disk.fail(errno.EIO, lambda name, path, _: name == "names" and str(path).endswith("a-0"))
+    disk.fail(errno.EIO, lambda name, path, _: name == "names" and path.endswith("a-0"))
     directory = _directory(tmp_path, disk, sentences)
     assert list(directory.failed) == [("a", 0)]
     assert list(directory.logs) == [("b", 0)]
@@ -151,7 +151,7 @@ def test_a_partition_whose_directory_cannot_be_read_is_left_out_at_start(tmp_pat
 
 
 def test_a_partition_that_cannot_be_created_leaves_the_directory_as_it_was(tmp_path: Path) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     directory = _directory(tmp_path, disk)
     for call in ("make_directory", "write_file"):
         disk.fail(errno.EACCES, lambda name, _path, _, call=call: name == call)
@@ -171,7 +171,7 @@ def test_a_directory_in_use_is_refused_in_the_same_process_too(tmp_path: Path) -
 
 
 def test_a_checkpoint_that_cannot_be_written_keeps_its_content_and_the_partitions_go_on(tmp_path: Path) -> None:
-    disk, sentences = FailingDisk(), Sentences()
+    disk, sentences = FailingDisk(tmp_path), Sentences()
     directory = _directory(tmp_path, disk, sentences)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     append(log, b"a")
@@ -190,13 +190,13 @@ def test_a_checkpoint_that_cannot_be_written_keeps_its_content_and_the_partition
 
 
 def test_checkpoints_keep_what_they_said_of_a_partition_that_could_not_be_opened(tmp_path: Path) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     directory = _directory(tmp_path, disk)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     append(log, b"a", b"b")
     log.advance_log_start_offset(1)
     directory.close()
-    disk.fail(errno.EIO, lambda name, path, _: name == "names" and str(path).endswith("t-0"))
+    disk.fail(errno.EIO, lambda name, path, _: name == "names" and path.endswith("t-0"))
     directory = _directory(tmp_path, disk)
     assert list(directory.failed) == [("t", 0)]
     directory.close()
@@ -205,10 +205,10 @@ def test_checkpoints_keep_what_they_said_of_a_partition_that_could_not_be_opened
 
 
 def test_a_directory_whose_marker_cannot_be_written_is_let_go_all_the_same(tmp_path: Path) -> None:
-    disk, sentences = FailingDisk(), Sentences()
+    disk, sentences = FailingDisk(tmp_path), Sentences()
     directory = _directory(tmp_path, disk, sentences)
     append(directory.create_log("t", 0, TOPIC_ID, CONFIG), b"kept")
-    disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "cleanshutdown" in str(path))
+    disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "cleanshutdown" in path)
     directory.close()
     marker = f"{tmp_path}/.kafka_cleanshutdown"
     error = f"[Errno 28] No space left on device: '{marker}'"
@@ -225,11 +225,11 @@ def test_a_directory_whose_marker_cannot_be_written_is_let_go_all_the_same(tmp_p
 def test_a_partition_whose_folder_cannot_be_renamed_is_still_here_and_may_be_set_aside_again(
     tmp_path: Path, set_aside: Callable[[LogDirectory, str, int, str], None]
 ) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     directory = _directory(tmp_path, disk)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     append(log, b"kept")
-    disk.fail(errno.EACCES, lambda name, path, _: name == "rename" and "t-0" in str(path))
+    disk.fail(errno.EACCES, lambda name, path, _: name == "rename" and "t-0" in path)
     with pytest.raises(PermissionError):
         set_aside(directory, "t", 0, "0" * 32)
     assert directory.logs == {("t", 0): log}
@@ -240,12 +240,26 @@ def test_a_partition_whose_folder_cannot_be_renamed_is_still_here_and_may_be_set
     assert directory.create_log("t", 0, TOPIC_ID, CONFIG).log_end_offset == 0
 
 
+def test_the_directory_above_a_log_directory_matches_no_failure_of_a_partition(tmp_path: Path) -> None:
+    # pytest's first run on a machine gives its tests /tmp/pytest-of-root/pytest-0/….
+    path = tmp_path / "pytest-0"
+    disk = FailingDisk(path)
+    directory = _directory(path, disk)
+    directory.create_log("t", 0, TOPIC_ID, CONFIG)
+    directory.create_log("other", 0, TOPIC_ID, CONFIG)
+    disk.fail(errno.EACCES, lambda name, path, _: name == "rename" and "t-0" in path)
+    directory.delete_log("other", 0, "0" * 32)
+    with pytest.raises(PermissionError):
+        directory.delete_log("t", 0, "0" * 32)
+    assert list(directory.logs) == [("t", 0)]
+
+
 def test_a_failed_partition_whose_folder_cannot_be_renamed_may_be_set_aside_again(tmp_path: Path) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     directory = _directory(tmp_path, disk)
     append(directory.create_log("t", 0, TOPIC_ID, CONFIG), b"a")
     directory.close()
-    disk.fail(errno.EIO, lambda name, path, _: name in ("names", "rename") and "t-0" in str(path))
+    disk.fail(errno.EIO, lambda name, path, _: name in ("names", "rename") and "t-0" in path)
     directory = _directory(tmp_path, disk)
     with pytest.raises(OSError, match="Input/output error"):
         directory.set_aside_as_stray("t", 0, "0" * 32)
@@ -257,7 +271,7 @@ def test_a_failed_partition_whose_folder_cannot_be_renamed_may_be_set_aside_agai
 
 
 def test_a_folder_that_somebody_took_away_frees_its_name(tmp_path: Path) -> None:
-    directory = _directory(tmp_path, FailingDisk())
+    directory = _directory(tmp_path, FailingDisk(tmp_path))
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     append(log, b"a")
     (tmp_path / "t-0").rename(tmp_path.parent / "elsewhere")
@@ -267,7 +281,7 @@ def test_a_folder_that_somebody_took_away_frees_its_name(tmp_path: Path) -> None
 
 
 def test_a_topic_id_that_cannot_be_written_takes_the_partition_offline(tmp_path: Path) -> None:
-    disk, sentences = FailingDisk(), Sentences()
+    disk, sentences = FailingDisk(tmp_path), Sentences()
     log = _directory(tmp_path, disk, sentences).create_log("t", 0, None, CONFIG)
     disk.fail(errno.ENOSPC, lambda name, _path, _: name == "replace_file")
     with pytest.raises(OSError, match="No space left"):

@@ -121,7 +121,7 @@ def test_a_snapshot_that_was_deleted_before_it_was_forced_is_no_trouble(tmp_path
 
 
 def test_a_flush_that_fails_on_another_thread_is_told_there_and_once(tmp_path: Path) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     log = _log(tmp_path, disk)
     append(log, b"a")
     told: list[tuple[str, int]] = []
@@ -142,7 +142,7 @@ def test_a_flush_that_fails_on_another_thread_is_told_there_and_once(tmp_path: P
 
 
 def test_a_flush_that_failed_is_not_believed_when_it_is_tried_again(tmp_path: Path) -> None:
-    disk = FailingDisk()
+    disk = FailingDisk(tmp_path)
     log = _log(tmp_path, disk)
     append(log, b"a")
     disk.fail(errno.EIO, lambda name, _path, _: name == "sync")

@@ -502,12 +502,12 @@ async def test_others_lead_what_a_member_held_in_a_log_directory_that_fails(
 ) -> None:
     victim = next(broker for broker in (3, 2) if broker != trio.controller_id)
     others = [broker for broker in (1, 2, 3) if broker != victim]
-    disk = FailingDisk()
+    disk = FailingDisk(trio.path)
     await trio.stop(victim)
     member = await trio.start(victim, log_dirs=f"{trio.path}/a,{trio.path}/b", disk=disk)
     await trio.create([victim, *others], partitions=2)
     a = int(next((trio.path / "a").glob("t-?")).name[2:])
-    disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/a/t-" in str(path))
+    disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/a/t-" in path)
     assert await trio.produce(victim, make_batch(b"v"), a) == ErrorCode.KAFKA_STORAGE_ERROR
     await trio.until_led(others[0], isr=set(others), index=a)
     assert await trio.produce(others[0], make_batch(b"v"), a) == ErrorCode.NONE
@@ -542,11 +542,11 @@ def _lost(controller: Controller | None, index: int, broker: int) -> bool:
 async def test_a_member_without_a_disk_ends(trio: Trio, make_batch: Callable[..., bytes]) -> None:
     victim = next(broker for broker in (3, 2) if broker != trio.controller_id)
     others = [broker for broker in (1, 2, 3) if broker != victim]
-    disk = FailingDisk()
+    disk = FailingDisk(trio.path)
     await trio.stop(victim)
     member = await trio.start(victim, disk=disk)
     await trio.create([victim, *others])
-    disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/t-0/" in str(path))
+    disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/t-0/" in path)
     partition = member.node.broker.partitions.get("t", 0)
     assert partition is not None
     partition.append(bytearray(make_batch(b"v")))
@@ -561,13 +561,13 @@ async def test_a_log_that_comes_back_with_its_disk_does_not_take_the_place_of_on
 ) -> None:
     victim = next(broker for broker in (3, 2) if broker != trio.controller_id)
     others = [broker for broker in (1, 2, 3) if broker != victim]
-    disk, log_dirs = FailingDisk(), f"{trio.path}/a,{trio.path}/b"
+    disk, log_dirs = FailingDisk(trio.path), f"{trio.path}/a,{trio.path}/b"
     await trio.stop(victim)
     await trio.start(victim, log_dirs=log_dirs, disk=disk)
     await trio.create([victim, *others])
     assert (trio.path / "a/t-0").exists()
     assert await trio.produce(victim, make_batch(b"before")) == ErrorCode.NONE
-    disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/a/t-" in str(path))
+    disk.fail(errno.EIO, lambda name, path, _: name == "write" and "/a/t-" in path)
     assert await trio.produce(victim, make_batch(b"refused")) == ErrorCode.KAFKA_STORAGE_ERROR
     await trio.until_led(others[0], isr=set(others))
     for replicas in (others, [*others, victim]):
@@ -602,10 +602,10 @@ async def test_a_member_says_that_it_enforces_no_access_control_lists_where_ther
 
 async def test_a_member_whose_disk_refuses_many_partitions_at_once_ends_once(trio: Trio) -> None:
     victim = next(broker for broker in (3, 2) if broker != trio.controller_id)
-    disk = FailingDisk()
+    disk = FailingDisk(trio.path)
     await trio.stop(victim)
     member = await trio.start(victim, disk=disk)
-    disk.fail(errno.EIO, lambda name, path, _: name == "make_directory" and "/t-" in str(path))
+    disk.fail(errno.EIO, lambda name, path, _: name == "make_directory" and "/t-" in path)
     with structlog.testing.capture_logs() as logged:
         await trio.create([1, 2, 3], partitions=3)
         await trio.until(member.ended.is_set)
