@@ -181,12 +181,16 @@ class LogDirectory:
             self._failed_cleaned[key] = offset
 
     def _load_future(self, name: str, key: TopicPartition, config: LogConfig) -> None:
-        """All of it is looked at, since nobody writes checkpoints for it. One that cannot be opened is removed: it can
-        be copied again."""
+        """Read all of it, since it is in no checkpoint. Remove a copy that cannot be opened, and a second copy of the
+        same partition: the broker can copy it again."""
         topic, partition = key
         directory = f"{self.path}/{name}"
+        if key in self.futures:
+            other = self.futures[key].directory
+            self.env.reporter.warning("removing a second copy of a partition", directory=directory, kept=other)
+            self._remove_later(directory, config.file_delete_delay_ms)
+            return
         try:
-            assert key not in self.futures, "a partition comes here once"
             self.futures[key] = open_log(
                 self.env,
                 directory,
@@ -195,7 +199,7 @@ class LogDirectory:
                 config=config,
                 clean_shutdown=self.clean_shutdown,
             )
-        except (OSError, AssertionError, CorruptLogError, CorruptRecordError) as error:
+        except (OSError, CorruptLogError, CorruptRecordError) as error:
             self.env.reporter.warning("removing a copy that cannot be finished", directory=directory, error=str(error))
             self._remove_later(directory, config.file_delete_delay_ms)
 

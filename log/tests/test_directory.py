@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 
 import pytest
@@ -271,3 +272,18 @@ def test_a_checkpoint_names_what_was_on_the_disk_when_it_was_offered(tmp_path: P
     log.flush()
     directory.write_checkpoints()
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 1\n"
+
+
+def test_of_two_copies_of_a_partition_one_is_kept_and_the_other_removed(tmp_path: Path) -> None:
+    time, reporter = Time(), Sentences()
+    directory = open_directory(tmp_path, time)
+    append(directory.create_future_log("t", 0, TOPIC_ID, LogConfig(), "1" * 32), b"a")
+    directory.close()
+    shutil.copytree(tmp_path / f"t-0.{'1' * 32}-future", tmp_path / f"t-0.{'2' * 32}-future")
+    directory = open_directory(tmp_path, time, reporter=reporter)
+    directory.load(lambda _: LogConfig())
+    kept, removed = (f"{tmp_path}/t-0.{digit * 32}-future" for digit in "12")
+    assert [log.directory for log in directory.futures.values()] == [kept]
+    assert reporter.said == [("warning", "removing a second copy of a partition", {"directory": removed, "kept": kept})]
+    time.advance(60_000)
+    assert [path.name for path in tmp_path.glob("t-0.*")] == [Path(kept).name]
