@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import SYNC, BrokerConfig
-from odradek_broker.logger import Logger
+from odradek_broker.logger import Logger, ShortLines
 from odradek_broker.storage.background import Background
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import Disk, RealDisk
@@ -37,7 +37,7 @@ class BrokerEnvironment:
     ) -> BrokerEnvironment:
         """The real ones, but for what is given."""
         synchronous = BrokerConfig(static).setting(SYNC) != "false"
-        return cls(log or _standard_log(), clock or Clock(), disk or RealDisk(sync=synchronous), randbytes)
+        return cls(ShortLines(log or _standard_log()), clock or Clock(), disk or RealDisk(sync=synchronous), randbytes)
 
     def open_directory(self, path: os.PathLike[str], config: BrokerConfig, background: Background) -> LogDirectory:
         """Raises LogDirectoryError when it is in use or not ours."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import struct
 import time
 from collections.abc import Callable
@@ -288,11 +289,11 @@ async def test_a_produce_that_waits_for_room_is_passed_by_smaller_ones_and_by_no
     split.writer.write(frame[-1:])
     assert (await split.receive(MetadataResponse, 9))[1].brokers != []
     await until(lambda: (budget.used, budget.stuck_bytes) == (0, 0))
+    await node.stop()  # logs the warnings that follow another one within a second
     lines = [line for line in capsys.readouterr().out.splitlines() if "reading later" in line]
-    asked = [("PRODUCE v9", "large"), ("PRODUCE v9", "small"), ("METADATA v9", "split")]
-    assert [(api in line, f"client_id={who}" in line) for line, (api, who) in zip(lines, asked, strict=True)] == [
-        (True, True)
-    ] * 3
+    assert ("PRODUCE v9" in lines[0], "client_id=large" in lines[0]) == (True, True)
+    assert ("METADATA v9" in lines[-1], "client_id=split" in lines[-1]) == (True, True)
+    assert sum(1 if (found := re.search(r"count=(\d+)", line)) is None else int(found[1]) for line in lines) == 3
 
 
 async def test_a_plain_produce_does_not_wait_for_room(

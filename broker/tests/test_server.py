@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import struct
 from collections.abc import Callable
@@ -115,18 +116,64 @@ async def test_a_malformed_request_closes_its_connection_only(node: Node, connec
     assert (await healthy.ask(METADATA, 1)).brokers != []
 
 
-async def test_what_is_not_served_closes_the_connection_and_the_log_says_who_asked_for_what(
-    node: Node, connect: Any, capsys: pytest.CaptureFixture[str]
+async def test_an_unserved_api_closes_the_connection_and_the_log_names_client_and_api(
+    start_node: Any, connect: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = {"9999 v1": 9999 << 16 | 1, "'METADATA v99'": MetadataRequest.API_KEY << 16 | 99}
-    for key_and_version in asked.values():
+    asked = {"9999 v1": 9999 << 16 | 1, "METADATA v99": MetadataRequest.API_KEY << 16 | 99}
+    for number, (api, key_and_version) in enumerate(asked.items()):
+        node = await start_node(data=str(number))
         client = await connect(node)
         client.send_frame(struct.pack(">Iih", key_and_version, 1, 3) + b"its")
         assert await client.is_closed_by_broker()
-    lines = [line for line in capsys.readouterr().out.splitlines() if "not served" in line]
-    assert len(lines) == 2
-    for line, api in zip(lines, asked, strict=True):
-        assert all(fact in line for fact in (api.strip("'"), "client_id=its", "client=127.0.0.1:"))
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if "not served" in line]
+        assert all(fact in line for fact in (api, "client_id=its", "client=127.0.0.1:"))
+
+
+async def test_a_client_id_is_cut_at_200_characters_in_the_log(
+    node: Node, client: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.send_frame(struct.pack(">Iih", 9999 << 16, 1, 31_000) + b"x" * 31_000)
+    assert await client.is_closed_by_broker()
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "not served" in line]
+    assert "x" * 200 + "… (31000 characters)" in line
+    assert "x" * 201 not in line
+
+
+async def test_a_flood_of_bad_requests_is_one_line_and_one_with_their_count(
+    node: Node, connect: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(50):
+        client = await connect(node)
+        client.send_frame(struct.pack(">Iih", 9999 << 16, 1, -1))
+        assert await client.is_closed_by_broker()
+    lines: list[str] = []
+    async with asyncio.timeout(10):
+        while sum(int(found[1]) for found in re.finditer(r"\bcount=(\d+)", "\n".join(lines))) + 1 < 50:
+            await asyncio.sleep(0.01)
+            lines += [line for line in capsys.readouterr().out.splitlines() if "not served" in line]
+    assert "count=" not in lines[0]
+    assert "client=127.0.0.1:" in lines[-1]
+    assert len(lines) < 10
+
+
+@pytest.mark.parametrize(
+    ("greeting", "event", "setting"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 20, "TLS handshake", "security.protocol"),
+        (b"\x16\x03\x01\x02", "TLS handshake", "security.protocol"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP request", "bootstrap.servers"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP request", "bootstrap.servers"),
+    ],
+)
+async def test_the_log_names_a_tls_or_http_greeting_and_the_setting_to_change(
+    node: Node, client: Any, capsys: pytest.CaptureFixture[str], greeting: bytes, event: str, setting: str
+) -> None:
+    client.writer.write(greeting)
+    assert await client.is_closed_by_broker()
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "closing the connection" in line]
+    assert event in line
+    assert setting in line
+    assert "listener=PLAINTEXT" in line
 
 
 async def test_bytes_after_a_request_are_ignored(client: Any) -> None:

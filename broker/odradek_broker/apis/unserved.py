@@ -70,9 +70,8 @@ def api(key: ApiKey) -> Api[Any, Any]:
             if len(warned) == CLIENTS_MAX:
                 warned.clear()
             warned.add(client)
-            ctx.connection.log_of(ctx).warning(
-                "the emulated release has this API, but it is not served; answered with UNSUPPORTED_VERSION"
-            )
+            event = "the emulated release has this API, but it is not served; answered with UNSUPPORTED_VERSION"
+            ctx.connection.warn(event, ctx)
         return refuse(ctx, request, ErrorCode.UNSUPPORTED_VERSION, f"Odradek does not serve {info.name} yet")
 
     return Api(request_class, response_class, handle, failed=refuse)

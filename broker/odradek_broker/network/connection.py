@@ -17,6 +17,7 @@ from odradek_broker.apis.context import Context
 from odradek_broker.logger import Logger
 from odradek_broker.network import faults
 from odradek_broker.network.exchange import Exchange
+from odradek_broker.network.greetings import recognize
 from odradek_broker.network.header import HEAD, HEADER_MIN_BYTES, SIZE_BYTES, named, skip_tags
 from odradek_broker.network.interceptors import Delay
 from odradek_broker.network.memory import CONVERSION, MemoryExhausted
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from odradek_broker.network.server import Server
 
 UNKNOWN_SOFTWARE = ("unknown", "unknown")
+IMPOSSIBLE_SIZE = "request is shorter than its header or larger than socket.request.max.bytes"
 
 
 class Connection:
@@ -112,9 +114,22 @@ class Connection:
         self.transport.abort()
 
     def refuse(self, why: str, ctx: Context | None = None, **facts: Any) -> None:
-        """The client sent what cannot be a request: close its connection, and say so once."""
-        self.log_of(ctx).warning(why + "; closing the connection", **facts)
+        """The client sent what cannot be a request: close its connection, and log why."""
+        self.warn(why + "; closing the connection", ctx, **facts)
         self.close()
+
+    def refuse_size(self, size: int, first: bytes) -> None:
+        """The first four bytes of a request are no possible `size`; `first` are those and what came with them."""
+        greeting = recognize(first)
+        if greeting is None:
+            limit = self.server.request_max_bytes
+            self.refuse(IMPOSSIBLE_SIZE, size=size, socket_request_max_bytes=limit, listener=self.listener)
+        else:
+            self.refuse(greeting.event, hint=greeting.hint, listener=self.listener)
+
+    def warn(self, event: str, ctx: Context | None = None, **facts: Any) -> None:
+        """Log what this client caused, or count it if there was a line on the same event within the last second."""
+        self.server.repeated_warnings.warning(self.log_of(ctx), event, facts)
 
     def drain(self) -> None:
         """Shutdown: let the request in flight be answered, handle no other, then close."""
@@ -275,7 +290,7 @@ class Connection:
         if len(arrived) >= SIZE_BYTES + HEADER_MIN_BYTES:
             _, key_and_version, _, client_id_size = HEAD.unpack_from(arrived)
             facts |= named(arrived[SIZE_BYTES:], key_and_version, client_id_size)
-        self.log_of(None).warning("memory for requests is exhausted; reading later", **facts)
+        self.warn("memory for requests is exhausted; reading later", **facts)
 
     # -- its answer ---------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,8 @@ from odradek_broker.network.memory import MemoryExhausted, ReceiveBuffers
 if TYPE_CHECKING:
     from odradek_broker.network.connection import Connection
 
-IMPOSSIBLE_SIZE = "request is shorter than its header or larger than socket.request.max.bytes"
+GREETING_BYTES = 16
+"""Enough of a connection's first bytes to recognize another protocol."""
 
 
 class Receiver(asyncio.BufferedProtocol):
@@ -157,7 +158,7 @@ class Receiver(asyncio.BufferedProtocol):
                 if stop > end:
                     break
                 if size < HEADER_MIN_BYTES or size > self._request_max_bytes:
-                    connection.refuse(IMPOSSIBLE_SIZE, size=size)
+                    connection.refuse_size(size, bytes(view[start : min(end, start + GREETING_BYTES)]))
                     break
                 connection.dispatch(view[start + SIZE_BYTES : stop], key_and_version, correlation_id, client_id_size)
                 start = stop
@@ -182,7 +183,7 @@ class Receiver(asyncio.BufferedProtocol):
         if left >= SIZE_BYTES:
             size = int.from_bytes(view[start : start + SIZE_BYTES], "big", signed=True)
             if size < HEADER_MIN_BYTES or size > self._request_max_bytes:
-                return self._connection.refuse(IMPOSSIBLE_SIZE, size=size)
+                return self._connection.refuse_size(size, bytes(view[start : min(end, start + GREETING_BYTES)]))
             needed = max(left, SIZE_BYTES + size)
         buffer = self._buffer
         if buffer is not None and len(buffer) >= needed:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from odradek_broker.network.connection import Connection
 from odradek_broker.network.listeners import Listener
 from odradek_broker.network.memory import DEFAULT_BUDGET, MemoryBudget, ReceiveBuffers
+from odradek_broker.network.repeated import RepeatedWarnings
 from odradek_broker.network.routes import Routes
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Server:
         self._waiting: deque[Connection] = deque()
         self._per_address: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
+        self.repeated_warnings = RepeatedWarnings(self.loop.call_later)
         self._sweep: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
 
@@ -92,6 +94,7 @@ class Server:
                 self.broker.log.warning("connections were cut at shutdown", count=len(self.connections))
         for connection in list(self.connections):
             connection.abort()
+        self.repeated_warnings.close()
 
     def abort(self) -> None:
         """Break every connection, as a crash would."""
@@ -100,6 +103,7 @@ class Server:
             self._sweep.cancel()
         for connection in [*self._waiting, *self.connections]:
             connection.abort()
+        self.repeated_warnings.close()
 
     async def _bind(self, listener: Listener) -> Listener:
         config = self.broker.config
@@ -136,8 +140,7 @@ class Server:
         config = self.broker.config
         self._per_address[connection.address] += 1
         if self._per_address[connection.address] > config.max_connections_from(connection.address):
-            connection.log_of(None).warning("max.connections.per.ip reached; closing the connection")
-            connection.close()
+            connection.refuse("max.connections.per.ip reached")
         elif len(self.connections) >= config.max_connections:
             # Kafka's acceptor blocks: the client is connected, and waits until another one goes.
             self._waiting.append(connection)
