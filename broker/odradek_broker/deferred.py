@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Deferred(Generic[T]):
@@ -59,11 +60,68 @@ class Deferred(Generic[T]):
             raise self.error
         return self.value  # type: ignore[return-value]  # T may itself be optional
 
+    def map(self, function: Callable[[T], R]) -> Deferred[R]:
+        """Return a deferred response that completes with `function(value)`.
+
+        It fails with this one's error, or with the exception that `function` raises. Cancelling it cancels this one."""
+        mapped: Deferred[R] = Deferred(self.cancel)
+
+        def complete(done: Deferred[T]) -> None:
+            if done.error is not None:
+                return mapped.fail(done.error)
+            try:
+                value = function(done.result())
+            except Exception as error:
+                return mapped.fail(error)
+            return mapped.complete(value)
+
+        self.when_done(complete)
+        return mapped
+
+    def then(self, step: Callable[[T], R | Deferred[R]]) -> Deferred[R]:
+        """Return a deferred response for the outcome of `step(value)`, which has effects of its own.
+
+        As `map`, except that `step` runs even if the client goes away first: the cancellation is passed to the
+        deferred response that `step` returns, not to this one."""
+        following: Deferred[R] = Deferred()
+
+        def follow(done: Deferred[T]) -> None:
+            if done.error is not None:
+                return following.fail(done.error)
+            try:
+                outcome = step(done.result())
+            except Exception as error:
+                return following.fail(error)
+            return following.follow(outcome)
+
+        self.when_done(follow)
+        return following
+
+    def follow(self, outcome: T | Deferred[T]) -> None:
+        """Complete with the value, or as the other deferred response does; a cancellation is passed to that one."""
+        if not isinstance(outcome, Deferred):
+            self.complete(outcome)
+        elif self.done:  # the client went away
+            outcome.cancel()
+        else:
+            self.on_cancel = outcome.cancel
+            outcome.when_done(self._copy)
+
+    def _copy(self, outcome: Deferred[T]) -> None:
+        if outcome.error is not None:
+            self.fail(outcome.error)
+        else:
+            self.complete(outcome.result())
+
     def __await__(self) -> Generator[object, None, T]:
         if not self.done:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self.when_done(lambda _: None if future.done() else future.set_result(None))
-            yield from future
+            try:
+                yield from future
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
         return self.result()
 
     def _deliver(self) -> None:

@@ -31,9 +31,7 @@ def handle(
     )
     if not isinstance(error, Deferred):
         return AddOffsetsToTxnResponse(error_code=error)
-    response: Deferred[AddOffsetsToTxnResponse] = Deferred(error.cancel)
-    error.when_done(lambda done: response.complete(AddOffsetsToTxnResponse(error_code=done.result())))
-    return response
+    return error.map(lambda error_code: AddOffsetsToTxnResponse(error_code=error_code))
 
 
 API = Api(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, handle)

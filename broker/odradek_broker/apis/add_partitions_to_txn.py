@@ -38,13 +38,7 @@ def handle(
     outcome = _handle_one(ctx, transaction)
     if not isinstance(outcome, Deferred):
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(outcome))
-    response: Deferred[AddPartitionsToTxnResponse] = Deferred(outcome.cancel)
-    outcome.when_done(
-        lambda done: response.complete(
-            AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(done.result()))
-        )
-    )
-    return response
+    return outcome.map(lambda added: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(added)))
 
 
 def _handle_batch(
@@ -61,9 +55,14 @@ def _handle_batch(
 
 
 async def _when_all_are_done(outcomes: list[tuple[str, Outcome | Deferred[Outcome]]]) -> AddPartitionsToTxnResponse:
-    return _batch_response(
-        [(name, await outcome if isinstance(outcome, Deferred) else outcome) for name, outcome in outcomes]
-    )
+    try:
+        return _batch_response(
+            [(name, await outcome if isinstance(outcome, Deferred) else outcome) for name, outcome in outcomes]
+        )
+    finally:
+        for _, outcome in outcomes:
+            if isinstance(outcome, Deferred):
+                outcome.cancel()
 
 
 def _handle_one(ctx: Context, transaction: Transaction) -> Outcome | Deferred[Outcome]:
@@ -84,9 +83,7 @@ def _handle_one(ctx: Context, transaction: Transaction) -> Outcome | Deferred[Ou
     added = transactions.add(transactional_id, producer, places, ctx.api_version, patiently=by_client)
     if not isinstance(added, Deferred):
         return dict.fromkeys(places, added)
-    outcome: Deferred[Outcome] = Deferred(added.cancel)
-    added.when_done(lambda done: outcome.complete(dict.fromkeys(places, done.result())))
-    return outcome
+    return added.map(lambda error: dict.fromkeys(places, error))
 
 
 def _refusal(ctx: Context, place: TopicPartition, by_client: bool) -> ErrorCode:

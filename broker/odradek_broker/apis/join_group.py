@@ -32,9 +32,7 @@ def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Defer
         return _for_version(answer, ctx.api_version)
     if ctx.api_version >= NULL_PROTOCOL_NAME_FROM:
         return answer
-    response: Deferred[JoinGroupResponse] = Deferred()
-    answer.when_done(lambda done: response.complete(_for_version(done.result(), ctx.api_version)))
-    return response
+    return answer.map(lambda joined: _for_version(joined, ctx.api_version))
 
 
 def failed(ctx: Context, request: JoinGroupRequest, error: ErrorCode) -> JoinGroupResponse:

@@ -38,9 +38,7 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse |
     answer = ctx.broker.groups.commit(request, ctx.api_version)
     if not isinstance(answer, Deferred):
         return _merged(refused, request, answer)
-    response: Deferred[OffsetCommitResponse] = Deferred()
-    answer.when_done(lambda done: response.complete(_merged(refused, request, done.result())))
-    return response
+    return answer.map(lambda committed: _merged(refused, request, committed))
 
 
 async def _commit_old(ctx: Context, request: OffsetCommitRequest, refused: list[TopicAnswer]) -> OffsetCommitResponse:

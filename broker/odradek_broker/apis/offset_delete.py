@@ -25,9 +25,7 @@ def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse |
     answer = ctx.broker.groups.delete_offsets(request)
     if not isinstance(answer, Deferred):
         return _merged(refused, answer)
-    response: Deferred[OffsetDeleteResponse] = Deferred()
-    answer.when_done(lambda done: response.complete(_merged(refused, done.result())))
-    return response
+    return answer.map(lambda deleted: _merged(refused, deleted))
 
 
 def _sort_out(ctx: Context, topic: Topic, accepted: list[Topic], refused: list[TopicAnswer]) -> None:

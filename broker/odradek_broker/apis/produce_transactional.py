@@ -229,19 +229,9 @@ class _Admitting:
             return answer.fail(error)
         if self._appended:
             self._let_go()
-            self._deliver(answer, self._outcome)
+            answer.follow(self._outcome)
         return None
 
     def _let_go(self) -> None:
         held, self._held_bytes = self._held_bytes, 0
         self._ctx.connection.memory.give_back(held)
-
-    @staticmethod
-    def _deliver(answer: Deferred[Any], outcome: Outcome) -> None:
-        if not isinstance(outcome, Deferred):
-            answer.complete(outcome)
-        elif answer.done:  # the client went away
-            outcome.cancel()
-        else:
-            answer.on_cancel = outcome.cancel
-            outcome.when_done(lambda done: answer.fail(done.error) if done.error else answer.complete(done.value))

@@ -41,9 +41,7 @@ def handle(
     answer = ctx.broker.groups.commit_in_transaction(request, ctx.api_version)
     if not isinstance(answer, Deferred):
         return _merged(ctx, refused, request, answer)
-    response: Deferred[TxnOffsetCommitResponse] = Deferred()
-    answer.when_done(lambda done: response.complete(_merged(ctx, refused, request, done.result())))
-    return response
+    return answer.map(lambda committed: _merged(ctx, refused, request, committed))
 
 
 def failed(ctx: Context, request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:

@@ -43,10 +43,13 @@ async def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarke
             else:
                 outcomes[topic, index] = outcome
     if waiting:
-        await _replicated(ctx.broker.timers, [reached for _, _, reached in waiting], any(by_producer.values()))
-        for outcomes, place, reached in waiting:
-            outcomes[place] = reached.result() if reached.done else ErrorCode.REQUEST_TIMED_OUT
-            reached.cancel()
+        try:
+            await _replicated(ctx.broker.timers, [reached for _, _, reached in waiting], any(by_producer.values()))
+            for outcomes, place, reached in waiting:
+                outcomes[place] = reached.result() if reached.done else ErrorCode.REQUEST_TIMED_OUT
+        finally:
+            for _, _, reached in waiting:
+                reached.cancel()
     return _response(by_producer)
 
 

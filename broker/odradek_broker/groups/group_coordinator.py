@@ -184,42 +184,27 @@ class GroupCoordinator:
         if isinstance(coordinated, ErrorCode):
             return coordinated
         verdict = verify(self._broker, coordinated.partition, request, api_version)
-        answer: Deferred[TxnOffsetCommitResponse | ErrorCode] = Deferred()
         if isinstance(verdict, Deferred):
-            verdict.when_done(lambda asked: self._verified(request, asked, answer))
-        else:
-            self._commit_in_transaction(request, verdict, answer)
-        return answer.result() if answer.done else answer
-
-    def _verified(
-        self,
-        request: TxnOffsetCommitRequest,
-        asked: Deferred[Verdict],
-        answer: Deferred[TxnOffsetCommitResponse | ErrorCode],
-    ) -> None:
-        try:
-            self._commit_in_transaction(request, asked.result(), answer)
-        except Exception as failure:
-            answer.fail(failure)
+            answer: Deferred[TxnOffsetCommitResponse | ErrorCode]
+            answer = verdict.then(lambda granted: self._commit_in_transaction(request, granted))
+            return answer.result() if answer.done else answer
+        return self._commit_in_transaction(request, verdict)
 
     def _commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, verdict: Verdict, answer: Deferred[TxnOffsetCommitResponse | ErrorCode]
-    ) -> None:
+        self, request: TxnOffsetCommitRequest, verdict: Verdict
+    ) -> TxnOffsetCommitResponse | ErrorCode | Deferred[TxnOffsetCommitResponse | ErrorCode]:
         if isinstance(verdict, ErrorCode):
-            answer.complete(group_write_error(verdict))
-            return
+            return group_write_error(verdict)
         coordinated = self._coordinated(request.group_id)
         if isinstance(coordinated, ErrorCode):
-            answer.complete(coordinated)
-            return
+            return coordinated
         result = coordinated.shard.commit_in_transaction(request, coordinated.now())
         if isinstance(result, ErrorCode):
-            answer.complete(result)
-            return
+            return result
         records, response = result
         if not records:
-            answer.complete(response)
-            return
+            return response
+        answer: Deferred[TxnOffsetCommitResponse | ErrorCode] = Deferred()
 
         def done(error: ErrorCode) -> None:
             answer.complete(group_write_error(error) if error else response)
@@ -231,6 +216,7 @@ class GroupCoordinator:
             done(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka has no better code for it
         else:
             coordinated.write_in_transaction(records, producer, verdict, done)
+        return answer.result() if answer.done else answer
 
     def fetch(
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool

@@ -186,7 +186,15 @@ class Markers:
         return settled
 
     def _settle_later(self, sending: Sending, place: TopicPartition, outcome: Deferred[ErrorCode]) -> None:
-        outcome.when_done(lambda done: self.settle(sending, {place: done.result()}))
+        def replicated(done: Deferred[ErrorCode]) -> None:
+            try:
+                error = done.result()
+            except Exception as failure:
+                self._failed("writing a marker failed; trying again", sending, failure)
+                error = ErrorCode.UNKNOWN_SERVER_ERROR
+            self.settle(sending, {place: error})
+
+        outcome.when_done(replicated)
 
     # -- what becomes of them -----------------------------------------------------------------------------------------
 

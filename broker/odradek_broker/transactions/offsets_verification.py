@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.deferred import Deferred
 from odradek_broker.transactions.core.transaction import Producer
-from odradek_broker.transactions.verification import VERIFICATION_ENABLE, Claim, Manner, Refusals
+from odradek_broker.transactions.verification import VERIFICATION_ENABLE, Claim, Manner
 from odradek_log.verification import NOT_REQUIRED, ONGOING, Verification
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import NO_SEQUENCE
@@ -42,13 +42,4 @@ def verify(
     refusals = broker.verifier.ask(Claim(request.transactional_id, producer, (place,), manner))
     if not isinstance(refusals, Deferred):
         return refusals.get(place, granted)
-    verdict: Deferred[Verdict] = Deferred()
-
-    def asked(outcome: Deferred[Refusals]) -> None:
-        try:
-            verdict.complete(outcome.result().get(place, granted))
-        except Exception as failure:
-            verdict.fail(failure)
-
-    refusals.when_done(asked)
-    return verdict
+    return refusals.map(lambda refused: refused.get(place, granted))

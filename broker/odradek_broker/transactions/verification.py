@@ -141,18 +141,7 @@ class Verifier:
         error = coordinator.add(claim.transactional_id, claim.producer, claim.partitions)
         if not isinstance(error, Deferred):
             return self._counted(claim.refused(error)) if error else {}
-        answer: Deferred[Refusals] = Deferred()
-
-        def added(outcome: Deferred[ErrorCode]) -> None:
-            try:
-                found = outcome.result()
-            except Exception as failure:
-                answer.fail(failure)
-            else:
-                answer.complete(self._counted(claim.refused(found)) if found else {})
-
-        error.when_done(added)
-        return answer
+        return error.map(lambda found: self._counted(claim.refused(found)) if found else {})
 
     async def close(self) -> None:
         """Ask nobody any more: when this returns, no task does. Who still waits is refused."""

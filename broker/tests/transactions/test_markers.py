@@ -620,6 +620,22 @@ async def test_a_marker_whose_writing_fails_keeps_no_other_from_being_tried_agai
     await markers.close()
 
 
+async def test_a_marker_whose_replication_fails_is_written_again(
+    trio: Transactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await trio.create([0])
+    write, failing = markers_module.write_marker, Deferred[ErrorCode]()
+    outcomes: list[ErrorCode | Deferred[ErrorCode]] = [failing]
+    monkeypatch.setattr(markers_module, "write_marker", lambda *args: outcomes.pop() if outcomes else write(*args))
+    markers, owner = Markers(trio.cluster.nodes[0].broker), Owner()
+    markers.send(owner, work(0, "t"))
+    failing.fail(ZeroDivisionError("planted"))
+    assert owner.written == []
+    trio.clock.advance_timeouts(RETRY_MS)
+    assert owner.written == [("t", 0)]
+    await markers.close()
+
+
 async def test_a_coordinator_that_is_killed_waits_for_no_slow_partition(patient: Transactions) -> None:
     leader, _ = await one_slow_partition(patient)
     slow = await begun(patient, leader, "slow", "t")
