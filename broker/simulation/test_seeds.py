@@ -24,6 +24,16 @@ def test_nothing_is_lost_repeated_reordered_or_taken_back(kind: Kind, first: int
         simulate(seed, kind)
 
 
+FAILED_ONCE: list[tuple[Kind, int]] = [
+    ("zookeeper", 90051),  # the clients that waited for producer ids went away before the allocation failed
+]
+
+
+@pytest.mark.parametrize(("kind", "seed"), FAILED_ONCE)
+def test_a_seed_that_failed_once_ends_well(kind: Kind, seed: int) -> None:
+    simulate(seed, kind)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_seed_is_the_same_run_in_another_process_with_other_hashes(kind: Kind) -> None:
     run = f"from simulation.simulation import simulate; print(simulate(7, {kind!r}).trace.digest)"

@@ -42,19 +42,24 @@ class ProducerIds:
         """The same for who cannot wait but comes again: then there may be one."""
         found = self.next_now()
         if found is None:
-            # That the controller did not answer is known to whoever waits for it, if anybody does.
-            self._begin_to_fill().add_done_callback(lambda filling: filling.cancelled() or filling.exception())
+            self._begin_to_fill()
         return found
 
     async def next(self) -> int:
         """The next id, after asking the controller for a block if need be. Raises NoProducerIdsError."""
         while (found := self.next_now()) is None:
-            await asyncio.shield(self._begin_to_fill())
+            # Not `shield`: from Python 3.13 on it reports the error of an allocation whose request was cancelled.
+            allocation = self._begin_to_fill()
+            await asyncio.wait([allocation])
+            allocation.result()
         return found
 
     def _begin_to_fill(self) -> asyncio.Future[None]:
         if self._allocation is None:
             self._allocation = asyncio.ensure_future(self._fill())
+            # The requests that wait get the error. All of their clients may go away before the controller answers:
+            # then no request reads the error, and asyncio would report it as lost.
+            self._allocation.add_done_callback(lambda filling: filling.cancelled() or filling.exception())
         return self._allocation
 
     async def _fill(self) -> None:

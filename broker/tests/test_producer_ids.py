@@ -1,0 +1,62 @@
+"""Producer ids of a broker: requests that find the block used up share one allocation."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, ProducerIds
+
+
+class Allocations:
+    """A controller that answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.answer: asyncio.Future[Block] = asyncio.get_running_loop().create_future()
+
+    async def __call__(self) -> Block:
+        self.asked.set()
+        return await self.answer
+
+
+async def test_requests_that_wait_together_share_one_block() -> None:
+    allocations = Allocations()
+    ids = ProducerIds(allocations)
+    waiting = [asyncio.ensure_future(ids.next()) for _ in range(3)]
+    await allocations.asked.wait()
+    allocations.answer.set_result(Block(1000, 3))
+    assert sorted(await asyncio.gather(*waiting)) == [1000, 1001, 1002]
+
+
+async def test_every_request_that_waits_gets_the_error() -> None:
+    allocations = Allocations()
+    ids = ProducerIds(allocations)
+    waiting = [asyncio.ensure_future(ids.next()) for _ in range(2)]
+    await allocations.asked.wait()
+    allocations.answer.set_exception(NoProducerIdsError("NETWORK_EXCEPTION"))
+    errors = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [str(error) for error in errors] == ["NETWORK_EXCEPTION"] * 2
+
+
+async def test_an_allocation_that_fails_after_its_clients_went_away_is_no_lost_error() -> None:
+    lost: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
+    allocations = Allocations()
+    ids = ProducerIds(allocations)
+    waiting = asyncio.ensure_future(ids.next())
+    await allocations.asked.wait()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    allocations.answer.set_exception(NoProducerIdsError("NETWORK_EXCEPTION"))
+    with pytest.raises(NoProducerIdsError):
+        await allocations.answer
+    again = asyncio.ensure_future(ids.next())
+    errors = await asyncio.gather(again, return_exceptions=True)
+    assert [str(error) for error in errors] == ["NETWORK_EXCEPTION"]
+    del errors, again, waiting
+    gc.collect()
+    assert lost == []
