@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
 from typing import Any, Final
 
-from odradek_broker.inter_broker.peer import Peer
+from odradek_broker.inter_broker.broker_connection import BrokerConnection
 from simulation.process import PROCESS
 from simulation.trace import Trace
 
@@ -382,8 +382,8 @@ def host_of(protocol: Any) -> str:
     process = PROCESS.get()
     if process is not None and len(process.hosts) == 1:
         return process.hosts[0]
-    if isinstance(protocol, Peer):
-        return "-".join(protocol._name.split("-")[:2])
+    if isinstance(protocol, BrokerConnection):
+        return "-".join(protocol._client_id.split("-")[:2])
     host = protocol.host
     assert isinstance(host, str)
     return host

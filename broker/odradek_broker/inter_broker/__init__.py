@@ -1,1 +1,1 @@
-"""Connections to other brokers."""
+"""Channels to other brokers, and retries of requests to them."""

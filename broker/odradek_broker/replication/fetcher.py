@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
-from odradek_broker.inter_broker.peer import Peer, PeerError
+from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
 from odradek_broker.replication.core.follower_session import FollowerSession, Key, Position
 from odradek_broker.replication.core.partition_follower import EpochEnd, after_out_of_range, truncation_point
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition
@@ -53,7 +53,7 @@ class Fetcher:
         self._truncated: dict[Partition, None] = {}
         """Those of which a checkpoint on disk says that more is there than is."""
         self._session = FollowerSession()
-        self._peer: Peer | None = None
+        self._connection: BrokerConnection | None = None
         self._wake = asyncio.Event()
         self._reachable = True
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -94,7 +94,7 @@ class Fetcher:
             try:
                 await self._round()
                 self._reachable = True
-            except (PeerError, LeaderUnknownError) as error:
+            except (BrokerConnectionError, LeaderUnknownError) as error:
                 if self._reachable:
                     self._reachable = False
                     self._log.warning("leader cannot be fetched from; trying again", error=str(error))
@@ -111,16 +111,16 @@ class Fetcher:
         if not len(self._session):
             await self._pause(self._next_due_ms())
             return
-        peer = self._peer
-        if peer is None:
-            peer = self._peer = await self._connect()
+        connection = self._connection
+        if connection is None:
+            connection = self._connection = await self._connect()
             self._session.begin_anew()
             await self._settle()
             self._look_again()
         version = self._broker.image.levels.fetch_version
         request = self._request(version)
         timeout_s = self._broker.config.integer("replica.socket.timeout.ms") / 1000
-        response = await peer.ask(request, version, FetchResponse, timeout_s)
+        response = await connection.request(request, version, FetchResponse, timeout_s)
         if response.error_code:
             self._session.begin_anew()
             if response.error_code not in (
@@ -128,7 +128,7 @@ class Fetcher:
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,
                 ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
             ):
-                raise PeerError(f"Fetch was answered with {ErrorCode(response.error_code).name}")
+                raise BrokerConnectionError(f"Fetch was answered with {ErrorCode(response.error_code).name}")
             return
         self._session.answered(response.session_id)
         out_of_range = []
@@ -148,7 +148,7 @@ class Fetcher:
                     self._take(partition, asked, data)
         self._vouch_no_more()
         for partition in out_of_range:
-            await self._restart(peer, partition)
+            await self._restart(connection, partition)
 
     async def _settle(self) -> None:
         """The next request says what we have, and that is to be on the disk if the leader's acknowledgements are."""
@@ -251,11 +251,11 @@ class Fetcher:
             self._log.error("partition is not copied until there is news of it", partition=log.name, exc_info=error)
             self.remove(partition)
 
-    async def _restart(self, peer: Peer, partition: Partition) -> None:
+    async def _restart(self, connection: BrokerConnection, partition: Partition) -> None:
         """The leader does not have what we asked for: ask where its log begins and ends."""
         epoch = partition.leader_epoch
-        leader_end = await self._offset(peer, partition, epoch, LATEST)
-        leader_start = await self._offset(peer, partition, epoch, EARLIEST)
+        leader_end = await self._offset(connection, partition, epoch, LATEST)
+        leader_start = await self._offset(connection, partition, epoch, EARLIEST)
         key = (partition.topic_id, partition.index)
         if self._partitions.get(key) is not partition or not _is_followed_in(partition, epoch):
             return  # The metadata has changed meanwhile: this log may be the one that counts.
@@ -292,13 +292,15 @@ class Fetcher:
                     if partition.directory is directory:
                         partition.take_offline()
 
-    async def _offset(self, peer: Peer, partition: Partition, epoch: int, timestamp: int) -> int | None:
+    async def _offset(
+        self, connection: BrokerConnection, partition: Partition, epoch: int, timestamp: int
+    ) -> int | None:
         wanted = ListOffsetsRequest.ListOffsetsPartition(partition.index, epoch, timestamp)
         request = ListOffsetsRequest(
             self._broker.node_id, 0, [ListOffsetsRequest.ListOffsetsTopic(partition.topic, [wanted])]
         )
         timeout_s = self._broker.config.integer("replica.socket.timeout.ms") / 1000
-        answer = await peer.ask(request, LIST_OFFSETS_VERSION, ListOffsetsResponse, timeout_s)
+        answer = await connection.request(request, LIST_OFFSETS_VERSION, ListOffsetsResponse, timeout_s)
         (topic,) = answer.topics
         (found,) = topic.partitions
         return None if found.error_code else found.offset
@@ -337,7 +339,7 @@ class Fetcher:
 
     # -- the connection -----------------------------------------------------------------------------------------------
 
-    async def _connect(self) -> Peer:
+    async def _connect(self) -> BrokerConnection:
         broker = self._broker
         registration = broker.image.brokers.get(self.leader)
         endpoint = None if registration is None else registration.endpoint(broker.config.inter_broker_listener)
@@ -345,12 +347,12 @@ class Fetcher:
             raise LeaderUnknownError(f"broker {self.leader} has no address")
         timeout_s = broker.config.integer("replica.socket.timeout.ms") / 1000
         name = f"broker-{broker.node_id}-fetcher-{self.number}"
-        return await Peer.connect(endpoint.host, endpoint.port, name, timeout_s)
+        return await BrokerConnection.connect(endpoint.host, endpoint.port, name, timeout_s)
 
     def _disconnect(self) -> None:
-        if self._peer is not None:
-            self._peer.close()
-            self._peer = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _next_due_ms(self) -> int | None:
         return max(min(self._waiting.values()) - self._broker.timers.now_ms(), 1) if self._waiting else None

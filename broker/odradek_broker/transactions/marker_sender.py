@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek_broker.inter_broker.peer import Peer, PeerError
+from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
 from odradek_broker.timers import TimerHandle
 from odradek_broker.transactions.core.transaction import TopicPartition
 from odradek_broker.transactions.marker_queue import MarkerQueue, Part, split
@@ -41,12 +41,12 @@ Errors = dict[int, dict[TopicPartition, ErrorCode]]
 
 
 class _Request:
-    __slots__ = ("parts", "peer", "task", "timer")
+    __slots__ = ("connection", "parts", "task", "timer")
 
     def __init__(self, parts: list[Part]) -> None:
         self.parts = parts
         self.task: asyncio.Task[None] | None = None
-        self.peer: Peer | None = None
+        self.connection: BrokerConnection | None = None
         """None while there is no connection yet: nothing is sent then."""
         self.timer: TimerHandle | None = None
 
@@ -68,7 +68,7 @@ class MarkerSender:
         self._set_aside: dict[_Request, list[TopicPartition]] = {}
         """Each with the places that no other one is to name."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._idle: list[Peer] = []
+        self._idle: list[BrokerConnection] = []
 
     def add(self, sending: Sending, places: list[TopicPartition]) -> None:
         self._queue.add(sending, places)
@@ -89,14 +89,14 @@ class MarkerSender:
         """
         back = self._queue.take_back(led)
         for request in [*filter(None, [self._prompt]), *self._set_aside]:
-            if request.peer is None:
+            if request.connection is None:
                 request.parts, unsent = split(request.parts, led)
                 back += unsent
                 if not request.parts and request.task is not None:
                     self._over(request)
                     request.task.cancel()
             elif gone:
-                request.peer.close()
+                request.connection.close()
         if gone:
             self._close_idle()
         self._go_on()
@@ -171,30 +171,30 @@ class MarkerSender:
             return await self._ask(request)
         except Exception as error:
             log = self._broker.log.bind(broker=self._destination)
-            if isinstance(error, PeerError):
+            if isinstance(error, BrokerConnectionError):
                 log.debug("markers could not be sent; trying again", error=str(error))
             else:
                 log.error("sending markers failed; trying again", exc_info=error)
             return {}
 
     async def _ask(self, request: _Request) -> Errors:
-        """Raises PeerError."""
+        """Raises BrokerConnectionError."""
         broker = self._broker
         timeout_s = broker.config.integer("request.timeout.ms") / 1000 + ANSWER_GRACE_S
-        request.peer = peer = await self._connection()
+        request.connection = connection = await self._connection()
         # Only now: while there was no connection some may have been taken back.
         markers = WriteTxnMarkersRequest([_marker(sending, places) for sending, places in request.parts])
         self._watch(request)
         try:
             version = broker.image.levels.write_txn_markers_version
-            response = await peer.ask(markers, version, WriteTxnMarkersResponse, timeout_s)
+            response = await connection.request(markers, version, WriteTxnMarkersResponse, timeout_s)
         except BaseException:
-            peer.close()
+            connection.close()
             raise
         if len(self._idle) < IDLE_MAX:
-            self._idle.append(peer)
+            self._idle.append(connection)
         else:
-            peer.close()
+            connection.close()
         return {
             row.producer_id: {
                 (topic.name, cell.partition_index): ErrorCode(cell.error_code)
@@ -204,19 +204,19 @@ class MarkerSender:
             for row in response.markers
         }
 
-    async def _connection(self) -> Peer:
+    async def _connection(self) -> BrokerConnection:
         while self._idle:
-            peer = self._idle.pop()
-            if not peer.closed:
-                return peer
+            connection = self._idle.pop()
+            if not connection.closed:
+                return connection
         broker = self._broker
         registration = broker.image.brokers.get(self._destination)
         endpoint = None if registration is None else registration.endpoint(broker.config.inter_broker_listener)
         if endpoint is None:
-            raise PeerError(f"broker {self._destination} has no address")
+            raise BrokerConnectionError(f"broker {self._destination} has no address")
         timeout_s = min(broker.config.integer("replica.socket.timeout.ms") / 1000, CONNECT_S_MAX)
         name = f"broker-{broker.node_id}-txn-marker-sender"
-        return await Peer.connect(endpoint.host, endpoint.port, name, timeout_s)
+        return await BrokerConnection.connect(endpoint.host, endpoint.port, name, timeout_s)
 
 
 def _marker(sending: Sending, places: list[TopicPartition]) -> WriteTxnMarkersRequest.WritableTxnMarker:

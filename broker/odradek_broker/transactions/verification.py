@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from odradek_broker.coordination.core.java_hash import partition_for
 from odradek_broker.deferred import Deferred
-from odradek_broker.inter_broker.peer import Peer, PeerError
+from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.transactions.core.transaction import Producer, TopicPartition
@@ -183,7 +183,7 @@ class _Line:
         self._waiting: dict[str, _Question] = {}
         self._endpoint: Endpoint
         self._connected_to: Endpoint | None = None
-        self._peer: Peer | None = None
+        self._connection: BrokerConnection | None = None
         self._task: asyncio.Task[None] | None = None
 
     def ask(self, claim: Claim, endpoint: Endpoint) -> Deferred[Refusals]:
@@ -218,7 +218,7 @@ class _Line:
                     continue
                 try:
                     _deliver(asked, await self._exchange([question.claim for question in asked.values()]))
-                except (PeerError, ValueError) as error:
+                except (BrokerConnectionError, ValueError) as error:
                     self._broker.log.warning(
                         "transaction coordinator cannot be asked", coordinator=self._coordinator, error=str(error)
                     )
@@ -246,19 +246,21 @@ class _Line:
 
     async def _exchange(self, claims: list[Claim]) -> AddPartitionsToTxnResponse:
         timeout_s = self._broker.config.integer("request.timeout.ms") / 1000
-        peer = self._peer
-        if peer is None or peer.closed or self._connected_to != self._endpoint:
+        connection = self._connection
+        if connection is None or connection.closed or self._connected_to != self._endpoint:
             self._disconnect()
             name = f"broker-{self._broker.node_id}-verification"
             self._connected_to = self._endpoint
             host, port = self._endpoint.host, self._endpoint.port
-            peer = self._peer = await Peer.connect(host, port, name, min(timeout_s, CONNECT_S_MAX))
-        return await peer.ask(_request(claims), REQUEST_VERSION, AddPartitionsToTxnResponse, timeout_s)
+            connection = self._connection = await BrokerConnection.connect(
+                host, port, name, min(timeout_s, CONNECT_S_MAX)
+            )
+        return await connection.request(_request(claims), REQUEST_VERSION, AddPartitionsToTxnResponse, timeout_s)
 
     def _disconnect(self) -> None:
-        if self._peer is not None:
-            self._peer.close()
-            self._peer = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 def _request(claims: list[Claim]) -> AddPartitionsToTxnRequest:

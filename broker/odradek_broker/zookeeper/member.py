@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from odradek_broker.broker import Broker
 from odradek_broker.environment import BrokerEnvironment
-from odradek_broker.inter_broker.peer import Peer, PeerError
+from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
 from odradek_broker.node import Node
 from odradek_broker.storage.directory_identity import claim_over_zookeeper, cluster_of
 from odradek_broker.timers import TimerHandle
@@ -213,12 +213,12 @@ class Member:
         if self._balance is not None:
             self._balance.cancel()
 
-    async def _connect(self, registration: BrokerRegistration) -> Peer:
+    async def _connect(self, registration: BrokerRegistration) -> BrokerConnection:
         endpoint = registration.endpoint(self._control_listener)
         if endpoint is None:
-            raise PeerError(f"broker {registration.id} has no listener {self._control_listener}")
+            raise BrokerConnectionError(f"broker {registration.id} has no listener {self._control_listener}")
         timeout_s = self._config.integer("controller.socket.timeout.ms") / 1000
-        return await Peer.connect(endpoint.host, endpoint.port, str(self.node.id), timeout_s)
+        return await BrokerConnection.connect(endpoint.host, endpoint.port, str(self.node.id), timeout_s)
 
     def _balance_later(self, controller: Controller) -> None:
         """Every `leader.imbalance.check.interval.seconds`, if `auto.leader.rebalance.enable`."""

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from odradek_broker.inter_broker.peer import PeerError
+from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
 from odradek_broker.zookeeper.adapter import FULL
 from odradek_broker.zookeeper.control_messages import (
     INCREMENTAL,
@@ -45,9 +45,9 @@ R = TypeVar("R", bound=Message)
 
 
 class Line(Protocol):
-    """A connection to a broker: `network.peer.Peer`."""
+    """A connection to a broker: `inter_broker.broker_connection.BrokerConnection`."""
 
-    async def ask(self, request: Message, version: int, answer: type[R], timeout_s: float) -> R: ...
+    async def request(self, request: Message, version: int, answer: type[R], timeout_s: float) -> R: ...
 
     def close(self) -> None: ...
 
@@ -93,7 +93,7 @@ class Propagation:
         *,
         timeout_s: float,
     ) -> None:
-        """`connect` raises PeerError; `sleep` takes milliseconds."""
+        """`connect` raises BrokerConnectionError; `sleep` takes milliseconds."""
         self._controller_id = controller_id
         self._term = term
         self._connect = connect
@@ -156,7 +156,7 @@ class Propagation:
 
     async def ask(self, line: Line, request: Message) -> Message:
         answer: type[Message] = APIS[request.API_KEY].response_class()
-        return await line.ask(request, VERSIONS[type(request)], answer, self._timeout_s)
+        return await line.request(request, VERSIONS[type(request)], answer, self._timeout_s)
 
     async def wait(self, failures: int) -> None:
         await self._sleep(_BACKOFF_MS[min(failures, len(_BACKOFF_MS)) - 1])
@@ -277,7 +277,7 @@ class _Queue:
                 if self._line is None:
                     self._line = await self._owner.connect(self._registration)
                 return await self._owner.ask(self._line, request)
-            except PeerError as error:
+            except BrokerConnectionError as error:
                 self._disconnect()
                 failures += 1
                 if failures == len(_BACKOFF_MS):

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from odradek_broker.inter_broker.peer import Peer, PeerError
+from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
 from odradek_broker.logger import Logger
 from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_writer import ConfigWriter
@@ -88,23 +88,25 @@ class ControllerChannel:
         self._name = name
         self._timeout_s = timeout_s
         self._asking = asyncio.Lock()
-        self._peer: Peer | None = None
+        self._connection: BrokerConnection | None = None
         self._at: Endpoint | None = None
 
     async def ask(self, request: Message, version: int, answer: type[R]) -> R:
-        """Raises PeerError."""
+        """Raises BrokerConnectionError."""
         async with self._asking:
             endpoint = self._where()
             if endpoint is None:
-                raise PeerError("there is no controller")
+                raise BrokerConnectionError("there is no controller")
             if endpoint != self._at:
                 self.close()
-            if self._peer is None:
-                self._peer = await Peer.connect(endpoint.host, endpoint.port, self._name, self._timeout_s)
+            if self._connection is None:
+                self._connection = await BrokerConnection.connect(
+                    endpoint.host, endpoint.port, self._name, self._timeout_s
+                )
                 self._at = endpoint
             done = False
             try:
-                response = await self._peer.ask(request, version, answer, self._timeout_s)
+                response = await self._connection.request(request, version, answer, self._timeout_s)
                 done = True
             finally:
                 if not done:
@@ -112,9 +114,9 @@ class ControllerChannel:
             return response
 
     def close(self) -> None:
-        peer, self._peer, self._at = self._peer, None, None
-        if peer is not None:
-            peer.close()
+        connection, self._connection, self._at = self._connection, None, None
+        if connection is not None:
+            connection.close()
 
 
 class RemoteController:
@@ -195,7 +197,7 @@ class RemoteController:
             pass
         try:
             return await self._channel.ask(request, ALTER_PARTITION_VERSION, AlterPartitionResponse)
-        except PeerError:
+        except BrokerConnectionError:
             return AlterPartitionResponse(error_code=ErrorCode.NETWORK_EXCEPTION)
 
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
@@ -219,21 +221,21 @@ class RemoteController:
             pass
         try:
             return await self._channel.ask(request, ALLOCATE_PRODUCER_IDS_VERSION, AllocateProducerIdsResponse)
-        except PeerError:
+        except BrokerConnectionError:
             return AllocateProducerIdsResponse(error_code=ErrorCode.NETWORK_EXCEPTION)
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
         """Asked of wherever the controller is, over the network even if it is here."""
         try:
             return await self._channel.ask(request, CONTROLLED_SHUTDOWN_VERSION, ControlledShutdownResponse)
-        except PeerError:
+        except BrokerConnectionError:
             return ControlledShutdownResponse(error_code=ErrorCode.NETWORK_EXCEPTION)
 
     async def create_elsewhere(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         """On behalf of this broker, by the controller, which is another one."""
         try:
             return await self._channel.ask(request, CREATE_TOPICS_VERSION, CreateTopicsResponse)
-        except PeerError:
+        except BrokerConnectionError:
             error = ErrorCode.LEADER_NOT_AVAILABLE
             return CreateTopicsResponse(
                 topics=[

@@ -16,7 +16,7 @@ from broker.tests.test_write_txn_markers import marker, outcome
 from broker.tests.transactions.producers import TransactionalProducer, Transactions
 
 from odradek_broker.deferred import Deferred
-from odradek_broker.inter_broker.peer import Peer, PeerError
+from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
 from odradek_broker.network.interceptors import Delay
 from odradek_broker.replication.partition import Partition
 from odradek_broker.transactions import markers as markers_module
@@ -361,14 +361,14 @@ Redirect = Callable[[], Awaitable[int]]
 
 def redirect_markers(monkeypatch: pytest.MonkeyPatch, trio: Transactions, broker: int, port: Redirect) -> None:
     """Who connects to the broker to send it markers connects to this port."""
-    connect, its_port = Peer.connect, trio.cluster.nodes[broker].port
+    connect, its_port = BrokerConnection.connect, trio.cluster.nodes[broker].port
 
-    async def connect_elsewhere(host: str, found: int, name: str, timeout_s: float) -> Peer:
+    async def connect_elsewhere(host: str, found: int, name: str, timeout_s: float) -> BrokerConnection:
         if found == its_port and name.endswith("txn-marker-sender"):
             found = await port()
         return await connect(host, found, name, timeout_s)
 
-    monkeypatch.setattr(Peer, "connect", connect_elsewhere)
+    monkeypatch.setattr(BrokerConnection, "connect", connect_elsewhere)
 
 
 async def test_markers_to_a_host_that_accepts_no_connection_go_to_the_next_leader_as_soon_as_it_is_known(
@@ -447,17 +447,17 @@ async def test_a_connection_is_waited_for_ten_seconds_at_most(
     trio: Transactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer, _ = await undecided(trio)
-    connect = Peer.connect
+    connect = BrokerConnection.connect
     limits_s: list[float] = []
 
-    async def note(host: str, port: int, name: str, timeout_s: float) -> Peer:
+    async def note(host: str, port: int, name: str, timeout_s: float) -> BrokerConnection:
         if name.endswith("txn-marker-sender"):
             limits_s.append(timeout_s)
             if len(limits_s) == 1:
-                raise PeerError("no broker answers")
+                raise BrokerConnectionError("no broker answers")
         return await connect(host, port, name, timeout_s)
 
-    monkeypatch.setattr(Peer, "connect", note)
+    monkeypatch.setattr(BrokerConnection, "connect", note)
     assert await producer.end() == ErrorCode.NONE
     await trio.until_state(producer, "CompleteCommit")
     assert len(limits_s) == 2
@@ -547,24 +547,28 @@ async def test_no_connection_to_a_broker_that_is_gone_is_kept_for_later(
     trio: Transactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer, leader = await undecided(trio, replicas=2)
-    connect, connection_lost, kept = Peer.connect, Peer.connection_lost, list[Peer]()
+    connect, connection_lost, kept = (
+        BrokerConnection.connect,
+        BrokerConnection.connection_lost,
+        list[BrokerConnection](),
+    )
 
-    async def keep(host: str, port: int, name: str, timeout_s: float) -> Peer:
-        peer = await connect(host, port, name, timeout_s)
+    async def keep(host: str, port: int, name: str, timeout_s: float) -> BrokerConnection:
+        connection = await connect(host, port, name, timeout_s)
         if name.endswith("txn-marker-sender"):
-            kept.append(peer)
-        return peer
+            kept.append(connection)
+        return connection
 
-    def lost(self: Peer, error: Exception | None) -> None:
+    def lost(self: BrokerConnection, error: Exception | None) -> None:
         # A host that loses its power does not say so.
         if self not in kept:
             connection_lost(self, error)
 
-    monkeypatch.setattr(Peer, "connect", keep)
-    monkeypatch.setattr(Peer, "connection_lost", lost)
+    monkeypatch.setattr(BrokerConnection, "connect", keep)
+    monkeypatch.setattr(BrokerConnection, "connection_lost", lost)
     assert await producer.end() == ErrorCode.NONE
     await trio.until_state(producer, "CompleteCommit")
-    assert [peer.closed for peer in kept] == [False]
+    assert [connection.closed for connection in kept] == [False]
     await trio.cluster.kill_broker(leader)
     await trio.until(lambda: kept[0].closed)
 

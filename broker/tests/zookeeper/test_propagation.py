@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from odradek_broker.inter_broker.peer import PeerError
+from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
 from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE
 from odradek_broker.zookeeper.control_messages import INCREMENTAL
 from odradek_broker.zookeeper.propagation import Propagation
@@ -74,7 +74,7 @@ class Recorder:
 
     async def connect(self, registration: BrokerRegistration) -> Wire:
         if registration.id in self.down:
-            raise PeerError("down")
+            raise BrokerConnectionError("down")
         return Wire(self, registration.id)
 
     async def sleep(self, delay_ms: int) -> None:
@@ -90,9 +90,9 @@ class Wire:
         self._recorder = recorder
         self._broker_id = broker_id
 
-    async def ask(self, request: Message, version: int, answer: type[Any], timeout_s: float) -> Any:
+    async def request(self, request: Message, version: int, answer: type[Any], timeout_s: float) -> Any:
         if self._broker_id in self._recorder.down:
-            raise PeerError("down")
+            raise BrokerConnectionError("down")
         assert version == APIS[request.API_KEY].versions[1]
         self._recorder.told.setdefault(self._broker_id, []).append(request)
         if isinstance(self._recorder.answer, answer):
