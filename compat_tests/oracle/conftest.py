@@ -11,15 +11,9 @@ from compat_tests.oracle import schema
 from compat_tests.oracle.coordinated import NEWEST_LEVEL, finalize, verify_partitions
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.peer import Peer
+from compat_tests.oracle.settings import SETTINGS
 
 STRICT = {"odradek": {"odradek.validation": "strict"}}
-SETTINGS = {
-    # So that a transaction can be open in a log without a coordinator who knows of it.
-    "transaction.partition.verification.enable": "false",
-    # So that an abandoned transaction is soon seen to be one.
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    "transaction.state.log.num.partitions": "4",
-}
 
 
 @pytest.fixture(scope="session")

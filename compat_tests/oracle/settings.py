@@ -1,10 +1,27 @@
-"""What DescribeConfigs tells of brokers, groups and subscriptions, by two brokers of one release."""
+"""What two brokers of one release say of configurations: DescribeConfigs of brokers, groups and subscriptions, and the
+answers to every change of a broker's configuration."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from compat_tests.oracle.peer import Peer
 from compat_tests.oracle.schema import Body
 
+SETTINGS = {
+    # So that a transaction can be open in a log without a coordinator who knows of it.
+    "transaction.partition.verification.enable": "false",
+    # So that an abandoned transaction is soon seen to be one.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "transaction.state.log.num.partitions": "4",
+}
+"""What the brokers of the oracle tests are started with, beside the common configuration of all tests."""
+OF_SHARE_GROUPS = {
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "4",
+}
+"""What Kafka's launcher gives to every Kafka."""
 BROKER, CLIENT_METRICS, GROUP = 4, 16, 32
 _DEFAULT = 5
 """The source of a value that nobody set."""
@@ -30,3 +47,95 @@ def assert_same_broker_settings(kafka: Peer, odradek: Peer, broker: str = "1") -
     for name in ours:
         compared = facts if name in own else ours[name].keys()
         assert {key: ours[name][key] for key in compared} == {key: theirs[name][key] for key in compared}, name
+
+
+# -- static configurations, where both brokers are given the same ------------------------------------------------------
+
+_OF_THE_PROCESS = frozenset(
+    (
+        "advertised.listeners",
+        "controller.listener.names",
+        "controller.quorum.voters",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dirs",
+        "process.roles",
+    )
+)
+"""Set by the launcher of each broker: addresses, directories, and the roles that only Kafka's process has."""
+_DYNAMIC = (2, 3)
+"""The sources of values that another test may have left."""
+
+
+def _static(told: Body) -> Body:
+    """What is said of a broker's configurations, without what was set while it ran."""
+    shown = {}
+    for name, each in told.items():
+        synonyms = [word for word in each["synonyms"] if word["source"] not in _DYNAMIC]
+        if synonyms != each["synonyms"]:
+            top = synonyms[0] if synonyms else {"value": None, "source": _DEFAULT}
+            each = {**each, "value": top["value"], "config_source": top["source"], "synonyms": synonyms}
+        shown[name] = each
+    return shown
+
+
+def assert_same_static_settings(kafka: Peer, odradek: Peer, broker: str = "1") -> None:
+    """Value, source, synonyms, type and flags of each, where both brokers were given the same static configuration."""
+    theirs, ours = (_static(told(peer, BROKER, broker)) for peer in (kafka, odradek))
+    compared = ours.keys() - _OF_THE_PROCESS
+    differ = {name: (theirs.get(name), ours[name]) for name in compared if theirs.get(name) != ours[name]}
+    assert not differ, differ
+
+
+# -- changes -----------------------------------------------------------------------------------------------------------
+
+_SAMPLES = {1: "true", 2: "x", 3: "1", 4: "1", 5: "1", 6: "0.5", 7: "x", 8: "org.example.Missing", 9: "x"}
+"""By type, for a configuration that has no value."""
+_NUMBERS = (3, 4, 5, 6)
+_NOT_READ = {
+    "advertised.listeners": "the listeners of a running broker stay",
+    "cordoned.log.dirs": "no log directory is cordoned",
+    "listener.security.protocol.map": "the listeners of a running broker stay",
+    "listeners": "the listeners of a running broker stay",
+}
+"""Configurations of which only Kafka looks at the value, with the reason: compared where Kafka takes the value."""
+
+
+def _values(each: Body) -> Iterator[str]:
+    """Values to try: what it is set to, a valid and an invalid one, and for numbers the edges."""
+    sample = _SAMPLES[each["config_type"]]
+    current = each["value"] or sample
+    yield current
+    if each["read_only"]:
+        return
+    yield from (sample, "not a value", "")
+    if each["config_type"] in _NUMBERS:
+        whole = int(float(current))
+        yield from ("-2", "-1", "0", "1", str(whole // 2), str(2 * whole), str(2 * whole + 1), "0.5", "99999999999")
+
+
+def _answer(peer: Peer, api: str, broker: str, name: str, value: str) -> tuple[int, bool]:
+    """The error, and whether there is a message."""
+    change: Body = {"name": name, "value": value}
+    if api == "IncrementalAlterConfigs":
+        change |= {"config_operation": 0}
+    resource = {"resource_type": BROKER, "resource_name": broker, "configs": [change]}
+    (result,) = peer.ask(api, 1, {"resources": [resource], "validate_only": True})["responses"]
+    return result["error_code"], bool(result["error_message"])
+
+
+def assert_same_answers_to_changes(kafka: Peer, odradek: Peer, broker: str = "1") -> None:
+    """Each configuration of a broker, set for it and for all brokers by both APIs, validated only."""
+    theirs, ours = told(kafka, BROKER, broker), told(odradek, BROKER, broker)
+    differ = []
+    for name in sorted(ours):
+        for value in dict.fromkeys(_values(theirs[name])):
+            for scope in (broker, ""):
+                for api in ("IncrementalAlterConfigs", "AlterConfigs"):
+                    expected = _answer(kafka, api, scope, name, value)
+                    if expected[0] and name in _NOT_READ:
+                        continue
+                    answer = _answer(odradek, api, scope, name, value)
+                    if answer != expected:
+                        differ.append((api, scope, name, value, expected, answer))
+    assert not differ, differ

@@ -20,7 +20,16 @@ from compat_tests.oracle import schema
 from compat_tests.oracle.cases import versions_of
 from compat_tests.oracle.peer import Peer
 from compat_tests.oracle.schema import Body
-from compat_tests.oracle.settings import CLIENT_METRICS, GROUP, assert_same_broker_settings, told
+from compat_tests.oracle.settings import (
+    CLIENT_METRICS,
+    GROUP,
+    OF_SHARE_GROUPS,
+    SETTINGS,
+    assert_same_answers_to_changes,
+    assert_same_broker_settings,
+    assert_same_static_settings,
+    told,
+)
 from odradek import Cluster
 
 pytestmark = pytest.mark.peers
@@ -46,7 +55,8 @@ def emulation(request: pytest.FixtureRequest, broker_name: str) -> str:
 @pytest.fixture(scope="module")
 def ours(emulation: str) -> Iterator[Peer]:
     """Odradek, looking like that release."""
-    with Cluster(process=True, emulate=emulation, config={"node.id": "1"}) as cluster:
+    config = {"node.id": "1", **COMMON_CONFIG, **SETTINGS, **OF_SHARE_GROUPS}
+    with Cluster(process=True, emulate=emulation, config=config) as cluster:
         peer = Peer("ours", cluster.bootstrap_servers)
         yield peer
         peer.close()
@@ -153,6 +163,16 @@ def told_apart(emulation: str) -> None:
 @pytest.mark.usefixtures("told_apart")
 def test_brokers_have_the_settings_of_the_release(theirs: Peer, ours: Peer) -> None:
     assert_same_broker_settings(theirs, ours)
+
+
+@pytest.mark.usefixtures("told_apart")
+def test_values_and_sources_of_the_settings_of_brokers_are_the_same(theirs: Peer, ours: Peer) -> None:
+    assert_same_static_settings(theirs, ours)
+
+
+@pytest.mark.usefixtures("told_apart")
+def test_each_change_of_a_setting_of_brokers_is_taken_or_refused_alike(theirs: Peer, ours: Peer) -> None:
+    assert_same_answers_to_changes(theirs, ours)
 
 
 @pytest.mark.usefixtures("told_apart")

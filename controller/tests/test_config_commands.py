@@ -39,6 +39,9 @@ PER_LISTENER = "These security configs can be dynamically updated only per-liste
 ILLEGAL = (
     "Topic name is invalid: 'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
 )
+INVALID_DYNAMIC = (
+    "Invalid value org.apache.kafka.common.config.ConfigException: {} for configuration Invalid dynamic configuration"
+)
 NOT_LONG = "Invalid value {} for configuration {}: Not a number of type LONG"
 NOT_INT = "Invalid value abc for configuration {}: Not a number of type INT"
 
@@ -113,6 +116,72 @@ REFUSED: list[tuple[int, str, Item, str, str | None]] = [
         "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation failed "
         "for num.io.threads=1000, value should not be greater than double the current value 8 "
         "for configuration Invalid dynamic configuration",
+    ),
+    (
+        BROKER,
+        "1",
+        ("remote.log.reader.threads", SET, "4"),
+        "INVALID_REQUEST",
+        INVALID_DYNAMIC.format(
+            "Dynamic thread count update validation failed for remote.log.reader.threads=4, value should be at least "
+            "half the current value 10"
+        ),
+    ),
+    (
+        BROKER,
+        "1",
+        ("log.cleaner.threads", SET, "3"),
+        "INVALID_REQUEST",
+        INVALID_DYNAMIC.format(
+            "Log cleaner threads cannot be increased to more than double the current value 1",
+        ),
+    ),
+    (
+        BROKER,
+        "",
+        ("log.cleaner.dedupe.buffer.size", SET, "1048576"),
+        "INVALID_REQUEST",
+        "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+    ),
+    (
+        BROKER,
+        "1",
+        ("log.local.retention.ms", SET, "604800001"),
+        "INVALID_REQUEST",
+        INVALID_DYNAMIC.format(
+            "Invalid value 604800001 for configuration log.local.retention.ms: Value must not be more than "
+            "log.retention.ms property value: 604800000"
+        ),
+    ),
+    (
+        BROKER,
+        "",
+        ("log.roll.ms", SET, "0"),
+        "INVALID_REQUEST",
+        "requirement failed: log.roll.ms must be greater than or equal to 1",
+    ),
+    (BROKER, "", ("max.connections", SET, "0"), "INVALID_REQUEST", INVALID_DYNAMIC.format("Invalid max.connections 0")),
+    (
+        BROKER,
+        "",
+        ("max.connections.per.ip.overrides", SET, "10.0.0.1:5,here"),
+        "INVALID_REQUEST",
+        "max.connections.per.ip.overrides must be a list of address:count, got here",
+    ),
+    (
+        BROKER,
+        "1",
+        ("principal.builder.class", SET, "org.example.Missing"),
+        "INVALID_REQUEST",
+        "Invalid value org.example.Missing for configuration principal.builder.class: Class org.example.Missing could "
+        "not be found.",
+    ),
+    (
+        BROKER,
+        "",
+        ("ssl.client.auth", SET, "required"),
+        "INVALID_REQUEST",
+        "Cannot update these configs at default cluster level: [ssl.client.auth]",
     ),
     (
         BROKER,
@@ -192,6 +261,10 @@ def test_a_configuration_that_cannot_be_is_refused_in_kafkas_words(
         (BROKER, "", ("min.insync.replicas", SET, "2")),
         (BROKER, "1", ("foo.bar", SET, "5")),
         (BROKER, "1", ("listener.name.plaintext.ssl.keystore.location", SET, "/nope")),
+        (BROKER, "1", ("ssl.client.auth", SET, "required")),
+        (BROKER, "1", ("sasl.kerberos.min.time.before.relogin", SET, "1")),
+        (BROKER, "1", ("num.network.threads", SET, "1")),
+        (BROKER, "1", ("max.connections.per.ip.overrides", SET, "127.0.0.1:3, ::1:4")),
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")),
         (METRICS, "m", ("interval.ms", SET, "50000")),
     ],

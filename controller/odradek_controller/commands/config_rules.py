@@ -16,6 +16,7 @@ from ..configs.definition import ConfigError, Mode
 from ..configs.effective import BrokerLayers
 from ..configs.table import Resource, changeable, definitions, parse
 from ..image import ClusterImage
+from .broker_values import check_broker_values
 from .min_isr import MIN_ISR
 from .settings import Refusal, Settings
 from .topic_configs import check_topic_configs
@@ -86,6 +87,22 @@ def check_values(
 
 # -- brokers ----------------------------------------------------------------------------------------------------------
 
+_PER_LISTENER = frozenset(
+    (
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    )
+)
+"""Set for one listener each, never for all of a broker (SslConfigs.RECONFIGURABLE_CONFIGS)."""
+
 
 def _check_broker(
     image: ClusterImage, name: str, values: Values, changed: Set[str], layers: BrokerLayers
@@ -95,7 +112,7 @@ def _check_broker(
     if read_only:
         return Refusal(_INVALID, f"Cannot update these configs dynamically: [{', '.join(read_only)}]")
     own = sorted(key for key in changed if key in known and known[key].mode is Mode.PER_BROKER)
-    security = [key for key in own if key.startswith(("ssl.", "sasl."))]
+    security = [key for key in own if key in _PER_LISTENER]
     if security:
         return Refusal(
             _INVALID,
@@ -109,7 +126,7 @@ def _check_broker(
             parse(known[key], values[key])
         except ConfigError as error:
             return Refusal(_INVALID, str(error))
-    refusal = _check_threads(values, changed, layers)
+    refusal = check_broker_values(values, changed, layers, cluster_wide=not name)
     if refusal is not None:
         return refusal
     if image.levels.eligible_leaders:
@@ -119,36 +136,6 @@ def _check_broker(
         if not name and MIN_ISR not in values:
             message = f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled."
             return Refusal(ErrorCode.INVALID_CONFIG, message)
-    return None
-
-
-_THREADS = (
-    "background.threads",
-    "num.io.threads",
-    "num.network.threads",
-    "num.recovery.threads.per.data.dir",
-    "num.replica.fetchers",
-)
-
-
-def _check_threads(values: Values, changed: Set[str], layers: BrokerLayers) -> Refusal | None:
-    """A pool is at most doubled or halved at a time."""
-    for name in _THREADS:
-        if name not in changed or name not in values:
-            continue
-        current, wanted = int(layers.value(name) or 1), int(values[name])
-        bound = None
-        if wanted < current / 2:
-            bound = f"value should be at least half the current value {current}"
-        if wanted > current * 2:
-            bound = f"value should not be greater than double the current value {current}"
-        if bound is not None:
-            cause = f"Dynamic thread count update validation failed for {name}={wanted}, {bound}"
-            return Refusal(
-                _INVALID,
-                f"Invalid value org.apache.kafka.common.config.ConfigException: {cause} for configuration Invalid "
-                "dynamic configuration",
-            )
     return None
 
 
