@@ -34,6 +34,7 @@ from odradek_wire.uuid import Uuid
 
 _CLIENT = AppendOrigin.CLIENT
 _NO_OFFSET = -1
+_UNBOUNDED = 1 << 62
 
 
 class Log:
@@ -274,6 +275,16 @@ class Log:
                 available = max_bytes
         file = segment.file
         return FileSlice(file if file is not None else segment.open(), position, available)
+
+    def available_bytes(self, offset: int, limit: int) -> int:
+        """Return how many bytes `read` finds between `offset` and `limit` if nothing else bounds it. They are in one
+        segment. Raises as `read` does."""
+        found = self.read(offset, _UNBOUNDED, limit=limit)
+        return 0 if found is None else found.size
+
+    def segment_base_offset(self, offset: int) -> int:
+        """Return the base offset of the segment that holds `offset`; the active one's from the log's end on."""
+        return self.segments.containing(offset).base_offset
 
     def forget_tail(self) -> None:
         """The batch that was appended last is no longer the active segment's last one."""

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.delayed_fetch import EarlyCompletion
 from odradek_broker.deferred import Deferred
 from odradek_broker.network.memory import CONVERSION
 from odradek_broker.purgatory import Watchers
@@ -20,6 +21,7 @@ from odradek_broker.replication.core.fetch_session import (
     NO_SESSION,
     FetchedPartition,
     FetchSession,
+    PartitionKey,
 )
 from odradek_broker.replication.follower_fetches import Follower, Resting, preferred_replica
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition
@@ -68,6 +70,7 @@ class Fetch:
         "_calls",
         "_converted_bytes",
         "_ctx",
+        "_early",
         "_first",
         "_follower",
         "_hard_limit",
@@ -75,6 +78,7 @@ class Fetch:
         "_may_read_followers",
         "_min_bytes",
         "_read_committed",
+        "_refused_before_reading",
         "_request",
         "_resting",
         "_session",
@@ -101,6 +105,11 @@ class Fetch:
         self._hard_limit = version <= 2
         self._read_committed = request.isolation_level == READ_COMMITTED and self._follower is None
         self._urgent = False
+        hurries = self._min_bytes > 1 or self._hard_limit
+        self._early = EarlyCompletion(self._min_bytes) if hurries else None
+        self._refused_before_reading: set[PartitionKey] = set()
+        """Partitions that a consumer may not read or that are unknown, since the first look: they do not end the wait
+        for the others, as in Kafka (KafkaApis.handleFetchRequest)."""
         self._converted_bytes = 0
         self._session: FetchSession | None = None
         self._resting: Resting | None = None
@@ -122,6 +131,8 @@ class Fetch:
         self._urgent = at_any_rate or (self._follower is not None and self._is_called())
         self._converted_bytes = 0
         self.watched = []
+        if self._early is not None:
+            self._early.begin_attempt()
         found: list[tuple[FetchedPartition, PartitionData]] = []
         room = self._max_bytes
         min_one = not self._hard_limit
@@ -138,9 +149,17 @@ class Fetch:
                 room = max(room - length, 0)
             found.append((wanted, data))
         self._first = False
-        if size >= self._min_bytes or self._urgent or not (found or self.watched or self._resting):
+        if size >= self._min_bytes or self._urgent or not (self.watched or self._resting) or self._completes_early():
             return self._answer(found)
         return None
+
+    def _completes_early(self) -> bool:
+        if self._early is None:
+            return False
+        try:
+            return self._early.is_due()
+        except DISK_TROUBLE:
+            return True  # The response says what was read; the next Fetch meets the failed disk.
 
     def _nothing_new(self, wanted: FetchedPartition) -> bool:
         """Whether an incremental answer could say nothing of this partition: the reader is at the end and knows it.
@@ -159,6 +178,8 @@ class Fetch:
         ):
             return False
         self.watched.append(partition)
+        if self._early is not None:
+            self._early.add(wanted, partition, wanted.fetch_offset)
         return True
 
     def _rests(self, wanted: FetchedPartition) -> bool:
@@ -256,7 +277,7 @@ class Fetch:
         return partitions.get(wanted.topic, wanted.index)  # type: ignore[arg-type]  # a name
 
     def _read(self, wanted: FetchedPartition, room: int, min_one: bool) -> PartitionData:
-        """One partition, as of now. Errors end the wait of the whole request."""
+        """One partition, as of now. Errors end the wait of the whole request, save those of `_was_refused_before`."""
         broker = self._ctx.broker
         partition = self._partition(wanted)
         if partition is None:
@@ -302,6 +323,10 @@ class Fetch:
         aborted: list[AbortedTransaction] | None = [] if self._read_committed else None
         if follower is not None and follower.is_held_up(partition):
             max_bytes, min_one = 0, False
+        elif self._early is not None:
+            self._early.add(wanted, partition, limit)
+        elif wanted.fetch_offset > limit:
+            self._urgent = True  # As after a truncation of the leader (Kafka's DelayedFetch).
         try:
             found = partition.log.read(wanted.fetch_offset, max_bytes, limit=limit, min_one=min_one)
             if found is not None:
@@ -380,7 +405,7 @@ class Fetch:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _error(self, wanted: FetchedPartition, error: ErrorCode) -> PartitionData:
-        self._urgent = True
+        self._urgent |= not self._was_refused_before(wanted, error)
         data = PartitionData(
             partition_index=wanted.index,
             error_code=error,
@@ -393,6 +418,16 @@ class Fetch:
             if registration is not None:
                 data.current_leader = FetchResponse.LeaderIdAndEpoch(registration.leader, registration.leader_epoch)
         return data
+
+    def _was_refused_before(self, wanted: FetchedPartition, error: ErrorCode) -> bool:
+        """Return whether a consumer's other partitions are waited for in spite of the error. A follower is answered
+        immediately, so that it asks again for a new partition as soon as this broker leads it."""
+        if error not in BEFORE_READING or self._follower is not None:
+            return False
+        key = (wanted.topic, wanted.index)
+        if self._first:
+            self._refused_before_reading.add(key)
+        return key in self._refused_before_reading
 
     # -- answering ----------------------------------------------------------------------------------------------------
 
