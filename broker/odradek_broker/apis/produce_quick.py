@@ -2,7 +2,7 @@
 
 Unbatched producers send nothing else, and the profile of them showed more time in the objects of a request and its
 answer than in the log. Whatever is not usual, or goes wrong, is answered None and takes the general way through
-`produce.handle`: a refused batch is as it came, so that refusing it twice does no harm. A test compares these
+`produce_append.append`: a refused batch is as it came, so that refusing it twice does no harm. A test compares these
 bytes with the codec's.
 
 For each topic and partition that a version was asked for, the bytes from the topic's name to the partition's index are
@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from odradek_broker.apis.produce_append import append_usual_batch
 from odradek_broker.replication.partition import Partition
-from odradek_log.append import AppendInfo
 from odradek_wire.uuid import Uuid
 
 if TYPE_CHECKING:
@@ -28,16 +28,12 @@ FIRST_VERSION = 7
 FIRST_FLEXIBLE = 9
 FIRST_WITH_IDS = 13
 CACHED_MAX = 10_000
-BATCH_HEADER_SIZE = 61
-MAGIC_POSITION = 16
 
 # Transactional id, acks, timeout, count of topics; in plain versions the length of the name as well.
 PLAIN_HEAD = Struct(">hhiih")
 PLAIN_KEY_AT = 12
 FLEXIBLE_HEAD = Struct(">bhib")
 INT32 = Struct(">i")
-# First offset, log append time, log start offset.
-PLACED = Struct(">qqq")
 ONE_TOPIC = b"\0\0\0\1"
 ONE_TOPIC_FLEXIBLE = b"\2"
 NO_ERROR = b"\0\0"
@@ -81,7 +77,12 @@ def _plain(version: int) -> Quick:
         size = INT32.unpack_from(frame, size_at)[0]
         if begin + size != len(frame):
             return None
-        return _append(broker, known, key, found, frame[begin:], end)
+        partition, beginning = found
+        if partition.error:
+            del known[key]
+            return None
+        placed = append_usual_batch(broker, partition, frame[begin:])
+        return None if placed is None else beginning + placed + end
 
     return serve
 
@@ -132,39 +133,14 @@ def _flexible(version: int) -> Quick:
         stop = at + size - 1
         if stop + 3 != len(frame) or frame[stop:] != NO_TAGS:
             return None
-        return _append(broker, known, key, found, frame[at:stop], FLEXIBLE_END)
+        partition, beginning = found
+        if partition.error:
+            del known[key]
+            return None
+        placed = append_usual_batch(broker, partition, frame[at:stop])
+        return None if placed is None else beginning + placed + FLEXIBLE_END
 
     return serve
-
-
-def _append(
-    broker: Broker,
-    known: dict[bytes, tuple[Partition, bytes]],
-    key: bytes,
-    found: tuple[Partition, bytes],
-    records: memoryview,
-    end: bytes,
-) -> bytes | None:
-    partition, begin = found
-    if partition.error:
-        del known[key]
-        return None
-    leader = partition.leader
-    if (
-        partition.guarded
-        or leader is None
-        or not leader.alone
-        or partition.log.config.rules.stamps  # stamping changes a batch before it may be refused
-        or not broker.authorizer.allows_everything
-        or len(records) < BATCH_HEADER_SIZE
-        or records[MAGIC_POSITION] != 2
-    ):
-        return None
-    result: Any = partition.append(records)
-    if result.__class__ is not AppendInfo:
-        return None
-    first_offset, _, append_time, start_offset, _ = result
-    return begin + PLACED.pack(first_offset, append_time, start_offset) + end
 
 
 def _named(broker: Broker, name: bytes, index: int) -> Partition | None:

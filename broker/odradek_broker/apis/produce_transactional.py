@@ -4,7 +4,7 @@
 A batch that begins a transaction in its partition waits until the coordinator has confirmed that the partition is part
 of it, or has added it (Produce 12 and later, transaction version 2). Meanwhile its connection is read no further, so
 that batches stay in order, and the records are kept in memory of the request's own. If the client goes away they are
-appended all the same. Leaves appending to `produce`, asking to `verification`.
+appended all the same. Leaves appending to `produce_append`, asking to `verification`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from odradek_broker.apis.produce import (
+from odradek_broker.apis.produce_append import (
+    ATTRIBUTES_LOW_BYTE,
     FIRST_VERSION_WITH_IDS,
+    MAGIC_POSITION,
     append,
     failed,
     is_one_batch,
-    is_transactional,
-    is_transactional_batch,
 )
 from odradek_broker.deferred import Deferred
 from odradek_broker.security.authorizer import Operation, ResourceType
@@ -27,7 +27,8 @@ from odradek_broker.transactions.verification import VERIFICATION_ENABLE, Claim,
 from odradek_log.verification import NOT_REQUIRED, ONGOING, Verification
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
-from odradek_wire.records.batch import read_header
+from odradek_wire.records.attributes import TRANSACTIONAL_BIT
+from odradek_wire.records.batch import HEADER_SIZE, read_header
 
 if TYPE_CHECKING:
     from odradek_broker.apis.context import Context
@@ -48,6 +49,30 @@ UNDECIDED = frozenset(
     }
 )
 """Not all producers try again after these. Missing replicas they all wait for, without asking for metadata."""
+
+
+def is_transactional(request: ProduceRequest) -> bool:
+    """Whether there are batches of transactions. As in Kafka, the first one for each partition is looked at."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records: Any = data.records
+            if (
+                records
+                and len(records) >= HEADER_SIZE
+                and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT  # what most have not, found without a call
+                and is_transactional_batch(records)
+            ):
+                return True
+    return False
+
+
+def is_transactional_batch(records: Any) -> bool:
+    return bool(
+        records
+        and len(records) >= HEADER_SIZE
+        and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
+        and records[MAGIC_POSITION] == 2
+    )
 
 
 class Batch(NamedTuple):

@@ -1,0 +1,339 @@
+"""The append that all three ways of Produce share: the general way (`produce`), the fast path (`produce_quick`) and
+batches of transactions (`produce_transactional`).
+
+Follows Kafka's ReplicaManager.appendRecords: the checks before the log, the append by the `Partition`, the answer for
+each partition, and the wait for acks. Imports none of the three, which all import it. The fast path calls
+`append_usual_batch`, the others `append`; a test compares their answers byte for byte.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Protocol
+
+from odradek_broker.apis.context import Context
+from odradek_broker.deferred import Deferred
+from odradek_broker.metadata.view import INTERNAL_TOPICS
+from odradek_broker.network.memory import CONVERSION
+from odradek_broker.replication.partition import Partition
+from odradek_broker.security.authorizer import Operation
+from odradek_log.append import AppendInfo, AppendRejected
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
+from odradek_wire.records.attributes import COMPRESSION_MASK
+from odradek_wire.uuid import Uuid
+
+if TYPE_CHECKING:
+    from odradek_broker.broker import Broker
+    from odradek_log.verification import Verification
+
+PartitionAnswer = ProduceResponse.PartitionProduceResponse
+TopicAnswer = ProduceResponse.TopicProduceResponse
+Waiting = list[tuple[Partition, int, PartitionAnswer]]
+
+ALL = -1
+FIRST_VERSION_WITH_LEADERS = 10
+FIRST_VERSION_WITH_IDS = 13
+NOWHERE = ProduceResponse.LeaderIdAndEpoch()
+"""What every answer without an error shares; never changed."""
+MAGIC_POSITION = 16
+ATTRIBUTES_LOW_BYTE = 22
+BATCH_HEADER_SIZE = 61
+# First offset, log append time, log start offset.
+PLACED = Struct(">qqq")
+ZSTD = 4
+ADMIN_CLIENT_ID = "__admin_client"
+"""The one client that may write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
+
+# Errors that Kafka answers without the log's start offset; the others tell it.
+WITHOUT_START = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+class Admission(Protocol):
+    """The coordinator's decision on the transactional batches of one request (`produce_transactional`)."""
+
+    def of(self, partition: Partition) -> Verification | None:
+        """Return what a batch for this partition is appended with."""
+
+    def refusal(self, partition: Partition) -> PartitionAnswer | None:
+        """Return the answer for a partition whose batch is refused, or None."""
+
+
+def append_usual_batch(broker: Broker, partition: Partition, records: memoryview) -> bytes | None:
+    """Append what the fast path takes: one batch without a transaction, for a partition with a single replica.
+
+    Return the offset, append time and log start offset as the response encodes them; None if `append` must look at the
+    batch, which is as it came. `guarded` and `alone` say in advance what the ISR rule would (`partition_leader`)."""
+    leader = partition.leader
+    if (
+        partition.guarded
+        or leader is None
+        or not leader.alone
+        or partition.log.config.rules.stamps  # stamping changes a batch before it may be refused
+        or not broker.authorizer.allows_everything
+        or len(records) < BATCH_HEADER_SIZE
+        or records[MAGIC_POSITION] != 2
+    ):
+        return None
+    result: Any = partition.append(records)
+    if result.__class__ is not AppendInfo:
+        return None
+    first_offset, _, append_time, start_offset, _ = result
+    return PLACED.pack(first_offset, append_time, start_offset)
+
+
+def append(
+    ctx: Context, request: ProduceRequest, admission: Admission | None = None
+) -> ProduceResponse | Deferred[ProduceResponse] | None:
+    """`admission` is there if there are batches of transactions, and says which of them may be appended."""
+    acks = request.acks
+    if acks not in (ALL, 1, 0):
+        return failed(ctx, request, ErrorCode.INVALID_REQUIRED_ACKS)
+    version = ctx.api_version
+    broker = ctx.broker
+    partitions = broker.partitions
+    find = partitions.get_by_id if version >= FIRST_VERSION_WITH_IDS else partitions.get
+    everything_allowed = broker.authorizer.allows_everything
+    if ctx.connection.memory.used:  # otherwise there is room for anything
+        _make_room(ctx, request)
+    topics = []
+    waiting: Waiting | None = None
+    failures = False
+    for topic in request.topic_data:
+        key: Any = topic.topic_id if version >= FIRST_VERSION_WITH_IDS else topic.name
+        answers = []
+        for data in topic.partition_data:
+            index = data.index
+            partition = find(key, index)
+            if partition is None:
+                answer = _refused(ctx, key, index, _why_not_here(ctx, key, index))
+            elif not everything_allowed and not ctx.may_topic(Operation.WRITE, partition.topic):
+                answer = PartitionAnswer(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
+            elif partition.error:
+                answer = _refused(ctx, key, index, partition.error)
+            else:
+                answer = _append(ctx, partition, data, version, acks, admission)
+            if answer.error_code:
+                failures = True
+            elif partition is not None and (
+                partition.high_watermark < partition.log.log_end_offset
+                if acks == ALL
+                else acks == 1 and partition.waits_for_disk
+            ):
+                waiting = waiting or []
+                waiting.append((partition, partition.log.log_end_offset, answer))
+            answers.append(answer)
+        topics.append(TopicAnswer(topic.name, topic.topic_id, answers))
+    response = ProduceResponse(topics)
+    if failures:
+        if acks == 0:
+            # Nobody listens: an error can only be told by closing the connection, as Kafka does.
+            ctx.connection.close()
+            return None
+        if version >= FIRST_VERSION_WITH_LEADERS:
+            _add_endpoints(ctx, response)
+    if acks == 0:
+        return None
+    return response if waiting is None else _wait(ctx, request, response, waiting)
+
+
+def _make_room(ctx: Context, request: ProduceRequest) -> None:
+    """`MemoryExhausted` if a batch of the request may have to be decompressed or converted and there is no room for
+    it now."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                size = CONVERSION * len(data.records)
+                if not ctx.connection.has_room(size) and _may_be_opened(ctx, topic, data):
+                    ctx.connection.make_room(size)
+
+
+def _may_be_opened(
+    ctx: Context, topic: ProduceRequest.TopicProduceData, data: ProduceRequest.PartitionProduceData
+) -> bool:
+    """Whether these records are anything but a plain batch for a topic that takes it as it is. Whether a compressed
+    one is opened depends on more than the topic: on its timestamps, for example."""
+    records: Any = data.records
+    if len(records) <= ATTRIBUTES_LOW_BYTE:
+        return False
+    if records[MAGIC_POSITION] != 2 or records[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK:
+        return True
+    partitions = ctx.broker.partitions
+    by_id = ctx.api_version >= FIRST_VERSION_WITH_IDS
+    key: Any = topic.topic_id if by_id else topic.name
+    partition = partitions.get_by_id(key, data.index) if by_id else partitions.get(key, data.index)
+    return partition is not None and not partition.error and partition.log.config.rules.compression is not None
+
+
+def _append(
+    ctx: Context,
+    partition: Partition,
+    data: ProduceRequest.PartitionProduceData,
+    version: int,
+    acks: int,
+    admission: Admission | None,
+) -> PartitionAnswer:
+    """Append one partition's records; the answer for that partition."""
+    index = data.index
+    records: Any = data.records
+    verified = None
+    if admission is not None:
+        refusal = admission.refusal(partition)
+        if refusal is not None:
+            return refusal
+        verified = admission.of(partition)
+    # What every modern client sends passes this line; whatever is doubtful is looked at closely.
+    if version < 7 or records is None or len(records) < 61 or records[MAGIC_POSITION] != 2 or partition.guarded:
+        error = _unacceptable(ctx, partition, records, version, acks)
+        if error:
+            # Of these only a magic that nobody knows comes with words.
+            words = (
+                f"Invalid magic {records[MAGIC_POSITION]}" if error is ErrorCode.CORRUPT_MESSAGE and records else None
+            )
+            # Who has too few replicas in sync had found the log.
+            start = partition.log_start_offset if error is ErrorCode.NOT_ENOUGH_REPLICAS else -1
+            return PartitionAnswer(
+                index, error, -1, log_start_offset=start, error_message=words, current_leader=NOWHERE
+            )
+    result = partition.append(records, verified=verified)
+    if result.__class__ is AppendInfo:
+        first_offset, _, append_time, start_offset, _ = result
+        return PartitionAnswer(index, 0, first_offset, append_time, start_offset, current_leader=NOWHERE)
+    assert isinstance(result, AppendRejected)
+    told = result.error not in WITHOUT_START and is_one_batch(records)
+    return PartitionAnswer(
+        index,
+        result.error,
+        -1,
+        log_start_offset=partition.log_start_offset if told else -1,
+        record_errors=[
+            ProduceResponse.BatchIndexAndErrorMessage(fault.batch_index, fault.message)
+            for fault in result.record_errors
+        ],
+        error_message=result.message if result.record_errors else None,
+    )
+
+
+def is_one_batch(records: bytes | memoryview) -> bool:
+    """Whether the records are exactly one whole batch: Kafka refuses anything else before it looks for the log."""
+    return int.from_bytes(records[8:12], "big") + 12 == len(records)
+
+
+def _unacceptable(ctx: Context, partition: Partition, records: Any, version: int, acks: int) -> ErrorCode:
+    """What Kafka checks before it looks at the log (ProduceRequest.validateRecords, ReplicaManager)."""
+    if records is None or len(records) <= MAGIC_POSITION:
+        return ErrorCode.INVALID_RECORD if version >= 3 else ErrorCode.CORRUPT_MESSAGE
+    if version >= 3:
+        if records[MAGIC_POSITION] != 2:
+            return ErrorCode.INVALID_RECORD if records[MAGIC_POSITION] < 2 else ErrorCode.CORRUPT_MESSAGE
+        codec = (
+            records[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK if version < 7 and len(records) > ATTRIBUTES_LOW_BYTE else 0
+        )
+        if codec >= ZSTD:
+            # A codec beyond zstd is a mishap of Kafka's at this point, too.
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if codec == ZSTD else ErrorCode.UNKNOWN_SERVER_ERROR
+    if partition.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    leader = partition.leader
+    if acks == ALL and leader is not None and leader.under_min_isr:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return ErrorCode.NONE
+
+
+def _wait(
+    ctx: Context, request: ProduceRequest, response: ProduceResponse, waiting: Waiting
+) -> Deferred[ProduceResponse]:
+    """acks=all: answer when every in-sync replica has the records, or at the client's timeout. acks=1, if it waits for
+    the disk: when they are there."""
+    reached = _committed if request.acks == ALL else _synced
+    epochs = [partition.leader_epoch for partition, _, _ in waiting]
+
+    def attempt() -> ProduceResponse | None:
+        for (partition, end_offset, answer), epoch in zip(waiting, epochs, strict=True):
+            if partition.error or partition.leader_epoch != epoch:
+                answer.error_code = partition.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif reached(partition) < end_offset:
+                return None
+            elif request.acks == ALL and partition.leader is not None and partition.leader.under_min_isr:
+                answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return response
+
+    def expire() -> ProduceResponse:
+        for partition, end_offset, answer in waiting:
+            if reached(partition) < end_offset:
+                answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+                answer.base_offset = -1
+        return response
+
+    watched = [partition.watchers for partition, _, _ in waiting]
+    return ctx.broker.purgatory.wait(watched, attempt, expire, request.timeout_ms)
+
+
+def _committed(partition: Partition) -> int:
+    return partition.high_watermark
+
+
+def _synced(partition: Partition) -> int:
+    return partition.log.recovery_point
+
+
+def _why_not_here(ctx: Context, key: str | Uuid, index: int) -> ErrorCode:
+    """No replica of it is on this broker: because it does not exist, or because it is elsewhere."""
+    image = ctx.broker.image
+    if ctx.api_version >= FIRST_VERSION_WITH_IDS and key not in image.topics_by_id:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    missing = image.partition(key, index) is None
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _refused(ctx: Context, key: str | Uuid, index: int, error: ErrorCode) -> PartitionAnswer:
+    """The answer with where the client should go instead, if somebody else leads (KIP-951)."""
+    answer = PartitionAnswer(index, error, -1)
+    if error != ErrorCode.NOT_LEADER_OR_FOLLOWER or ctx.api_version < FIRST_VERSION_WITH_LEADERS:
+        return answer
+    registration = ctx.broker.image.partition(key, index)
+    if registration is not None:
+        answer.current_leader = ProduceResponse.LeaderIdAndEpoch(registration.leader, registration.leader_epoch)
+    return answer
+
+
+def _add_endpoints(ctx: Context, response: ProduceResponse) -> None:
+    """The addresses of the leaders named in the answer, so that the client needs no Metadata to follow (KIP-951)."""
+    named = {
+        answer.current_leader.leader_id
+        for topic in response.responses
+        for answer in topic.partition_responses
+        if answer.error_code and answer.current_leader.leader_id >= 0
+    }
+    for broker_id in sorted(named):
+        broker = ctx.broker.image.brokers.get(broker_id)
+        endpoint = broker.endpoint(ctx.listener) if broker is not None else None
+        if broker is not None and endpoint is not None:
+            response.node_endpoints.append(
+                ProduceResponse.NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack)
+            )
+
+
+def failed(ctx: Context, request: ProduceRequest, error: ErrorCode, words: str | None = None) -> ProduceResponse | None:
+    if request.acks == 0:
+        return None
+    return ProduceResponse(
+        [
+            TopicAnswer(
+                topic.name,
+                topic.topic_id,
+                [PartitionAnswer(data.index, error, -1, error_message=words) for data in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
