@@ -383,7 +383,7 @@ def host_of(protocol: Any) -> str:
     if process is not None and len(process.hosts) == 1:
         return process.hosts[0]
     if isinstance(protocol, BrokerConnection):
-        return "-".join(protocol._client_id.split("-")[:2])
+        return "-".join(protocol.client_id.split("-")[:2])
     host = protocol.host
     assert isinstance(host, str)
     return host

@@ -31,10 +31,10 @@ class BrokerConnectionError(ConnectionError):
 class BrokerConnection(asyncio.BufferedProtocol):
     """Open one with `connect`, send requests with `request`, end it with `close`."""
 
-    __slots__ = ("_buffer", "_client_id", "_closed", "_correlation_id", "_filled", "_response", "_transport")
+    __slots__ = ("_buffer", "_closed", "_correlation_id", "_filled", "_response", "_transport", "client_id")
 
     def __init__(self, client_id: str) -> None:
-        self._client_id = client_id
+        self.client_id = client_id
         self._correlation_id = 0
         self._transport: asyncio.Transport | None = None
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
@@ -64,7 +64,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise BrokerConnectionError("the connection is closed")
         assert self._response is None, "one request at a time"
         self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
-        body = encode_request(request, version, correlation_id, self._client_id)
+        body = encode_request(request, version, correlation_id, self.client_id)
         self._response = future = asyncio.get_running_loop().create_future()
         self._transport.write(len(body).to_bytes(SIZE_BYTES) + body)
         try:
