@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import SYNC, BrokerConfig
+from odradek_broker.inter_broker.channel import BrokerChannels
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.controller_channel import ClusterController, InterBroker
 from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, ProducerIds
@@ -89,6 +90,7 @@ class Broker:
         self.partitions = Partitions()
         self.alter_partition_manager = AlterPartitionManager(self)
         self.throttles = Throttles(config)
+        self.channels = BrokerChannels(self.node_id, config.inter_broker_listener, lambda: self.image)
         self.assignments_manager = AssignmentsManager(self)
         self.moves = Moves(self)
         self.replica_fetcher_manager = ReplicaFetcherManager(self)

@@ -1,8 +1,8 @@
 """One follower's task: copy partitions from one leader, batch for batch, as long as both live.
 
-Owns the connection, the rounds of Fetch requests, and what becomes of a partition whose log has gone another way than
-its leader's. Leaves where logs part to `core.partition_follower`, what a request mentions to `core.follower_session`,
-and appending to the partition.
+Owns the rounds of Fetch requests, and what becomes of a partition whose log has gone another way than its leader's.
+Leaves the connection to `inter_broker.channel`, where logs part to `core.partition_follower`, what a request mentions
+to `core.follower_session`, and appending to the partition.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
-from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
+from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
 from odradek_broker.replication.core.follower_session import FollowerSession, Key, Position
 from odradek_broker.replication.core.partition_follower import EpochEnd, after_out_of_range, truncation_point
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 EARLIEST = -2
 LATEST = -1
 FIRST_VERSION_WITH_REPLICA_STATE = 15
-
-
-class LeaderUnknownError(ConnectionError):
-    """The metadata has no address of the leader: it is not registered, or not on the inter-broker listener."""
 
 
 class Fetcher:
@@ -53,7 +49,10 @@ class Fetcher:
         self._truncated: dict[Partition, None] = {}
         """Those of which a checkpoint on disk says that more is there than is."""
         self._session = FollowerSession()
-        self._connection: BrokerConnection | None = None
+        config = broker.config
+        timeout_s = config.integer("replica.socket.timeout.ms") / 1000
+        self._backoff_ms = config.integer("replica.fetch.backoff.ms")
+        self._channel = broker.channels.to(leader, f"fetcher-{number}", timeout_s=timeout_s)
         self._wake = asyncio.Event()
         self._reachable = True
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -83,7 +82,7 @@ class Fetcher:
         """Stop at once; the task is over soon."""
         self._partitions.clear()
         self._task.cancel()
-        self._disconnect()
+        self._channel.close()
         return self._task
 
     # -- rounds -----------------------------------------------------------------------------------------------------
@@ -94,16 +93,16 @@ class Fetcher:
             try:
                 await self._round()
                 self._reachable = True
-            except (BrokerConnectionError, LeaderUnknownError) as error:
+            except BrokerConnectionError as error:
                 if self._reachable:
                     self._reachable = False
                     self._log.warning("leader cannot be fetched from; trying again", error=str(error))
-                self._disconnect()
-                await self._pause(self._broker.config.integer("replica.fetch.backoff.ms"))
+                self._channel.close()
+                await self._pause(self._backoff_ms)
             except Exception as error:
                 self._log.error("fetching failed; trying again", exc_info=error)
-                self._disconnect()
-                await self._pause(self._broker.config.integer("replica.fetch.backoff.ms"))
+                self._channel.close()
+                await self._pause(self._backoff_ms)
 
     async def _round(self) -> None:
         await self._settle()
@@ -111,16 +110,13 @@ class Fetcher:
         if not len(self._session):
             await self._pause(self._next_due_ms())
             return
-        connection = self._connection
-        if connection is None:
-            connection = self._connection = await self._connect()
+        if await self._channel.connect():
             self._session.begin_anew()
             await self._settle()
             self._look_again()
         version = self._broker.image.levels.fetch_version
         request = self._request(version)
-        timeout_s = self._broker.config.integer("replica.socket.timeout.ms") / 1000
-        response = await connection.request(request, version, FetchResponse, timeout_s)
+        response = await self._channel.request(request, version, FetchResponse)
         if response.error_code:
             self._session.begin_anew()
             if response.error_code not in (
@@ -148,7 +144,7 @@ class Fetcher:
                     self._take(partition, asked, data)
         self._vouch_no_more()
         for partition in out_of_range:
-            await self._restart(connection, partition)
+            await self._restart(partition)
 
     async def _settle(self) -> None:
         """The next request says what we have, and that is to be on the disk if the leader's acknowledgements are."""
@@ -251,11 +247,11 @@ class Fetcher:
             self._log.error("partition is not copied until there is news of it", partition=log.name, exc_info=error)
             self.remove(partition)
 
-    async def _restart(self, connection: BrokerConnection, partition: Partition) -> None:
+    async def _restart(self, partition: Partition) -> None:
         """The leader does not have what we asked for: ask where its log begins and ends."""
         epoch = partition.leader_epoch
-        leader_end = await self._offset(connection, partition, epoch, LATEST)
-        leader_start = await self._offset(connection, partition, epoch, EARLIEST)
+        leader_end = await self._offset(partition, epoch, LATEST)
+        leader_start = await self._offset(partition, epoch, EARLIEST)
         key = (partition.topic_id, partition.index)
         if self._partitions.get(key) is not partition or not _is_followed_in(partition, epoch):
             return  # The metadata has changed meanwhile: this log may be the one that counts.
@@ -292,16 +288,13 @@ class Fetcher:
                     if partition.directory is directory:
                         partition.take_offline()
 
-    async def _offset(
-        self, connection: BrokerConnection, partition: Partition, epoch: int, timestamp: int
-    ) -> int | None:
+    async def _offset(self, partition: Partition, epoch: int, timestamp: int) -> int | None:
         wanted = ListOffsetsRequest.ListOffsetsPartition(partition.index, epoch, timestamp)
         request = ListOffsetsRequest(
             self._broker.node_id, 0, [ListOffsetsRequest.ListOffsetsTopic(partition.topic, [wanted])]
         )
-        timeout_s = self._broker.config.integer("replica.socket.timeout.ms") / 1000
-        answer = await connection.request(request, LIST_OFFSETS_VERSION, ListOffsetsResponse, timeout_s)
-        (topic,) = answer.topics
+        response = await self._channel.request(request, LIST_OFFSETS_VERSION, ListOffsetsResponse)
+        (topic,) = response.topics
         (found,) = topic.partitions
         return None if found.error_code else found.offset
 
@@ -315,7 +308,7 @@ class Fetcher:
         )
 
     def _wait(self, key: Key) -> None:
-        self._waiting[key] = self._broker.timers.now_ms() + self._broker.config.integer("replica.fetch.backoff.ms")
+        self._waiting[key] = self._broker.timers.now_ms() + self._backoff_ms
 
     # -- throttling (KIP-73) ------------------------------------------------------------------------------------------
 
@@ -337,22 +330,7 @@ class Fetcher:
             else:
                 self._caught_up.discard(key)
 
-    # -- the connection -----------------------------------------------------------------------------------------------
-
-    async def _connect(self) -> BrokerConnection:
-        broker = self._broker
-        registration = broker.image.brokers.get(self.leader)
-        endpoint = None if registration is None else registration.endpoint(broker.config.inter_broker_listener)
-        if endpoint is None:
-            raise LeaderUnknownError(f"broker {self.leader} has no address")
-        timeout_s = broker.config.integer("replica.socket.timeout.ms") / 1000
-        name = f"broker-{broker.node_id}-fetcher-{self.number}"
-        return await BrokerConnection.connect(endpoint.host, endpoint.port, name, timeout_s)
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    # -- waiting ------------------------------------------------------------------------------------------------------
 
     def _next_due_ms(self) -> int | None:
         return max(min(self._waiting.values()) - self._broker.timers.now_ms(), 1) if self._waiting else None

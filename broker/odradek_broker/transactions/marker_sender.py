@@ -13,7 +13,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
+from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
+from odradek_broker.inter_broker.channel import BrokerChannel
 from odradek_broker.timers import TimerHandle
 from odradek_broker.transactions.core.transaction import TopicPartition
 from odradek_broker.transactions.marker_queue import MarkerQueue, Part, split
@@ -41,13 +42,13 @@ Errors = dict[int, dict[TopicPartition, ErrorCode]]
 
 
 class _Request:
-    __slots__ = ("connection", "parts", "task", "timer")
+    __slots__ = ("channel", "parts", "task", "timer")
 
     def __init__(self, parts: list[Part]) -> None:
         self.parts = parts
         self.task: asyncio.Task[None] | None = None
-        self.connection: BrokerConnection | None = None
-        """None while there is no connection yet: nothing is sent then."""
+        self.channel: BrokerChannel | None = None
+        """None until it is connected: nothing is sent before."""
         self.timer: TimerHandle | None = None
 
     @property
@@ -68,7 +69,7 @@ class MarkerSender:
         self._set_aside: dict[_Request, list[TopicPartition]] = {}
         """Each with the places that no other one is to name."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._idle: list[BrokerConnection] = []
+        self._idle: list[BrokerChannel] = []
 
     def add(self, sending: Sending, places: list[TopicPartition]) -> None:
         self._queue.add(sending, places)
@@ -89,14 +90,14 @@ class MarkerSender:
         """
         back = self._queue.take_back(led)
         for request in [*filter(None, [self._prompt]), *self._set_aside]:
-            if request.connection is None:
+            if request.channel is None:
                 request.parts, unsent = split(request.parts, led)
                 back += unsent
                 if not request.parts and request.task is not None:
                     self._over(request)
                     request.task.cancel()
             elif gone:
-                request.connection.close()
+                request.channel.close()
         if gone:
             self._close_idle()
         self._go_on()
@@ -180,21 +181,18 @@ class MarkerSender:
     async def _ask(self, request: _Request) -> Errors:
         """Raises BrokerConnectionError."""
         broker = self._broker
-        timeout_s = broker.config.integer("request.timeout.ms") / 1000 + ANSWER_GRACE_S
-        request.connection = connection = await self._connection()
+        channel = self._idle.pop() if self._idle else self._channel()
+        await channel.connect()
+        request.channel = channel
         # Only now: while there was no connection some may have been taken back.
         markers = WriteTxnMarkersRequest([_marker(sending, places) for sending, places in request.parts])
         self._watch(request)
-        try:
-            version = broker.image.levels.write_txn_markers_version
-            response = await connection.request(markers, version, WriteTxnMarkersResponse, timeout_s)
-        except BaseException:
-            connection.close()
-            raise
+        version = broker.image.levels.write_txn_markers_version
+        response = await channel.request(markers, version, WriteTxnMarkersResponse)
         if len(self._idle) < IDLE_MAX:
-            self._idle.append(connection)
+            self._idle.append(channel)
         else:
-            connection.close()
+            channel.close()
         return {
             row.producer_id: {
                 (topic.name, cell.partition_index): ErrorCode(cell.error_code)
@@ -204,19 +202,15 @@ class MarkerSender:
             for row in response.markers
         }
 
-    async def _connection(self) -> BrokerConnection:
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.closed:
-                return connection
+    def _channel(self) -> BrokerChannel:
         broker = self._broker
-        registration = broker.image.brokers.get(self._destination)
-        endpoint = None if registration is None else registration.endpoint(broker.config.inter_broker_listener)
-        if endpoint is None:
-            raise BrokerConnectionError(f"broker {self._destination} has no address")
-        timeout_s = min(broker.config.integer("replica.socket.timeout.ms") / 1000, CONNECT_S_MAX)
-        name = f"broker-{broker.node_id}-txn-marker-sender"
-        return await BrokerConnection.connect(endpoint.host, endpoint.port, name, timeout_s)
+        config = broker.config
+        return broker.channels.to(
+            self._destination,
+            "txn-marker-sender",
+            timeout_s=config.integer("request.timeout.ms") / 1000 + ANSWER_GRACE_S,
+            connect_timeout_s=min(config.integer("replica.socket.timeout.ms") / 1000, CONNECT_S_MAX),
+        )
 
 
 def _marker(sending: Sending, places: list[TopicPartition]) -> WriteTxnMarkersRequest.WritableTxnMarker:

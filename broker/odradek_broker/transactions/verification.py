@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from odradek_broker.coordination.core.java_hash import partition_for
 from odradek_broker.deferred import Deferred
-from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
+from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.transactions.core.transaction import Producer, TopicPartition
@@ -24,7 +24,6 @@ from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnReques
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
-    from odradek_controller.image import Endpoint
 
 REQUEST_VERSION = 5
 """Of AddPartitionsToTxn between brokers: many transactions, and TRANSACTION_ABORTABLE among the answers."""
@@ -113,14 +112,12 @@ class Verifier:
         leader = self.coordinator_of(claim.transactional_id)
         if leader == broker.node_id:
             return self._ask_own(claim)
-        registration = broker.image.brokers.get(leader)
-        endpoint = None if registration is None else registration.endpoint(broker.config.inter_broker_listener)
-        if endpoint is None:
+        if broker.channels.endpoint(leader) is None:
             return self._counted(claim.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         line = self._lines.get(leader)
         if line is None:
             line = self._lines[leader] = _Line(self, broker, leader, self._counted)
-        return line.ask(claim, endpoint)
+        return line.ask(claim)
 
     def coordinator_of(self, transactional_id: str) -> int:
         """Its broker; -1 while nobody is."""
@@ -181,15 +178,15 @@ class _Line:
         self._coordinator = coordinator
         self._counted = counted
         self._waiting: dict[str, _Question] = {}
-        self._endpoint: Endpoint
-        self._connected_to: Endpoint | None = None
-        self._connection: BrokerConnection | None = None
+        timeout_s = broker.config.integer("request.timeout.ms") / 1000
+        self._channel = broker.channels.to(
+            coordinator, "verification", timeout_s=timeout_s, connect_timeout_s=min(timeout_s, CONNECT_S_MAX)
+        )
         self._task: asyncio.Task[None] | None = None
 
-    def ask(self, claim: Claim, endpoint: Endpoint) -> Deferred[Refusals]:
+    def ask(self, claim: Claim) -> Deferred[Refusals]:
         """Of two questions of one transactional id that wait, the later one holds unless its epoch is older: a client
         has asked again, or somebody else has taken its place."""
-        self._endpoint = endpoint
         question = _Question(claim, Deferred(), self._counted, self._broker.log)
         other = self._waiting.get(claim.transactional_id)
         if other is not None and claim.producer.epoch < other.claim.producer.epoch:
@@ -207,7 +204,7 @@ class _Line:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        self._disconnect()
+        self._channel.close()
         _refuse_all(self._waiting, ErrorCode.NETWORK_EXCEPTION)
 
     async def _run(self) -> None:
@@ -222,12 +219,10 @@ class _Line:
                     self._broker.log.warning(
                         "transaction coordinator cannot be asked", coordinator=self._coordinator, error=str(error)
                     )
-                    self._disconnect()
                 except Exception as error:
                     self._broker.log.error(
                         "asking a transaction coordinator failed", coordinator=self._coordinator, exc_info=error
                     )
-                    self._disconnect()
                 finally:
                     _refuse_all(asked, ErrorCode.NETWORK_EXCEPTION)  # whoever has no answer yet
         finally:
@@ -245,22 +240,7 @@ class _Line:
         return asked
 
     async def _exchange(self, claims: list[Claim]) -> AddPartitionsToTxnResponse:
-        timeout_s = self._broker.config.integer("request.timeout.ms") / 1000
-        connection = self._connection
-        if connection is None or connection.closed or self._connected_to != self._endpoint:
-            self._disconnect()
-            name = f"broker-{self._broker.node_id}-verification"
-            self._connected_to = self._endpoint
-            host, port = self._endpoint.host, self._endpoint.port
-            connection = self._connection = await BrokerConnection.connect(
-                host, port, name, min(timeout_s, CONNECT_S_MAX)
-            )
-        return await connection.request(_request(claims), REQUEST_VERSION, AddPartitionsToTxnResponse, timeout_s)
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        return await self._channel.request(_request(claims), REQUEST_VERSION, AddPartitionsToTxnResponse)
 
 
 def _request(claims: list[Claim]) -> AddPartitionsToTxnRequest:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 from odradek_broker.broker import Broker
 from odradek_broker.environment import BrokerEnvironment
-from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
+from odradek_broker.inter_broker.channel import BrokerChannel
 from odradek_broker.node import Node
 from odradek_broker.storage.directory_identity import claim_over_zookeeper, cluster_of
 from odradek_broker.timers import TimerHandle
@@ -24,9 +24,9 @@ from odradek_broker.zookeeper.config_writer import ConfigWriter
 from odradek_broker.zookeeper.consumer_offsets import ConsumerOffsets
 from odradek_broker.zookeeper.inbox import Inbox
 from odradek_broker.zookeeper.log_dir_events import LogDirEvents
-from odradek_broker.zookeeper.propagation import Propagation
+from odradek_broker.zookeeper.propagation import BACKOFF_MS, Propagation
 from odradek_broker.zookeeper.registration import Registration
-from odradek_broker.zookeeper.remote_controller import ControllerChannel, RemoteController
+from odradek_broker.zookeeper.remote_controller import RemoteController
 from odradek_controller.commands.settings import Settings
 from odradek_controller.configs.table import Release
 from odradek_controller.controller import Controller
@@ -77,9 +77,7 @@ class Member:
         self.configs = ConfigWatch(zk, self._configured, node.timers.sleep, self._log)
         self.controller = RemoteController(
             self.adapter,
-            ControllerChannel(
-                self._controller_address, str(node.id), config.integer("controller.socket.timeout.ms") / 1000
-            ),
+            self._channel("the controller", self._controller_address),
             self._register,
             node.timers.sleep,
             self._log,
@@ -183,6 +181,18 @@ class Member:
         broker = self.adapter.image.brokers.get(self.role.controller_id)
         return None if broker is None else broker.endpoint(self._control_listener)
 
+    def _channel(self, destination: str, endpoint: Callable[[], Endpoint | None]) -> BrokerChannel:
+        return BrokerChannel(
+            destination,
+            endpoint,
+            client_id=str(self.node.id),
+            timeout_s=self._config.integer("controller.socket.timeout.ms") / 1000,
+            backoff_ms=BACKOFF_MS,
+        )
+
+    def _broker_channel(self, registration: BrokerRegistration) -> BrokerChannel:
+        return self._channel(f"broker {registration.id}", lambda: registration.endpoint(self._control_listener))
+
     # -- as the controller --------------------------------------------------------------------------------------------
 
     def _elected(self, controller: ZooKeeperController) -> None:
@@ -191,10 +201,9 @@ class Member:
         self._propagation = Propagation(
             self.node.id,
             controller,
-            self._connect,
+            self._broker_channel,
             self.node.timers.sleep,
             self._log,
-            timeout_s=self._config.integer("controller.socket.timeout.ms") / 1000,
         )
         controller.subscribe(self._propagation.apply)
         self._balance_later(controller)
@@ -212,13 +221,6 @@ class Member:
             self._later(propagation.close())
         if self._balance is not None:
             self._balance.cancel()
-
-    async def _connect(self, registration: BrokerRegistration) -> BrokerConnection:
-        endpoint = registration.endpoint(self._control_listener)
-        if endpoint is None:
-            raise BrokerConnectionError(f"broker {registration.id} has no listener {self._control_listener}")
-        timeout_s = self._config.integer("controller.socket.timeout.ms") / 1000
-        return await BrokerConnection.connect(endpoint.host, endpoint.port, str(self.node.id), timeout_s)
 
     def _balance_later(self, controller: Controller) -> None:
         """Every `leader.imbalance.check.interval.seconds`, if `auto.leader.rebalance.enable`."""

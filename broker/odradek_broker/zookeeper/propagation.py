@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
+from odradek_broker.inter_broker.channel import BrokerChannel
 from odradek_broker.zookeeper.adapter import FULL
 from odradek_broker.zookeeper.control_messages import (
     INCREMENTAL,
@@ -39,17 +40,8 @@ if TYPE_CHECKING:
 
 _WAITING_MAX = 1000
 """More requests do not wait for one broker: it is told everything anew instead."""
-_BACKOFF_MS = (10, 20, 50, 100)
-
-R = TypeVar("R", bound=Message)
-
-
-class Line(Protocol):
-    """A connection to a broker: `inter_broker.broker_connection.BrokerConnection`."""
-
-    async def request(self, request: Message, version: int, answer: type[R], timeout_s: float) -> R: ...
-
-    def close(self) -> None: ...
+BACKOFF_MS = (10, 20, 50, 100)
+"""Before a broker gets the same request again, after its first failure, the second …"""
 
 
 class Term(Protocol):
@@ -76,7 +68,7 @@ class Term(Protocol):
         ...
 
 
-Connect = Callable[[BrokerRegistration], Awaitable[Line]]
+Channel = Callable[[BrokerRegistration], BrokerChannel]
 Sleep = Callable[[int], Awaitable[None]]
 
 
@@ -87,19 +79,16 @@ class Propagation:
         self,
         controller_id: int,
         term: Term,
-        connect: Connect,
+        channel: Channel,
         sleep: Sleep,
         log: Logger,
-        *,
-        timeout_s: float,
     ) -> None:
-        """`connect` raises BrokerConnectionError; `sleep` takes milliseconds."""
+        """`channel` makes a channel to a broker, with `BACKOFF_MS`; `sleep` takes milliseconds."""
         self._controller_id = controller_id
         self._term = term
-        self._connect = connect
-        self._sleep = sleep
+        self.channel = channel
+        self.sleep = sleep
         self._log = log
-        self._timeout_s = timeout_s
         self._queues: dict[int, _Queue] = {}
         self._closed = False
         self.image = ClusterImage()
@@ -151,15 +140,10 @@ class Propagation:
 
     # -- queues call these --------------------------------------------------------------------------------------------
 
-    async def connect(self, registration: BrokerRegistration) -> Line:
-        return await self._connect(registration)
-
-    async def ask(self, line: Line, request: Message) -> Message:
-        answer: type[Message] = APIS[request.API_KEY].response_class()
-        return await line.request(request, VERSIONS[type(request)], answer, self._timeout_s)
-
-    async def wait(self, failures: int) -> None:
-        await self._sleep(_BACKOFF_MS[min(failures, len(_BACKOFF_MS)) - 1])
+    async def send(self, channel: BrokerChannel, request: Message) -> Message:
+        """Raises BrokerConnectionError."""
+        response: type[Message] = APIS[request.API_KEY].response_class()
+        return await channel.request(request, VERSIONS[type(request)], response)
 
     def everything(self, broker_id: int) -> list[Message]:
         unreadable = self._term.unreadable
@@ -236,7 +220,7 @@ class _Queue:
         self._registration = registration
         self._waiting: deque[Message] = deque()
         self._wake = asyncio.Event()
-        self._line: Line | None = None
+        self._channel = owner.channel(registration)
         self.may_hold_more = False
         """Whether it was not told that what it holds is all it has to hold."""
         self.task = asyncio.get_running_loop().create_task(self._run())
@@ -268,26 +252,17 @@ class _Queue:
                     except Exception as error:
                         self._owner.failed(self._registration.id, error)
         finally:
-            self._disconnect()
+            self._channel.close()
 
     async def _until_answered(self, request: Message) -> Message:
-        failures = 0
+        channel = self._channel
         while True:
             try:
-                if self._line is None:
-                    self._line = await self._owner.connect(self._registration)
-                return await self._owner.ask(self._line, request)
+                return await self._owner.send(channel, request)
             except BrokerConnectionError as error:
-                self._disconnect()
-                failures += 1
-                if failures == len(_BACKOFF_MS):
+                if channel.failures == len(BACKOFF_MS):
                     self._owner.unreachable(self._registration.id, error)
-                await self._owner.wait(failures)
-
-    def _disconnect(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+                await self._owner.sleep(channel.backoff_ms)
 
 
 def _refused(response: LeaderAndIsrResponse) -> dict[str, int]:

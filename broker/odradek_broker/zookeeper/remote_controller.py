@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
+from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
+from odradek_broker.inter_broker.channel import BrokerChannel
 from odradek_broker.logger import Logger
 from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_writer import ConfigWriter
@@ -79,46 +80,6 @@ _TRANSIENT = frozenset(
 """What goes by when a controller is elected, or this broker has registered anew."""
 
 
-class ControllerChannel:
-    """One request at a time to wherever the controller is now."""
-
-    def __init__(self, where: Callable[[], Endpoint | None], name: str, timeout_s: float) -> None:
-        """`name` is the client id."""
-        self._where = where
-        self._name = name
-        self._timeout_s = timeout_s
-        self._asking = asyncio.Lock()
-        self._connection: BrokerConnection | None = None
-        self._at: Endpoint | None = None
-
-    async def ask(self, request: Message, version: int, answer: type[R]) -> R:
-        """Raises BrokerConnectionError."""
-        async with self._asking:
-            endpoint = self._where()
-            if endpoint is None:
-                raise BrokerConnectionError("there is no controller")
-            if endpoint != self._at:
-                self.close()
-            if self._connection is None:
-                self._connection = await BrokerConnection.connect(
-                    endpoint.host, endpoint.port, self._name, self._timeout_s
-                )
-                self._at = endpoint
-            done = False
-            try:
-                response = await self._connection.request(request, version, answer, self._timeout_s)
-                done = True
-            finally:
-                if not done:
-                    self.close()
-            return response
-
-    def close(self) -> None:
-        connection, self._connection, self._at = self._connection, None, None
-        if connection is not None:
-            connection.close()
-
-
 class RemoteController:
     """The broker's `ClusterController`. `local` is the controller while this process has it."""
 
@@ -128,7 +89,7 @@ class RemoteController:
     def __init__(
         self,
         adapter: Adapter,
-        channel: ControllerChannel,
+        channel: BrokerChannel,
         register: Callable[[BrokerRegistrationRequest], Awaitable[int]],
         sleep: Callable[[int], Awaitable[None]],
         log: Logger,
@@ -196,7 +157,7 @@ class RemoteController:
         except NotControllerError:
             pass
         try:
-            return await self._channel.ask(request, ALTER_PARTITION_VERSION, AlterPartitionResponse)
+            return await self._channel.request(request, ALTER_PARTITION_VERSION, AlterPartitionResponse)
         except BrokerConnectionError:
             return AlterPartitionResponse(error_code=ErrorCode.NETWORK_EXCEPTION)
 
@@ -220,21 +181,21 @@ class RemoteController:
         except NotControllerError:
             pass
         try:
-            return await self._channel.ask(request, ALLOCATE_PRODUCER_IDS_VERSION, AllocateProducerIdsResponse)
+            return await self._channel.request(request, ALLOCATE_PRODUCER_IDS_VERSION, AllocateProducerIdsResponse)
         except BrokerConnectionError:
             return AllocateProducerIdsResponse(error_code=ErrorCode.NETWORK_EXCEPTION)
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
         """Asked of wherever the controller is, over the network even if it is here."""
         try:
-            return await self._channel.ask(request, CONTROLLED_SHUTDOWN_VERSION, ControlledShutdownResponse)
+            return await self._channel.request(request, CONTROLLED_SHUTDOWN_VERSION, ControlledShutdownResponse)
         except BrokerConnectionError:
             return ControlledShutdownResponse(error_code=ErrorCode.NETWORK_EXCEPTION)
 
     async def create_elsewhere(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         """On behalf of this broker, by the controller, which is another one."""
         try:
-            return await self._channel.ask(request, CREATE_TOPICS_VERSION, CreateTopicsResponse)
+            return await self._channel.request(request, CREATE_TOPICS_VERSION, CreateTopicsResponse)
         except BrokerConnectionError:
             error = ErrorCode.LEADER_NOT_AVAILABLE
             return CreateTopicsResponse(

@@ -14,7 +14,7 @@ from broker.tests.test_replication import Connect
 from broker.tests.transactions.producers import TransactionalProducer, Transactions
 
 from odradek_broker.deferred import Deferred
-from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
+from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
 from odradek_broker.network.interceptors import Delay, Disconnect, Fail, Verdict
 from odradek_broker.transactions.core.transaction import Producer
 from odradek_broker.transactions.verification import CONNECT_S_MAX, Claim, Manner, Refusals, Verifier, _Line
@@ -251,7 +251,7 @@ async def test_a_host_that_is_gone_is_waited_for_no_longer_than_a_connection_tak
         waited.append(timeout_s)
         raise BrokerConnectionError("nobody is there")
 
-    monkeypatch.setattr("odradek_broker.transactions.verification.BrokerConnection.connect", connect)
+    monkeypatch.setattr(BrokerConnection, "connect", connect)
     assert await answers(pair.ask("a", Producer(1, 0))) == [ErrorCode.NETWORK_EXCEPTION]
     assert waited == [CONNECT_S_MAX]
 

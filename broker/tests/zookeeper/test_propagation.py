@@ -11,9 +11,10 @@ import pytest
 import structlog
 
 from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
+from odradek_broker.inter_broker.channel import BrokerChannel
 from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE
 from odradek_broker.zookeeper.control_messages import INCREMENTAL
-from odradek_broker.zookeeper.propagation import Propagation
+from odradek_broker.zookeeper.propagation import BACKOFF_MS, Propagation
 from odradek_controller.image import (
     LOST_DIRECTORY,
     UNASSIGNED_DIRECTORY,
@@ -72,10 +73,20 @@ class Recorder:
         self.failures = 0
         self.answer: Message | None = None
 
-    async def connect(self, registration: BrokerRegistration) -> Wire:
-        if registration.id in self.down:
-            raise BrokerConnectionError("down")
-        return Wire(self, registration.id)
+    def channel(self, registration: BrokerRegistration) -> BrokerChannel:
+        async def connect(endpoint: Endpoint, client_id: str, timeout_s: float) -> Wire:
+            if registration.id in self.down:
+                raise BrokerConnectionError("down")
+            return Wire(self, registration.id)
+
+        return BrokerChannel(
+            f"broker {registration.id}",
+            lambda: registration.endpoint("PLAINTEXT"),
+            client_id=str(CONTROLLER),
+            timeout_s=1,
+            backoff_ms=BACKOFF_MS,
+            connect=connect,
+        )
 
     async def sleep(self, delay_ms: int) -> None:
         self.failures += 1
@@ -86,6 +97,8 @@ class Recorder:
 
 
 class Wire:
+    closed = False
+
     def __init__(self, recorder: Recorder, broker_id: int) -> None:
         self._recorder = recorder
         self._broker_id = broker_id
@@ -127,10 +140,9 @@ class Office:
         self.propagation = Propagation(
             CONTROLLER,
             self.term,
-            self.brokers.connect,
+            self.brokers.channel,
             self.brokers.sleep,
             structlog.get_logger("test"),
-            timeout_s=1,
         )
         self.image = ClusterImage()
 
