@@ -18,7 +18,7 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 TESTED := $(wildcard wire/tests log/tests controller/tests broker/tests broker/simulation kit/tests pipeline/tests docker/tests tools/tests bench/tests compat_tests)
-PACKAGES := wire/odradek_wire log/odradek_log controller/odradek_controller broker/odradek_broker broker/simulation kit/odradek pipeline/odradek_pipeline tools/odradek_peers bench compat_tests
+PACKAGES := wire/odradek_wire log/odradek_log controller/odradek_controller broker/odradek_broker broker/simulation kit/odradek pipeline/odradek_pipeline tools/odradek_peers tools/odradek_stacks bench compat_tests
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -ra --durations=15
 PARALLEL := -n $(WORKERS) --dist loadscope
@@ -26,9 +26,6 @@ EXAMPLES ?= 200
 ROUNDS ?= 1
 SEEDS ?= 1000
 KILLED ?= 50
-# Where many processes share a machine, one may get no processor for a while: a test that has only waited in vain is tried
-# once more, and listed. What came out wrong never is.
-ONCE_MORE := -rR --reruns 1 --only-rerun 'did not (come true|end) in|[Tt]imed out|TimeoutError|TimeoutExpired'
 
 .PHONY: help demo test check format bench test-peers test-netns test-spark-3.5 test-container simulate soak docs
 
@@ -45,12 +42,12 @@ test:
 
 test-peers:
 	@tools/setup peers
-	@$(PYTEST) $(PARALLEL) $(ONCE_MORE) -m 'peers and not soak' $(TESTED) $(ARGS)
+	@$(PYTEST) $(PARALLEL) -m 'peers and not soak' $(TESTED) $(ARGS)
 
 test-netns:
 	@tools/setup peers
 	@$(BIN)/python -m compat_tests.netns.hosts
-	@ODRADEK_ROUNDS=$(ROUNDS) $(PYTEST) -s $(ONCE_MORE) -m netns compat_tests/netns $(ARGS)
+	@ODRADEK_ROUNDS=$(ROUNDS) $(PYTEST) -s -m netns compat_tests/netns $(ARGS)
 
 test-spark-3.5:
 	@tools/setup venv

@@ -1,0 +1,84 @@
+"""One process's threads, asyncio tasks and unanswered requests, as text.
+
+A child process writes them into a file when it receives SIGUSR2. Imported at the start of every Python process below
+the tests, so the costly imports wait for the signal.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+
+DIRECTORY = "ODRADEK_STACKS"
+"""The variable that names the directory of the dumps; it is set while tests run."""
+END = "-- end of stacks"
+_REQUEST_CHARACTERS = 300
+
+
+def dump_file(directory: str, pid: int) -> str:
+    """The file into which a process writes its stacks. It exists as soon as the process obeys the signal."""
+    return os.path.join(directory, str(pid))
+
+
+def install() -> None:
+    """Write this process's stacks into its dump file at SIGUSR2; do nothing where no directory is named.
+
+    faulthandler writes the threads first, even when the interpreter is stuck in a system call; the rest needs it.
+    """
+    directory = os.environ.get(DIRECTORY, "")
+    if not os.path.isdir(directory):
+        return
+    # A bare descriptor: a file object would be reported as unclosed by a process that ends with -X dev.
+    descriptor = os.open(dump_file(directory, os.getpid()), os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o600)
+
+    def dump(number: int, frame: object) -> None:
+        os.write(descriptor, f"{tasks_and_requests()}\n{END}\n".encode())
+
+    signal.signal(signal.SIGUSR2, dump)
+    faulthandler.register(signal.SIGUSR2, descriptor, all_threads=True, chain=True)
+
+
+def threads() -> str:
+    """The stack of every thread of this process, innermost frame last."""
+    import sys
+    import threading
+    import traceback
+
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return "\n".join(
+        f"thread {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+    )
+
+
+def tasks_and_requests() -> str:
+    """Every asyncio task that is not done, with its chain of awaits, and every request without its response."""
+    import asyncio
+    import gc
+
+    tasks, requests = [], []
+    for thing in gc.get_objects():
+        if isinstance(thing, asyncio.Task) and not thing.done():
+            tasks.append(f"task {thing.get_name()}\n" + "\n".join(_awaits(thing.get_coro())))
+        elif _is_exchange(thing) and not thing.connection.closing:  # the garbage of closed ones holds requests, too
+            requests.append(repr(thing.request)[:_REQUEST_CHARACTERS])
+    return "\n".join([*tasks, f"unanswered requests of clients and brokers: {len(requests)}", *requests])
+
+
+def _is_exchange(thing: object) -> bool:
+    """Whether this is a request that the broker could not answer in one step; its class need not be imported here."""
+    return type(thing).__name__ == "Exchange" and type(thing).__module__.startswith("odradek_broker.")
+
+
+def _awaits(coroutine: object) -> list[str]:
+    """A line for each coroutine or generator in a chain of awaits, outermost first."""
+    lines = []
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
+        if frame is None:
+            lines.append(f"  {coroutine!r}"[:_REQUEST_CHARACTERS])
+            break
+        lines.append(f"  {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_qualname}")
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
+    return lines

@@ -1,0 +1,115 @@
+"""When a test has waited in vain, its report gets the stacks of all its processes.
+
+A failure that took long is taken for such a wait, whatever it raised: `TimeoutError`, an assertion after a deadline,
+pytest-timeout. Two moments are asked for: the failure, when the servers of fixtures still run, and a moment before it,
+when those that the test itself started do. The whole text is kept in `build/stacks/`, its beginning is in the report.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from odradek_stacks.collect import stacks_of_all
+from odradek_stacks.process import DIRECTORY
+
+LONG_S = 5.0
+"""A failure that comes sooner has not waited: the shortest deadline in the tests is 10 s."""
+FIRST_LOOK_S = 50.0
+"""When a running test is looked at, and then each time that it has run twice as long."""
+_LINES_MAX = 500
+_SITE = str(Path(__file__).parent / "site")
+
+
+class _Watch:
+    """A thread that looks at the processes of a test phase that runs for long."""
+
+    def __init__(self) -> None:
+        self._phase: tuple[object, float, float] | None = None
+        self._seen: tuple[object, str] | None = None
+        threading.Thread(target=self._run, name="stacks of long tests", daemon=True).start()
+
+    def begin(self) -> None:
+        now = time.monotonic()
+        self._phase = object(), now, now + FIRST_LOOK_S
+
+    def end(self) -> str:
+        """Return what the last look at the phase has seen, if there was one."""
+        phase, seen = self._phase, self._seen
+        self._phase = self._seen = None
+        return seen[1] if phase is not None and seen is not None and seen[0] is phase[0] else ""
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(1)
+            phase = self._phase
+            if phase is None or time.monotonic() < phase[2]:
+                continue
+            token, began, _ = phase
+            ran_s = time.monotonic() - began
+            self._seen = token, f"######## after {ran_s:.0f} s\n{_stacks()}"
+            if self._phase is phase:
+                self._phase = token, began, began + 2 * ran_s
+
+
+class StacksOfWaits:
+    """The plugin; `pytest_configure` registers one."""
+
+    def __init__(self, kept: Path) -> None:
+        self._kept = kept
+        self._watch = _Watch()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self) -> Generator[None]:
+        self._watch.begin()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self) -> Generator[None]:
+        self._watch.begin()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self) -> Generator[None]:
+        self._watch.begin()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        before = self._watch.end()
+        if report.failed and call.duration >= LONG_S:
+            text = f"{before}\n######## after the failure, {call.duration:.0f} s\n{_stacks()}\n"
+            file = self._kept / f"{re.sub(r'[^A-Za-z0-9]+', '-', item.nodeid)[-150:]}-{report.when}.txt"
+            self._kept.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+            lines = text.splitlines()
+            shown = [*lines[:_LINES_MAX], *([f"({len(lines)} lines in all)"] if len(lines) > _LINES_MAX else [])]
+            report.sections.append((f"It has waited: stacks, also in {file}", "\n".join(shown)))
+        return report
+
+
+def _stacks() -> str:
+    try:
+        return stacks_of_all()
+    except Exception as error:  # what describes a failure must not take its place
+        return f"(no stacks: {error!r})"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make every Python process that the tests start ready to be asked."""
+    if DIRECTORY not in os.environ:  # a worker of xdist has its parent's
+        os.environ[DIRECTORY] = directory = tempfile.mkdtemp(prefix="odradek-stacks-")
+        config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_SITE, os.environ.get("PYTHONPATH", "")]))
+    config.pluginmanager.register(StacksOfWaits(config.rootpath / "build" / "stacks"), "odradek-stacks")
