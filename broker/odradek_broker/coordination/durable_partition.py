@@ -1,8 +1,7 @@
-"""One partition that keeps the state of a coordinator's core: what the core decides is appended, and takes effect when
-all replicas in sync have it.
+"""One partition that keeps the state of a coordinator: records are appended, and take effect once they are committed.
 
-Owns loading, appending, waiting for the high watermark, and replaying in order. Leaves what records mean to the core,
-and steps, answers and deadlines to whoever coordinates (`group_partition`, `transaction_partition`).
+Owns loading, appending, waiting for the high watermark, and replaying in order. Leaves the meaning of records to the
+state machine, and steps, responses and deadlines to `coordinator_partition`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from odradek_broker.deferred import Deferred
 from odradek_broker.logger import Logger
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
-from odradek_broker.transactions.core.transaction import Producer
 from odradek_log.append import AppendRejected
 from odradek_log.errors import CorruptLogError, LogOfflineError, OffsetOutOfRangeError
 from odradek_log.producer_state import AppendOrigin
@@ -29,95 +27,97 @@ from odradek_wire.records.attributes import Compression
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.errors import CorruptRecordError
 
-LOAD_AT_ONCE_BYTES = 32 * 1024
+LOAD_WHOLE_BYTES = 32 * 1024
 """A log up to this size is loaded before `load` returns."""
 LOAD_CHUNK_BYTES = 64 * 1024
 LOAD_CHUNK_RECORDS = 500
-"""How much of a longer one is read, and replayed, before others get their turn."""
+"""A longer log is read and replayed in slices of these sizes; other work runs between two slices."""
 
 R = TypeVar("R")
-Done = Callable[[ErrorCode], None]
+WriteCallback = Callable[[ErrorCode], None]
 
 
-class LoadState(Enum):
+class CoordinatorState(Enum):
+    """The state of a coordinator in one partition, as in Kafka's CoordinatorRuntime; UNCOMMITTED is ours."""
+
     LOADING = "loading"
-    UNSURE = "unsure"
-    """Loaded, but some of it may yet be lost, and too few are in sync for that to change soon."""
-    READY = "ready"
+    UNCOMMITTED = "uncommitted"
+    """Loaded, but records at the end of the log may still be lost, and fewer than min.insync.replicas are in sync."""
+    ACTIVE = "active"
     FAILED = "failed"
-    RESIGNED = "resigned"
+    CLOSED = "closed"
+    """Another broker is the coordinator."""
 
 
-NOT_YET = (LoadState.LOADING, LoadState.UNSURE)
-"""For who asks: an answer would be too early."""
-
-
-class Loading(Protocol):
-    """Builds a core's state from its log."""
+class CoordinatorLoader(Protocol):
+    """Builds a coordinator's state from its log."""
 
     def feed(self, data: memoryview) -> int:
-        """Take in these batches (the last may be cut off, and is left); returns the offset to go on from."""
+        """Read these batches and return the offset after the last whole one; a last batch that is cut off is
+        ignored."""
 
     def apply(self, count: int) -> bool:
-        """Replay the next `count` records of those that count; False when all are."""
+        """Replay the next `count` records; return False when none is left."""
 
 
-@dataclass(frozen=True, slots=True)
-class Core(Generic[R]):
-    """A coordinator's core as its partition sees it: records to bytes, their effect, and what follows once all that
-    was there has been replayed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playback(Generic[R]):
+    """How records become bytes, and how they change a coordinator's state (Kafka's CoordinatorPlayback)."""
 
     encode: Callable[[R], tuple[bytes, bytes | None]]
     replay: Callable[[R], None]
-    loading: Callable[[], Loading]
-    loaded: Callable[[], None]
-    acts: bool = False
-    """Others are told what follows from its state, and cannot be told otherwise should a record get lost."""
+    loader: Callable[[], CoordinatorLoader]
+    irrevocable: bool = False
+    """The coordinator acts on other brokers because of this state (it sends markers), so a record that is loaded must
+    not get lost afterwards."""
 
 
 @dataclass(slots=True)
 class PendingWrite:
-    """What stands in the log, and is not yet below the high watermark."""
+    """A batch that is in the log and not yet below the high watermark."""
 
     end_offset: int
     take_effect: Callable[[], None]
-    done: Done
-    late: Done | None
-    told: bool = False
-    """`done` was told that this takes too long."""
+    done: WriteCallback
+    late: WriteCallback | None
+    reported: bool = False
+    """`done` was called with an error."""
 
-    def settle(self, error: ErrorCode) -> None:
-        """It is known what has become of them."""
-        waiting = self.late if self.told else self.done
-        if waiting is not None:
-            waiting(error)
+    def complete(self, error: ErrorCode) -> None:
+        callback = self.late if self.reported else self.done
+        if callback is not None:
+            callback(error)
 
 
 class DurablePartition(Generic[R]):
-    """Appends happen at once and in order; records take effect, in the same order, when the high watermark passes them.
+    """Appends immediately and in order; records take effect, in the same order, when the high watermark passes them.
     With one replica that is before `write` returns."""
 
     def __init__(
         self,
+        *,
         partition: Partition,
-        core: Core[R],
+        playback: Playback[R],
+        loaded: Callable[[], None],
         clock: Clock,
         timers: Timers,
         log: Logger,
         compression: Compression,
-        commit_timeout_ms: int,
+        write_timeout_ms: int,
     ) -> None:
-        """`commit_timeout_ms` is how long who waits for a write is kept waiting."""
+        """`loaded` is called when the state becomes ACTIVE. A write that is not committed after `write_timeout_ms`
+        fails with REQUEST_TIMED_OUT."""
         self.partition = partition
-        self.state = LoadState.LOADING
-        self._core = core
+        self.state = CoordinatorState.LOADING
+        self._playback = playback
+        self._loaded = loaded
         self._compression = compression
-        self._commit_timeout_ms = commit_timeout_ms
+        self._write_timeout_ms = write_timeout_ms
         self._log = log
         self._clock = clock
         self._timers = timers
         self._pending: deque[PendingWrite] = deque()
-        self._when_drained: list[Done] = []
+        self._when_drained: list[WriteCallback] = []
 
     def now(self) -> Instant:
         return Instant(self._clock.wall_ms(), self._clock.monotonic_ms())
@@ -125,27 +125,27 @@ class DurablePartition(Generic[R]):
     # -- loading --------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Replay the log up to its present end: a short one at once, a long one in turns."""
+        """Replay the log up to its present end: immediately if it is short, else in slices."""
         start, end = self.partition.log_start_offset, self.partition.log_end_offset
-        work = self._loading(self._core.loading(), start, end)
-        if self.partition.log.size_bytes <= LOAD_AT_ONCE_BYTES:
-            while self._go_on_loading(work):
+        work = self._pieces(self._playback.loader(), start, end)
+        if self.partition.log.size_bytes <= LOAD_WHOLE_BYTES:
+            while self._load_piece(work):
                 pass
         else:
-            self._timers.call_soon(lambda: self._load_in_turns(work))
+            self._timers.call_soon(lambda: self._load_in_slices(work))
 
-    def _load_in_turns(self, work: Iterator[None]) -> None:
-        if self._go_on_loading(work):
-            self._timers.call_soon(lambda: self._load_in_turns(work))
+    def _load_in_slices(self, work: Iterator[None]) -> None:
+        if self._load_piece(work):
+            self._timers.call_soon(lambda: self._load_in_slices(work))
 
-    def _go_on_loading(self, work: Iterator[None]) -> bool:
-        """The next piece of work; False when there is none left, or none to be done any more."""
-        if self.state is not LoadState.LOADING:
+    def _load_piece(self, work: Iterator[None]) -> bool:
+        """Load the next piece; return False when none is left or loading has ended."""
+        if self.state is not CoordinatorState.LOADING:
             return False
         try:
             next(work)
         except StopIteration:
-            self._await_what_was_loaded()
+            self._await_loaded_records()
             return False
         except (
             OSError,
@@ -155,79 +155,87 @@ class DurablePartition(Generic[R]):
             OffsetOutOfRangeError,
             DecodeError,
         ) as error:
-            self.state = LoadState.FAILED
-            self._log.error("a coordinator's state cannot be loaded", error=str(error))
-        return self.state is LoadState.LOADING
+            self.state = CoordinatorState.FAILED
+            self._log.error("coordinator state cannot be loaded", error=str(error))
+        return self.state is CoordinatorState.LOADING
 
-    def _await_what_was_loaded(self) -> None:
-        """What is not known to be committed may have been acknowledged by the coordinator before, or may yet be lost:
-        an offset that is told must not go back, whichever it is (as KIP-207 for the end of a log). Kafka tells either
-        at once. With too few in sync nothing more will be committed, and what is there is what there is: that may be
-        told to who asks, but nothing irrevocable may follow from it."""
+    def _await_loaded_records(self) -> None:
+        """Become active once everything that was loaded is committed.
+
+        The coordinator before may have acknowledged records above the high watermark, or they may be lost: an offset
+        that a client has seen must not go back either way (as KIP-207 for the end of a log; Kafka does not wait here).
+        With fewer than min.insync.replicas in sync the high watermark will not move soon: then the loaded state is
+        served, unless an irrevocable action may follow from it."""
         partition = self.partition
-        if self.state not in NOT_YET:
+        if self.state not in (CoordinatorState.LOADING, CoordinatorState.UNCOMMITTED):
             return
         leader = partition.leader
         stuck = leader is not None and leader.under_min_isr
-        if not partition.lags_behind_its_epoch or (stuck and not self._core.acts):
-            self.state = LoadState.READY
-            self._core.loaded()
+        if not partition.lags_behind_its_epoch or (stuck and not self._playback.irrevocable):
+            self.state = CoordinatorState.ACTIVE
+            self._loaded()
             return
         if stuck:
-            self.state = LoadState.UNSURE
-        assert leader is not None, "a partition that is led lags behind its epoch"
-        waiting = partition.wait_for_high_watermark(leader.leader_epoch_start_offset, self._commit_timeout_ms)
-        waiting.when_done(lambda outcome: self._waited(outcome.result()))
+            self.state = CoordinatorState.UNCOMMITTED
+        assert leader is not None, "only a leader lags behind its epoch"
+        waiting = partition.wait_for_high_watermark(leader.leader_epoch_start_offset, self._write_timeout_ms)
+        waiting.when_done(lambda outcome: self._loaded_records_awaited(outcome.result()))
 
-    def _waited(self, error: ErrorCode) -> None:
-        if error not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
-            self.state = LoadState.FAILED if self.state in NOT_YET else self.state
-        else:
-            self._await_what_was_loaded()
+    def _loaded_records_awaited(self, error: ErrorCode) -> None:
+        if error in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
+            self._await_loaded_records()
+        elif self.state in (CoordinatorState.LOADING, CoordinatorState.UNCOMMITTED):
+            self.state = CoordinatorState.FAILED
 
-    def _loading(self, loading: Loading, offset: int, end: int) -> Iterator[None]:
+    def _pieces(self, loader: CoordinatorLoader, offset: int, end: int) -> Iterator[None]:
         while offset < end:
-            # Between two turns the log's beginning may have been deleted.
+            # Between two slices the beginning of the log may have been deleted.
             offset = max(offset, self.partition.log_start_offset)
             chunk = self.partition.log.read(offset, LOAD_CHUNK_BYTES, limit=end, min_one=True)
             if chunk is None or not len(chunk):
                 break
-            offset = max(loading.feed(memoryview(chunk.tobytes())), offset + 1)
+            offset = max(loader.feed(memoryview(chunk.tobytes())), offset + 1)
             yield
-        while loading.apply(LOAD_CHUNK_RECORDS):
+        while loader.apply(LOAD_CHUNK_RECORDS):
             yield
 
     def resign(self) -> None:
-        """Another broker coordinates what is kept here now: who waits for a write is sent there."""
-        self.state = LoadState.RESIGNED
+        """Another broker is the coordinator now: pending writes fail with NOT_COORDINATOR."""
+        self.state = CoordinatorState.CLOSED
         pending, self._pending = self._pending, deque()
         for write in pending:
-            write.settle(ErrorCode.NOT_COORDINATOR)
+            write.complete(ErrorCode.NOT_COORDINATOR)
         self._drained(ErrorCode.NOT_COORDINATOR)
 
     # -- writing --------------------------------------------------------------------------------------------------
 
-    def write(self, records: Sequence[R], done: Done, late: Done | None = None) -> None:
-        """Append records as one batch; `done` hears of it when they have taken effect, or why they do not. After a
-        REQUEST_TIMED_OUT they are in the log all the same, and `late` hears what has become of them."""
+    def write(self, records: Sequence[R], done: WriteCallback, late: WriteCallback | None = None) -> None:
+        """Append records as one batch; call `done` when they have taken effect, or with the error. After a
+        REQUEST_TIMED_OUT they are in the log and may still take effect: then `late` is called."""
         self._write(self._batch(records), records, done, late)
 
     def write_in_transaction(
-        self, records: Sequence[R], producer: Producer, verified: Verification | None, done: Done
+        self,
+        records: Sequence[R],
+        producer_id: int,
+        producer_epoch: int,
+        verified: Verification | None,
+        done: WriteCallback,
     ) -> None:
         """Append records as one batch of the producer's transaction. `verified` as for `Partition.append`."""
-        self._write(self._batch(records, producer), records, done, None, verified)
+        batch = self._batch(records, self._transactional_builder(producer_id, producer_epoch))
+        self._write(batch, records, done, None, verified)
 
     def appended(self, take_effect: Callable[[], None]) -> None:
-        """Somebody else has appended to the partition what takes effect in the order of the log, too."""
+        """Call `take_effect`, in the order of the log, for a batch that another part of the broker has appended."""
         self._appended(take_effect, _ignore)
 
     def _write(
         self,
         batch: bytearray,
         records: Sequence[R],
-        done: Done,
-        late: Done | None,
+        done: WriteCallback,
+        late: WriteCallback | None,
         verified: Verification | None = None,
     ) -> None:
         leader = self.partition.leader
@@ -240,7 +248,9 @@ class DurablePartition(Generic[R]):
         else:
             self._appended(lambda: self._replay(records), done, late)
 
-    def _appended(self, take_effect: Callable[[], None], done: Done, late: Done | None = None) -> None:
+    def _appended(
+        self, take_effect: Callable[[], None], done: WriteCallback, late: WriteCallback | None = None
+    ) -> None:
         end_offset = self.partition.log_end_offset
         self._pending.append(PendingWrite(end_offset, take_effect, done, late))
         if self.partition.high_watermark >= end_offset:
@@ -250,36 +260,36 @@ class DurablePartition(Generic[R]):
 
     def _replay(self, records: Sequence[R]) -> None:
         for record in records:
-            self._core.replay(record)
+            self._playback.replay(record)
 
-    def when_drained(self, callback: Done) -> None:
-        """Call back once everything appended so far has taken effect: at once, with one replica. With NOT_COORDINATOR
-        when another broker is to know what becomes of it: nothing is known here then."""
+    def when_drained(self, callback: WriteCallback) -> None:
+        """Call back once everything appended so far has taken effect (with one replica: immediately), or with
+        NOT_COORDINATOR when another broker becomes the coordinator first."""
         if self._pending:
             self._when_drained.append(callback)
         else:
             callback(ErrorCode.NONE)
 
-    def _batch(self, records: Sequence[R], producer: Producer | None = None) -> bytearray:
-        if producer is None:
-            builder = BatchBuilder(compression=self._compression)
-        else:
-            # Nobody looks at the sequence of what a coordinator writes; Kafka's begins with 0 each time.
-            builder = BatchBuilder(
-                compression=self._compression,
-                producer_id=producer.id,
-                producer_epoch=producer.epoch,
-                base_sequence=0,
-                is_transactional=True,
-            )
+    def _batch(self, records: Sequence[R], builder: BatchBuilder | None = None) -> bytearray:
+        builder = builder or BatchBuilder(compression=self._compression)
         now_ms = self._clock.wall_ms()
         for record in records:
-            key, value = self._core.encode(record)
+            key, value = self._playback.encode(record)
             builder.append(now_ms, key, value)
         return builder.build()
 
+    def _transactional_builder(self, producer_id: int, producer_epoch: int) -> BatchBuilder:
+        # The sequence of a coordinator's batch is not checked; Kafka's begins with 0 each time.
+        return BatchBuilder(
+            compression=self._compression,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+
     def _await_high_watermark(self, end_offset: int) -> None:
-        waiting = self.partition.wait_for_high_watermark(end_offset, self._commit_timeout_ms)
+        waiting = self.partition.wait_for_high_watermark(end_offset, self._write_timeout_ms)
         waiting.when_done(lambda outcome: self._high_watermark(end_offset, outcome))
 
     def _high_watermark(self, end_offset: int, outcome: Deferred[ErrorCode]) -> None:
@@ -287,23 +297,23 @@ class DurablePartition(Generic[R]):
         if not error:
             self._advance()
             return
-        late = error == ErrorCode.REQUEST_TIMED_OUT and self.state is LoadState.READY
-        told = [write for write in self._pending if write.end_offset <= end_offset and not write.told]
-        for write in told:
-            write.told = True
-            if not late:
+        timed_out = error == ErrorCode.REQUEST_TIMED_OUT and self.state is CoordinatorState.ACTIVE
+        failed = [write for write in self._pending if write.end_offset <= end_offset and not write.reported]
+        for write in failed:
+            write.reported = True
+            if not timed_out:
                 write.late = None
-        for write in told:  # who is told may write the next records at once
+        for write in failed:  # `done` may append the next records immediately
             write.done(error)
-        if late:
-            # They are in the log, and take effect if they get through.
+        if timed_out:
+            # The records are in the log, and may still be committed.
             self._await_high_watermark(end_offset)
 
     def _advance(self) -> None:
         while self._pending and self._pending[0].end_offset <= self.partition.high_watermark:
             write = self._pending.popleft()
             write.take_effect()
-            write.settle(ErrorCode.NONE)
+            write.complete(ErrorCode.NONE)
         if not self._pending:
             self._drained(ErrorCode.NONE)
 
@@ -314,4 +324,4 @@ class DurablePartition(Generic[R]):
 
 
 def _ignore(_: ErrorCode) -> None:
-    """Nobody waits for it here."""
+    """No request waits for this write."""

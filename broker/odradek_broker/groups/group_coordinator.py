@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.config import BrokerConfig
 from odradek_broker.coordination.core.java_hash import partition_for
-from odradek_broker.coordination.durable_partition import LoadState
+from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.deferred import Deferred
 from odradek_broker.groups.core import offsets
 from odradek_broker.groups.core.group_step import Caller, GroupSettings, join_error
@@ -62,13 +62,13 @@ class GroupCoordinator:
         broker = self._broker
         config = broker.config
         coordinated = GroupPartition(
-            partition,
-            broker.clock,
-            broker.timers,
-            settings_from(config),
-            broker.log,
-            COMPRESSIONS[config.integer("offsets.topic.compression.codec")],
-            config.integer("offsets.commit.timeout.ms"),
+            partition=partition,
+            clock=broker.clock,
+            timers=broker.timers,
+            settings=settings_from(config),
+            log=broker.log,
+            compression=COMPRESSIONS[config.integer("offsets.topic.compression.codec")],
+            write_timeout_ms=config.integer("offsets.commit.timeout.ms"),
         )
         self._partitions[partition.index] = coordinated
         coordinated.load()
@@ -97,7 +97,7 @@ class GroupCoordinator:
     @property
     def ready(self) -> bool:
         """Is everything that this broker coordinates loaded?"""
-        return all(coordinated.state is LoadState.READY for coordinated in self._partitions.values())
+        return all(coordinated.state is CoordinatorState.ACTIVE for coordinated in self._partitions.values())
 
     def partition_of(self, group_id: str) -> int:
         """Which partition keeps the group; before the topic exists, which one will."""
@@ -116,7 +116,7 @@ class GroupCoordinator:
         if isinstance(coordinated, ErrorCode):
             return join_error(coordinated)
         answer: Deferred[JoinGroupResponse] = Deferred()
-        coordinated.carry_out(coordinated.shard.join(request, caller, answer, coordinated.now()))
+        coordinated.apply(coordinated.shard.join(request, caller, answer, coordinated.now()))
         return answer.result() if answer.done else answer
 
     def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Deferred[SyncGroupResponse]:
@@ -128,7 +128,7 @@ class GroupCoordinator:
             loading = coordinated == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if loading else coordinated)
         answer: Deferred[SyncGroupResponse] = Deferred()
-        coordinated.carry_out(coordinated.shard.sync(request, answer, coordinated.now()))
+        coordinated.apply(coordinated.shard.sync(request, answer, coordinated.now()))
         return answer.result() if answer.done else answer
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
@@ -148,7 +148,7 @@ class GroupCoordinator:
         if isinstance(coordinated, ErrorCode):
             return LeaveGroupResponse(error_code=coordinated)
         step, response = coordinated.shard.leave(request, coordinated.now())
-        coordinated.carry_out(step)
+        coordinated.apply(step)
         return response
 
     # -- offsets --------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class GroupCoordinator:
         """All groups of this broker, in no particular order."""
         listed: list[ListGroupsResponse.ListedGroup] = []
         for coordinated in self._partitions.values():
-            if coordinated.state is LoadState.LOADING:
+            if coordinated.state is CoordinatorState.LOADING:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             listed.extend(coordinated.shard.list())
         return listed
@@ -310,14 +310,16 @@ class GroupCoordinator:
     def _coordinated(self, group_id: str) -> GroupPartition | ErrorCode:
         """The group's partition if it is here and loaded."""
         coordinated = self._partitions.get(self.partition_of(group_id))
-        if coordinated is None or coordinated.state in (LoadState.FAILED, LoadState.RESIGNED):
+        if coordinated is None or coordinated.state in (CoordinatorState.FAILED, CoordinatorState.CLOSED):
             return ErrorCode.NOT_COORDINATOR
-        if coordinated.state is LoadState.LOADING:
+        if coordinated.state is CoordinatorState.LOADING:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return coordinated
 
     def _ready(self) -> Iterable[GroupPartition]:
-        return [coordinated for coordinated in self._partitions.values() if coordinated.state is LoadState.READY]
+        return [
+            coordinated for coordinated in self._partitions.values() if coordinated.state is CoordinatorState.ACTIVE
+        ]
 
     def _drop_topics(self, coordinated: GroupPartition, topics: Sequence[str]) -> None:
         def drop(error: ErrorCode) -> None:

@@ -54,7 +54,7 @@ class Coordinating(Protocol):
     """Whose markers these are."""
 
     @property
-    def leads(self) -> bool:
+    def is_active(self) -> bool:
         """Whether these transactions are still coordinated here: else others send what is to be sent."""
 
     def markers_written(self, work: MarkerWork, partitions: Iterable[TopicPartition]) -> None:
@@ -75,7 +75,7 @@ class Sending:
 
     @property
     def wanted(self) -> bool:
-        return not self.abandoned and self.owner.leads
+        return not self.abandoned and self.owner.is_active
 
 
 class Markers:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from odradek_broker.config import BrokerConfig
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.core.java_hash import partition_for
-from odradek_broker.coordination.durable_partition import NOT_YET, LoadState
+from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.producer_ids import NoProducerIdsError
 from odradek_broker.metadata.view import TRANSACTION_STATE
@@ -25,7 +25,7 @@ from odradek_broker.timers import TimerHandle
 from odradek_broker.transactions.core.transaction import Ending, Producer, TopicPartition
 from odradek_broker.transactions.core.transaction_listing import TransactionFilter
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
-from odradek_broker.transactions.core.transaction_step import Step, TransactionSettings
+from odradek_broker.transactions.core.transaction_step import TransactionSettings, TransactionStep
 from odradek_broker.transactions.markers import Markers
 from odradek_broker.transactions.transaction_partition import TransactionPartition
 from odradek_wire.errors import ErrorCode
@@ -42,8 +42,8 @@ BETWEEN_BROKERS = 5
 """The version of AddPartitionsToTxn that stands for what this broker asks itself."""
 
 R = TypeVar("R")
-Add = Callable[[TransactionShard, Deferred[ErrorCode], Instant], Step]
-AskWithId = Callable[[TransactionShard, int | None, Deferred[R], Instant], Step]
+Add = Callable[[TransactionShard, Deferred[ErrorCode], Instant], TransactionStep]
+AskWithId = Callable[[TransactionShard, int | None, Deferred[R], Instant], TransactionStep]
 """InitProducerId or EndTxn, with a fresh producer id where one may be taken."""
 
 
@@ -112,7 +112,7 @@ class TransactionCoordinator:
     @property
     def ready(self) -> bool:
         """Is everything that this broker coordinates loaded? What waits for other brokers to come is not waited for."""
-        loaded = (LoadState.READY, LoadState.UNSURE)
+        loaded = (CoordinatorState.ACTIVE, CoordinatorState.UNCOMMITTED)
         return all(coordinated.state in loaded for coordinated in self._partitions.values())
 
     def partition_of(self, transactional_id: str) -> int:
@@ -134,7 +134,7 @@ class TransactionCoordinator:
 
         def init(
             shard: TransactionShard, fresh_id: int | None, answer: Deferred[InitProducerIdResponse], now: Instant
-        ) -> Step:
+        ) -> TransactionStep:
             return shard.init_producer_id(request, api_version, fresh_id, answer, now)
 
         return self._with_producer_id(transactional_id, TransactionShard.init_takes_id, init, init_error)
@@ -151,7 +151,7 @@ class TransactionCoordinator:
         """One transaction of AddPartitionsToTxn: what becomes of all these partitions. `patiently`: wait for the end of
         the transaction before."""
 
-        def add(shard: TransactionShard, answer: Deferred[ErrorCode], now: Instant) -> Step:
+        def add(shard: TransactionShard, answer: Deferred[ErrorCode], now: Instant) -> TransactionStep:
             return shard.add_partitions(transactional_id, producer, partitions, api_version, answer, now)
 
         return self._add(transactional_id, producer, add, patiently)
@@ -173,7 +173,7 @@ class TransactionCoordinator:
     ) -> ErrorCode | Deferred[ErrorCode]:
         """AddOffsetsToTxn, of the group that is kept in this partition of `__consumer_offsets`."""
 
-        def add(shard: TransactionShard, answer: Deferred[ErrorCode], now: Instant) -> Step:
+        def add(shard: TransactionShard, answer: Deferred[ErrorCode], now: Instant) -> TransactionStep:
             return shard.add_offsets(transactional_id, producer, partition, api_version, answer, now)
 
         return self._add(transactional_id, producer, add, patiently=True)
@@ -197,7 +197,7 @@ class TransactionCoordinator:
             if isinstance(coordinated, ErrorCode):
                 answer.complete(coordinated)
             else:
-                coordinated.carry_out(add(coordinated.shard, answer, coordinated.now()))
+                coordinated.apply(add(coordinated.shard, answer, coordinated.now()))
 
         patience_ms = 0
         if patiently and not coordinated.shard.add_refused(transactional_id, producer):
@@ -210,7 +210,9 @@ class TransactionCoordinator:
         if not request.transactional_id:
             return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
 
-        def end(shard: TransactionShard, fresh_id: int | None, answer: Deferred[EndTxnResponse], now: Instant) -> Step:
+        def end(
+            shard: TransactionShard, fresh_id: int | None, answer: Deferred[EndTxnResponse], now: Instant
+        ) -> TransactionStep:
             return shard.end_txn(request, api_version, fresh_id, answer, now)
 
         def refused(error: ErrorCode) -> EndTxnResponse:
@@ -260,9 +262,9 @@ class TransactionCoordinator:
         """All of this broker that pass the filters, in no particular order. Without those that cannot be loaded."""
         listed: list[ListTransactionsResponse.TransactionState] = []
         for coordinated in self._partitions.values():
-            if coordinated.state is LoadState.LOADING:
+            if coordinated.state is CoordinatorState.LOADING:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            if coordinated.state is not LoadState.FAILED:
+            if coordinated.state is not CoordinatorState.FAILED:
                 listed.extend(coordinated.shard.list(wanted, coordinated.now()))
         return listed
 
@@ -271,7 +273,7 @@ class TransactionCoordinator:
     @property
     def shards(self) -> Iterator[TransactionShard]:
         """Whose transactions are coordinated here now."""
-        return (coordinated.shard for coordinated in self._partitions.values() if coordinated.leads)
+        return (coordinated.shard for coordinated in self._partitions.values() if coordinated.is_active)
 
     @property
     def markers_to_send_again(self) -> int:
@@ -283,9 +285,9 @@ class TransactionCoordinator:
     def _coordinated(self, transactional_id: str) -> TransactionPartition | ErrorCode:
         """The partition of the id if it is here and loaded."""
         coordinated = self._partitions.get(self.partition_of(transactional_id))
-        if coordinated is None or coordinated.state in (LoadState.FAILED, LoadState.RESIGNED):
+        if coordinated is None or coordinated.state in (CoordinatorState.FAILED, CoordinatorState.CLOSED):
             return ErrorCode.NOT_COORDINATOR
-        if coordinated.state in NOT_YET:
+        if coordinated.state in (CoordinatorState.LOADING, CoordinatorState.UNCOMMITTED):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return coordinated
 
@@ -295,14 +297,14 @@ class TransactionCoordinator:
 
     def _expire(self) -> None:
         for coordinated in list(self._partitions.values()):
-            if coordinated.leads:
+            if coordinated.is_active:
                 coordinated.expire_ids()
         self._schedule_expiry()
 
 
 def _asked(coordinated: TransactionPartition, fresh_id: int | None, ask: AskWithId[R]) -> R | Deferred[R]:
     answer: Deferred[R] = Deferred()
-    coordinated.carry_out(ask(coordinated.shard, fresh_id, answer, coordinated.now()))
+    coordinated.apply(ask(coordinated.shard, fresh_id, answer, coordinated.now()))
     return answer.result() if answer.done else answer
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from odradek_broker.clock import Clock
+from odradek_broker.coordination.coordinator_partition import CoordinatorPartition, StateMachine
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.coordination.deadline_timer import DeadlineTimer
-from odradek_broker.coordination.durable_partition import Core, DurablePartition, LoadState
-from odradek_broker.deferred import Deferred
+from odradek_broker.coordination.durable_partition import CoordinatorState, Playback
 from odradek_broker.logger import Logger
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import TimerHandle, Timers
@@ -24,7 +23,7 @@ from odradek_broker.transactions.core.transaction_loading import TransactionLoad
 from odradek_broker.transactions.core.transaction_progress import NextId
 from odradek_broker.transactions.core.transaction_records import encode_record
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
-from odradek_broker.transactions.core.transaction_step import Happening, MarkerWork, Step, TransactionSettings
+from odradek_broker.transactions.core.transaction_step import MarkerWork, TransactionSettings, TransactionStep
 from odradek_broker.transactions.markers import Markers
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import Compression
@@ -36,7 +35,7 @@ class Waiting(NamedTuple):
 
 
 class TransactionPartition:
-    """With one replica, and partitions that are led here, everything that a request leads to is done when `carry_out`
+    """With one replica, and partitions that are led here, everything that a request leads to is done when `apply`
     returns: the decision is in the log, the markers are written, the transaction is complete."""
 
     def __init__(
@@ -54,44 +53,56 @@ class TransactionPartition:
         """`write_timeout_ms` is how long a request is kept waiting for its record to be replicated; `ended` counts."""
         self.shard = TransactionShard(settings)
         self._log = log.bind(topic=partition.topic, partition=partition.index)
-        core = Core(encode_record, self.shard.replay, lambda: TransactionLoading(self.shard), self._loaded, acts=True)
-        self._durable = DurablePartition(partition, core, clock, timers, self._log, Compression.NONE, write_timeout_ms)
+        self._coordinator = CoordinatorPartition(
+            partition=partition,
+            playback=Playback(
+                encode=encode_record,
+                replay=self.shard.replay,
+                loader=lambda: TransactionLoading(self.shard),
+                irrevocable=True,
+            ),
+            state_machine=StateMachine(
+                loaded=lambda now: self.shard.loaded(partition.leader_epoch, now),
+                written=self._written,
+                next_deadline_ms=self.shard.next_ms,
+                expired=lambda now: self.shard.expired(now, next_producer_id),
+                unloaded=self.shard.unload,
+            ),
+            clock=clock,
+            timers=timers,
+            log=log,
+            compression=Compression.NONE,
+            write_timeout_ms=write_timeout_ms,
+            effects=self._effects,
+            reports_late_writes=True,
+        )
         self._markers = markers
         self._timers = timers
-        self._deadline_timer = DeadlineTimer(clock, timers, self.shard.next_ms, self._expire)
         self._waiting: dict[str, deque[Waiting]] = {}
         """Who comes while something of its id is under way."""
         self._written_ids: deque[str] = deque()
         """Those of which something has come to its end: who waits for them may go on."""
         self._waking = False
-        self._next_producer_id = next_producer_id
         self._ended = ended
 
     @property
-    def state(self) -> LoadState:
-        return self._durable.state
+    def state(self) -> CoordinatorState:
+        return self._coordinator.state
 
     @property
-    def leads(self) -> bool:
-        """Whether these transactions are coordinated here."""
-        return self._durable.state is LoadState.READY
+    def is_active(self) -> bool:
+        return self._coordinator.is_active
 
     def now(self) -> Instant:
-        return self._durable.now()
+        return self._coordinator.now()
 
     def load(self) -> None:
-        """Replay the log up to its present end: a short one at once, a long one in turns."""
-        self._durable.load()
-
-    def _loaded(self) -> None:
-        self.carry_out(self.shard.loaded(self._durable.partition.leader_epoch, self.now()))
+        """Replay the log up to its present end: immediately if it is short, else in slices."""
+        self._coordinator.load()
 
     def resign(self) -> None:
         """Another broker coordinates these transactions now."""
-        self._deadline_timer.cancel()
-        self._durable.resign()
-        for token, answer in self.shard.unload(self.now()).answers:
-            _deferred(token).complete(answer)
+        self._coordinator.resign()
         for transactional_id in list(self._waiting):
             self._go_on(transactional_id, len(self._waiting[transactional_id]))
 
@@ -133,64 +144,33 @@ class TransactionPartition:
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    def carry_out(self, step: Step) -> None:
-        """Give the answers of a step, have its markers written, write its records, and tell the core the outcome."""
-        for happening in step.happened:
-            self._note(happening)
+    def apply(self, step: TransactionStep) -> None:
+        """Log the events, send the responses and the markers, and append the records of a step."""
+        self._coordinator.apply(step)
+
+    def _effects(self, step: TransactionStep) -> None:
         if step.ended is not None:
             self._ended[step.ended] += 1
-        for token, answer in step.answers:
-            _deferred(token).complete(answer)
         for work in step.markers:
             self._markers.send(self, work)
-        if step.records:
 
-            def written(error: ErrorCode) -> None:
-                self._written(step, error)
-
-            self._durable.write(step.records, written, late=written)
-        self._arm()
-
-    def _written(self, step: Step, error: ErrorCode) -> None:
+    def _written(self, step: TransactionStep, error: ErrorCode) -> None:
         ids = [record.transactional_id for record in step.records]
         if error:
             self._log.warning("transactions were not written", transactional_ids=ids, error=error.name)
-        if self.leads:
+        if self.is_active:
             assert step.write is not None, "records are written for a reason"
-            self.carry_out(self.shard.written(step.write, error, self.now()))
+            self.apply(self.shard.written(step.write, error, self.now()))
             if self._waiting:
                 self._wake(ids)
 
     def markers_written(self, work: MarkerWork, partitions: Iterable[TopicPartition]) -> None:
         """These partitions have their marker, or need none."""
-        self.carry_out(self.shard.markers_written(work, frozenset(partitions), self.now()))
-
-    def _note(self, happening: Happening) -> None:
-        producer_id, producer_epoch = happening.producer
-        (self._log.info if happening.notable else self._log.debug)(
-            happening.event,
-            transactional_id=happening.transactional_id,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-        )
+        self.apply(self.shard.markers_written(work, frozenset(partitions), self.now()))
 
     # -- time -----------------------------------------------------------------------------------------------------
 
     def expire_ids(self) -> None:
         """Forget transactional ids that nobody has used for long."""
         for step in self.shard.expire_ids(self.now()):
-            self.carry_out(step)
-
-    def _arm(self) -> None:
-        if self.leads:
-            self._deadline_timer.arm()
-
-    def _expire(self) -> None:
-        for step in self.shard.expired(self.now(), self._next_producer_id):
-            self.carry_out(step)
-        self._arm()
-
-
-def _deferred(token: object) -> Deferred[Any]:
-    assert isinstance(token, Deferred)
-    return token
+            self.apply(step)

@@ -133,7 +133,7 @@ def test_a_loaded_group_expects_signs_of_life_of_its_members() -> None:
     first = GroupShard(GroupSettings())
     first.join(join_request(), Caller("c", "/h", 3, "1"), "token", NOW)
     [expired] = first.expired(NOW)
-    [(_, answer)] = expired.answers
+    [(_, answer)] = expired.responses
     assert isinstance(answer, JoinGroupResponse)
     group = first.groups["g"]
     assert isinstance(group, ClassicGroup)
@@ -151,7 +151,7 @@ def test_a_group_of_another_type_is_listed_and_never_taken_over() -> None:
     assert isinstance(shard.groups["g"], ForeignGroup)
     assert [(g.group_id, g.group_type, g.group_state) for g in shard.list()] == [("g", "consumer", "Stable")]
     step = shard.join(join_request(), Caller("c", "/h", 3, "1"), "token", NOW)
-    assert [(token, answer.error_code) for token, answer in step.answers] == [
+    assert [(token, answer.error_code) for token, answer in step.responses] == [
         ("token", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     ]
     assert step.records == []

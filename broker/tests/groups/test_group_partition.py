@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odradek_broker.clock import ManualClock
-from odradek_broker.coordination.durable_partition import LoadState
+from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.deferred import Deferred
 from odradek_broker.groups.core.group_records import OffsetRecord
 from odradek_broker.groups.core.group_step import Caller, GroupSettings
@@ -89,7 +89,9 @@ class Broker:
 
     def coordinate(self) -> None:
         """A coordinator that begins with what is in the log."""
-        self.groups = GroupPartition(self.partition, self.clock, self.timers, GroupSettings(), self.log)
+        self.groups = GroupPartition(
+            partition=self.partition, clock=self.clock, timers=self.timers, settings=GroupSettings(), log=self.log
+        )
         self.groups.load()
 
     def follower_fetched_everything(self) -> None:
@@ -103,7 +105,7 @@ class Broker:
         protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
         request = JoinGroupRequest("g", 10_000, 30_000, "", "i", "consumer", [protocol])
         caller = Caller("c", "/h", 5, "1")
-        self.groups.carry_out(self.groups.shard.join(request, caller, answer, self.groups.now()))
+        self.groups.apply(self.groups.shard.join(request, caller, answer, self.groups.now()))
         self.clock.advance_timeouts(0)
         return answer
 
@@ -111,7 +113,7 @@ class Broker:
         answer: Deferred[SyncGroupResponse] = Deferred()
         request = SyncGroupRequest("g", 1, "i-1", "i")
         request.assignments = [SyncGroupRequest.SyncGroupRequestAssignment("i-1", b"p0")]
-        self.groups.carry_out(self.groups.shard.sync(request, answer, self.groups.now()))
+        self.groups.apply(self.groups.shard.sync(request, answer, self.groups.now()))
         return answer
 
     def stop(self) -> None:
@@ -157,7 +159,7 @@ def test_groups_and_offsets_are_there_again_after_a_restart(tmp_path: Path) -> N
     described = before.groups.shard.describe("g")
     before.stop()
     after = Broker(tmp_path)
-    assert after.groups.state is LoadState.READY
+    assert after.groups.state is CoordinatorState.ACTIVE
     assert (after.groups.shard.describe("g"), committed(after)) == (described, 5)
     after.clock.advance_timeouts(10_001)
     assert after.groups.shard.describe("g").group_state == "Empty"
@@ -255,9 +257,9 @@ def test_a_long_log_is_loaded_in_turns(tmp_path: Path) -> None:
         before.groups.write(long, lambda error: None)
     before.stop()
     after = Broker(tmp_path)
-    assert after.groups.state is LoadState.LOADING
+    assert after.groups.state is CoordinatorState.LOADING
     after.soon.run()
-    assert (after.groups.state, committed(after)) == (LoadState.READY, 4)
+    assert (after.groups.state, committed(after)) == (CoordinatorState.ACTIVE, 4)
     after.stop()
 
 
@@ -273,8 +275,8 @@ def test_a_log_whose_beginning_is_deleted_between_two_turns_is_loaded_from_its_n
     before.stop()
     after = Broker(tmp_path)
     after.soon.callbacks.pop(0)()
-    assert after.groups.state is LoadState.LOADING
+    assert after.groups.state is CoordinatorState.LOADING
     after.partition.log.advance_log_start_offset(400)
     after.soon.run()
-    assert (after.groups.state, committed(after)) == (LoadState.READY, 4)
+    assert (after.groups.state, committed(after)) == (CoordinatorState.ACTIVE, 4)
     after.stop()

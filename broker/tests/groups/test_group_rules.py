@@ -44,7 +44,7 @@ def joined(shard: GroupShard, instance_id: str | None = None) -> str:
     """A group of one member in the sync phase; its member id."""
     shard.join(join_request(instance_id=instance_id), caller(1), "join", NOW)
     [step] = shard.expired(NOW)
-    [(_, answer)] = step.answers
+    [(_, answer)] = step.responses
     assert isinstance(answer, JoinGroupResponse)
     return answer.member_id
 
@@ -54,7 +54,7 @@ def synced(shard: GroupShard, member_id: str) -> AssignmentWrite:
     request.assignments = [SyncGroupRequest.SyncGroupRequestAssignment(member_id, b"p0")]
     step = shard.sync(request, "sync", NOW)
     assert isinstance(step.write, AssignmentWrite)
-    assert step.answers == []
+    assert step.responses == []
     return step.write
 
 
@@ -63,7 +63,7 @@ def test_an_assignment_is_told_only_once_it_is_written() -> None:
     write = synced(shard, joined(shard))
     assert group_of(shard).state is GroupState.COMPLETING_REBALANCE
     step = shard.written(write, ErrorCode.NONE, NOW)
-    assert step.answers == [("sync", SyncGroupResponse(0, 0, "consumer", "range", b"p0"))]
+    assert step.responses == [("sync", SyncGroupResponse(0, 0, "consumer", "range", b"p0"))]
     assert group_of(shard).state is GroupState.STABLE
 
 
@@ -71,7 +71,7 @@ def test_an_assignment_that_cannot_be_written_starts_the_rebalance_over() -> Non
     shard = GroupShard(GroupSettings())
     write = synced(shard, joined(shard))
     step = shard.written(write, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOW)
-    assert step.answers == [("sync", SyncGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))]
+    assert step.responses == [("sync", SyncGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))]
     assert group_of(shard).state is GroupState.PREPARING_REBALANCE
 
 
@@ -79,8 +79,8 @@ def test_a_write_that_comes_through_too_late_changes_nothing() -> None:
     shard = GroupShard(GroupSettings())
     write = synced(shard, joined(shard))
     step = shard.join(join_request(), caller(2), "other", NOW)
-    assert step.answers == [("sync", SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))]
-    assert shard.written(write, ErrorCode.NONE, NOW).answers == []
+    assert step.responses == [("sync", SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))]
+    assert shard.written(write, ErrorCode.NONE, NOW).responses == []
     assert group_of(shard).state is GroupState.PREPARING_REBALANCE
 
 
@@ -92,7 +92,7 @@ def test_a_static_member_whose_new_id_cannot_be_written_keeps_the_old_one() -> N
     assert isinstance(step.write, ReplacementWrite)
     assert list(group_of(shard).members) == ["i-2"]
     failed = shard.written(step.write, ErrorCode.NOT_COORDINATOR, NOW)
-    assert [(token, answer.error_code) for token, answer in failed.answers] == [("again", ErrorCode.NOT_COORDINATOR)]
+    assert [(token, answer.error_code) for token, answer in failed.responses] == [("again", ErrorCode.NOT_COORDINATOR)]
     assert list(group_of(shard).members) == [member_id] == list(group_of(shard).static_members.values())
     assert group_of(shard).leader == member_id
 
@@ -101,7 +101,7 @@ def test_whoever_waits_is_sent_away_when_leadership_is_lost() -> None:
     shard = GroupShard(GroupSettings())
     synced(shard, joined(shard))
     step = shard.unload(NOW)
-    assert step.answers == [("sync", SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))]
+    assert step.responses == [("sync", SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))]
     assert (shard.groups, shard.deadlines.next_ms()) == ({}, None)
 
 
@@ -109,11 +109,11 @@ def test_a_join_that_its_client_gave_up_is_let_go_when_the_same_member_joins_aga
     shard = GroupShard(GroupSettings(initial_rebalance_delay_ms=3000))
     shard.join(join_request(), caller(1), "first", NOW)
     step = shard.join(join_request("c-1"), caller(2), "second", NOW)
-    assert [(token, answer.error_code) for token, answer in step.answers] == [
+    assert [(token, answer.error_code) for token, answer in step.responses] == [
         ("first", ErrorCode.REBALANCE_IN_PROGRESS)
     ]
     [expired] = shard.expired(Instant(0, 3000))
-    assert [(token, answer.error_code) for token, answer in expired.answers] == [("second", ErrorCode.NONE)]
+    assert [(token, answer.error_code) for token, answer in expired.responses] == [("second", ErrorCode.NONE)]
 
 
 def test_the_initial_delay_is_extended_while_members_keep_coming_up_to_the_rebalance_timeout() -> None:
@@ -122,7 +122,7 @@ def test_the_initial_delay_is_extended_while_members_keep_coming_up_to_the_rebal
     for second in range(40):
         now = Instant(0, second * 1000)
         for step in shard.expired(now):
-            answered += [(second, token) for token, _ in step.answers]
+            answered += [(second, token) for token, _ in step.responses]
         if second in (0, 11, 22):
             shard.join(join_request(), caller(second), second, now)
     # Twelve seconds, twelve more, and then only six are left of the thirty.
@@ -139,7 +139,7 @@ def test_a_new_member_may_wait_five_minutes_and_no_longer() -> None:
     answers = []
     for moment in range(0, 300_001, 5_000):
         for step in shard.expired(Instant(0, moment)):
-            answers += [(moment, token, answer.error_code) for token, answer in step.answers]
+            answers += [(moment, token, answer.error_code) for token, answer in step.responses]
     # The old member was silent for ten seconds; then the new one is alone.
     assert answers == [(10_000, "new", ErrorCode.NONE)]
 

@@ -58,7 +58,7 @@ def member_of(shard: GroupShard) -> tuple[str, int]:
     """The id and generation of a member that has joined; its group completes the rebalance."""
     shard.join(join_request(), Caller("c", "/h", 3, "1"), "token", NOW)
     [expired] = shard.expired(NOW)
-    [(_, answer)] = expired.answers
+    [(_, answer)] = expired.responses
     assert isinstance(answer, JoinGroupResponse)
     return answer.member_id, answer.generation_id
 

@@ -16,7 +16,7 @@ from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
 from odradek_broker.groups.core.group_records import CoordinatorRecord
 from odradek_broker.groups.core.group_shard import GroupShard
-from odradek_broker.groups.core.group_step import Caller, GroupSettings, Step
+from odradek_broker.groups.core.group_step import Caller, GroupSettings, GroupStep
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.heartbeat import HeartbeatRequest
 from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -66,8 +66,8 @@ class World:
 
     # -- the shell, in ten lines
 
-    def carry_out(self, step: Step) -> None:
-        for token, answer in step.answers:
+    def carry_out(self, step: GroupStep) -> None:
+        for token, answer in step.responses:
             assert isinstance(token, tuple)
             client, attempt = token
             assert (client.name, attempt) not in self.answered, "a request is answered once"

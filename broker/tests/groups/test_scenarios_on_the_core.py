@@ -6,7 +6,7 @@ from typing import Any
 
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.groups.core.group_shard import GroupShard
-from odradek_broker.groups.core.group_step import Caller, GroupSettings, Step
+from odradek_broker.groups.core.group_step import Caller, GroupSettings, GroupStep
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -96,8 +96,8 @@ class Core:
             response.topics.append(OffsetCommitResponse.OffsetCommitResponseTopic(topic.name, partitions=answers))
         return response
 
-    def _carry_out(self, step: Step) -> None:
-        self.answers.update(step.answers)
+    def _carry_out(self, step: GroupStep) -> None:
+        self.answers.update(step.responses)
         self._replay(step.records)
         if step.write is not None:
             self._carry_out(self.shard.written(step.write, ErrorCode.NONE, self.now))

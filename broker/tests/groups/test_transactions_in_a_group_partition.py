@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from broker.tests.groups.test_group_partition import Broker, committed, offset
 
+from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.groups.core.group_records import OffsetRecord
-from odradek_broker.groups.group_partition import LoadState
 from odradek_broker.transactions.core.transaction import Producer
 from odradek_log.append import AppendInfo, AppendRejected
 from odradek_log.producer_state import TransactionMarker
@@ -111,7 +111,7 @@ def test_a_marker_has_to_wait_until_the_log_is_loaded(broker: Broker, tmp_path: 
         broker.groups.write([OffsetRecord("other", "t", value, offset(value).value)], lambda error: None)
     broker.stop()
     again = Broker(tmp_path)
-    assert again.groups.state is LoadState.LOADING
+    assert again.groups.state is CoordinatorState.LOADING
     assert end(again, commit=True) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     again.soon.run()
     assert end(again, commit=True) == ErrorCode.NONE

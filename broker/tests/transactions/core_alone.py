@@ -13,7 +13,7 @@ from odradek_broker.transactions.core.transaction import Producer, TopicPartitio
 from odradek_broker.transactions.core.transaction_records import TransactionRecord, decode_record, encode_record
 from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
-from odradek_broker.transactions.core.transaction_step import Answer, MarkerWork, Step, TransactionSettings
+from odradek_broker.transactions.core.transaction_step import Answer, MarkerWork, TransactionSettings, TransactionStep
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -48,7 +48,7 @@ class CoreAlone:
         self.events: list[str] = []
         self.holds = False
         """The log takes records, but does not say what becomes of them."""
-        self.held: list[Step] = []
+        self.held: list[TransactionStep] = []
         self.refuses = ErrorCode.NONE
         """With which error the log refuses records."""
         self.ids = count(1000)
@@ -66,12 +66,12 @@ class CoreAlone:
 
     # -- the shell, in a few lines
 
-    def carry_out(self, step: Step) -> None:
-        for token, answer in step.answers:
+    def carry_out(self, step: TransactionStep) -> None:
+        for token, answer in step.responses:
             assert token not in self.answers, "every request is answered once"
             self.answers[token] = answer
         self.markers.extend(step.markers)
-        self.events.extend(happening.event for happening in step.happened)
+        self.events.extend(event.message for event in step.events)
         assert (step.write is not None) == bool(step.records)
         if step.write is None:
             return

@@ -473,7 +473,7 @@ class Owner:
         self.failures = failures
 
     @property
-    def leads(self) -> bool:
+    def is_active(self) -> bool:
         self.looked += 1
         return True
 

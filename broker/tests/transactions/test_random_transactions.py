@@ -18,7 +18,7 @@ from odradek_broker.transactions.core.transaction import (
 )
 from odradek_broker.transactions.core.transaction_records import TransactionRecord, decode_record
 from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
-from odradek_broker.transactions.core.transaction_step import Step, TransactionSettings
+from odradek_broker.transactions.core.transaction_step import TransactionSettings, TransactionStep
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.end_txn import EndTxnRequest
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest
@@ -105,11 +105,11 @@ class Watched(CoreAlone):
         self.world = world
         super().__init__(*args)  # type: ignore[arg-type]
 
-    def carry_out(self, step: Step) -> None:
+    def carry_out(self, step: TransactionStep) -> None:
         super().carry_out(step)
         for work in step.markers:
             self.world.markers_sent(work.transactional_id, work.producer, work.commit)
-        for token, _ in step.answers:
+        for token, _ in step.responses:
             answered = self.world.waiting.pop(token, None)
             if answered is not None:
                 answered(token)

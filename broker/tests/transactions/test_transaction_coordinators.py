@@ -21,7 +21,7 @@ from broker.tests.transactions.producers import (
 )
 
 from odradek_broker.clock import ManualClock
-from odradek_broker.coordination.durable_partition import LoadState
+from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_broker.security.authorizer import Operation
@@ -249,17 +249,22 @@ async def test_what_cannot_be_loaded_keeps_nobody_from_listing_the_rest(
     kept = coordinators._partitions[coordinators.partition_of("a")]
     client = await connect(node)
     listed = {}
-    for state in LoadState.READY, LoadState.UNSURE, LoadState.FAILED, LoadState.LOADING:
-        monkeypatch.setattr(kept._durable, "state", state)
+    for state in (
+        CoordinatorState.ACTIVE,
+        CoordinatorState.UNCOMMITTED,
+        CoordinatorState.FAILED,
+        CoordinatorState.LOADING,
+    ):
+        monkeypatch.setattr(kept._coordinator.durable, "state", state)
         answer = await client.ask(ListTransactionsRequest(), 1)
         listed[state] = (answer.error_code, {each.transactional_id for each in answer.transaction_states})
     assert listed == {
-        LoadState.READY: (ErrorCode.NONE, {"a", "b"}),
-        LoadState.UNSURE: (ErrorCode.NONE, {"a", "b"}),
-        LoadState.FAILED: (ErrorCode.NONE, {"b"}),
-        LoadState.LOADING: (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, set()),
+        CoordinatorState.ACTIVE: (ErrorCode.NONE, {"a", "b"}),
+        CoordinatorState.UNCOMMITTED: (ErrorCode.NONE, {"a", "b"}),
+        CoordinatorState.FAILED: (ErrorCode.NONE, {"b"}),
+        CoordinatorState.LOADING: (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, set()),
     }
-    monkeypatch.setattr(kept._durable, "state", LoadState.READY)
+    monkeypatch.setattr(kept._coordinator.durable, "state", CoordinatorState.ACTIVE)
 
 
 async def held_at_its_end(node: Node, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> tuple[Producer, list[Any]]:

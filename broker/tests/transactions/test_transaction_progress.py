@@ -102,7 +102,7 @@ def test_an_outcome_that_nobody_waits_for_any_more_does_nothing() -> None:
     assert step.write is not None
     core.let_through()
     late = core.shard.written(step.write, ErrorCode.NOT_LEADER_OR_FOLLOWER, core.now)
-    assert (late.answers, late.records, late.markers) == ([], (), [])
+    assert (late.responses, late.records, late.markers) == ([], [], [])
 
 
 # -- markers
@@ -130,7 +130,7 @@ def test_reports_of_outdated_work_do_nothing() -> None:
     core.write_markers()
     core.add(Producer(1000, 1), A0)
     core.end(Producer(1000, 1))
-    assert core.shard.markers_written(outdated, [A0], core.now).records == ()
+    assert core.shard.markers_written(outdated, [A0], core.now).records == []
     assert core.state() is TransactionState.PREPARE_COMMIT
 
 
@@ -412,7 +412,7 @@ def test_after_another_broker_has_taken_over_nothing_goes_on_here() -> None:
     core.end(core.begun(A0))
     work = core.markers[0]
     core.carry_out(core.shard.unload(core.now))
-    assert core.shard.markers_written(work, [A0], core.now).records == ()
+    assert core.shard.markers_written(work, [A0], core.now).records == []
 
 
 def test_before_transaction_version_1_records_are_those_of_kafka_before_4() -> None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from enum import Enum
 
 from odradek_broker.coordination.core.java_hash import hash_map_order
-from odradek_broker.groups.core.group_member import Member, Protocols, Token
+from odradek_broker.coordination.core.step import Token
+from odradek_broker.groups.core.group_member import Member, Protocols
 from odradek_broker.groups.core.offsets_subscription import subscribed_topics
 
 CONSUMER_PROTOCOL_TYPE = "consumer"

@@ -7,8 +7,9 @@ to `group_rebalance`.
 
 from __future__ import annotations
 
+from odradek_broker.coordination.core.step import Token
 from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
-from odradek_broker.groups.core.group_member import Member, Protocols, Token
+from odradek_broker.groups.core.group_member import Member, Protocols
 from odradek_broker.groups.core.group_rebalance import (
     complete_join_if_all_joined,
     prepare_rebalance,
@@ -20,8 +21,8 @@ from odradek_broker.groups.core.group_step import (
     NO_MEMBER,
     Caller,
     DeadlineKind,
+    GroupStep,
     ReplacementWrite,
-    Step,
     join_answer,
     join_error,
 )
@@ -35,14 +36,14 @@ SKIP_ASSIGNMENT_FROM = 9
 """KIP-814: a static leader that came back may be told the members without having to assign."""
 
 
-def join(step: Step, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: Token) -> None:
+def join(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: Token) -> None:
     """Every path answers `token`, now or when the join phase ends."""
     if not _has_room(step, group, request.member_id):
         group.remove(request.member_id)
         step.expect_no_more(DeadlineKind.SESSION, group, request.member_id)
-        step.answer(token, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+        step.respond(token, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
     elif not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
-        step.answer(token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+        step.respond(token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
     elif request.member_id != NO_MEMBER:
         _join_known(step, group, request, caller, token)
     elif request.group_instance_id is not None:
@@ -51,7 +52,7 @@ def join(step: Step, group: ClassicGroup, request: JoinGroupRequest, caller: Cal
         _join_dynamic(step, group, request, caller, token)
 
 
-def replacement_written(step: Step, group: ClassicGroup, write: ReplacementWrite, error: ErrorCode) -> None:
+def replacement_written(step: GroupStep, group: ClassicGroup, write: ReplacementWrite, error: ErrorCode) -> None:
     """The static member's new id is in the log, or could not be written: then the old one stays."""
     member = group.members.get(write.new_id)
     if member is None:
@@ -59,7 +60,7 @@ def replacement_written(step: Step, group: ClassicGroup, write: ReplacementWrite
     if not error:
         _answer_replacement(step, group, member, write)
         return
-    step.answer_join(
+    step.respond_to_join(
         group,
         member,
         JoinGroupResponse(
@@ -92,7 +93,7 @@ def member_error(group: ClassicGroup, member_id: str, instance_id: str | None) -
     return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def _has_room(step: Step, group: ClassicGroup, member_id: str) -> bool:
+def _has_room(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
     """group.max.size. While members rejoin, those that are back count, so that the last ones are out."""
     member = group.members.get(member_id)
     if group.is_in(GroupState.PREPARING_REBALANCE):
@@ -101,17 +102,19 @@ def _has_room(step: Step, group: ClassicGroup, member_id: str) -> bool:
     return group.is_empty or member is not None or len(group.members) < step.settings.max_size
 
 
-def _join_dynamic(step: Step, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: Token) -> None:
+def _join_dynamic(
+    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: Token
+) -> None:
     member_id = f"{caller.client_id}-{caller.random_id}"
     if caller.api_version >= MEMBER_ID_REQUIRED_FROM:
         group.pending_members.add(member_id)
         step.expect(DeadlineKind.SESSION, group, request.session_timeout_ms, member_id)
-        step.answer(token, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        step.respond(token, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:
         _add(step, group, request, caller, member_id, token)
 
 
-def _join_static(step: Step, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: Token) -> None:
+def _join_static(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: Token) -> None:
     instance_id = request.group_instance_id
     assert instance_id is not None
     member_id = f"{instance_id}-{caller.random_id}"
@@ -121,14 +124,14 @@ def _join_static(step: Step, group: ClassicGroup, request: JoinGroupRequest, cal
         _add(step, group, request, caller, member_id, token)
 
 
-def _join_known(step: Step, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: Token) -> None:
+def _join_known(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: Token) -> None:
     member_id = request.member_id
     if member_id in group.pending_members and request.group_instance_id is None:
         _add(step, group, request, caller, member_id, token)
         return
     error = member_error(group, member_id, request.group_instance_id)
     if error:
-        step.answer(token, join_error(error, member_id))
+        step.respond(token, join_error(error, member_id))
         return
     member = group.members[member_id]
     unchanged = member.protocols == _protocols(request)
@@ -138,14 +141,14 @@ def _join_known(step: Step, group: ClassicGroup, request: JoinGroupRequest, call
         group.is_in(GroupState.COMPLETING_REBALANCE) or (group.is_in(GroupState.STABLE) and group.leader != member_id)
     )
     if missed_an_answer:
-        step.answer(token, join_answer(group, member_id))
+        step.respond(token, join_answer(group, member_id))
     else:
         _update(step, group, member, request, token)
         rebalance_or_complete_join(step, group)
 
 
 def _add(
-    step: Step, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, member_id: str, token: Token
+    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, member_id: str, token: Token
 ) -> None:
     member = Member(
         member_id=member_id,
@@ -165,7 +168,7 @@ def _add(
 
 
 def _replace_static(
-    step: Step,
+    step: GroupStep,
     group: ClassicGroup,
     request: JoinGroupRequest,
     caller: Caller,
@@ -178,8 +181,8 @@ def _replace_static(
     old = group.members[group.static_members[instance_id]]
     # Whoever still waits under the old id is a double, or a connection that the client has given up.
     fenced = ErrorCode.FENCED_INSTANCE_ID
-    step.answer_join(group, old, join_error(fenced, old.member_id))
-    step.answer_sync(old, SyncGroupResponse(error_code=fenced))
+    step.respond_to_join(group, old, join_error(fenced, old.member_id))
+    step.respond_to_sync(old, SyncGroupResponse(error_code=fenced))
     step.expect_no_more(DeadlineKind.SESSION, group, old.member_id)
     member = group.rename_static(instance_id, old.member_id, member_id)
     write = ReplacementWrite(
@@ -207,21 +210,21 @@ def _replace_static(
         complete_join_if_all_joined(step, group)
 
 
-def _answer_replacement(step: Step, group: ClassicGroup, member: Member, write: ReplacementWrite) -> None:
+def _answer_replacement(step: GroupStep, group: ClassicGroup, member: Member, write: ReplacementWrite) -> None:
     if write.api_version >= SKIP_ASSIGNMENT_FROM:
         leads = group.leader == member.member_id
-        step.answer_join(group, member, join_answer(group, member.member_id, skip_assignment=leads))
+        step.respond_to_join(group, member, join_answer(group, member.member_id, skip_assignment=leads))
         return
     # Before KIP-814 a leader that learnt that it leads would assign anew, so it is told of the leader that it replaced.
     answer = join_answer(group, member.member_id)
     answer.leader = write.leader_before or ""
     answer.members = []
-    step.answer_join(group, member, answer)
+    step.respond_to_join(group, member, answer)
 
 
-def _update(step: Step, group: ClassicGroup, member: Member, request: JoinGroupRequest, token: Token) -> None:
+def _update(step: GroupStep, group: ClassicGroup, member: Member, request: JoinGroupRequest, token: Token) -> None:
     # A join that already waits was given up by its client. Kafka never answers it; we let go of its connection.
-    step.answer_join(group, member, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    step.respond_to_join(group, member, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.update(member, _protocols(request), _rebalance_timeout_ms(request), request.session_timeout_ms, token)
 
 

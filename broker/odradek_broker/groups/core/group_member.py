@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-Token = object
-"""A request whose answer waits; opaque here, the shell knows what to do with it."""
+from odradek_broker.coordination.core.step import Token
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Protocol names with their metadata, the preferred one first."""

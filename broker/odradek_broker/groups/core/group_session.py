@@ -5,30 +5,30 @@ Owns their checks in Kafka's order. Leaves what follows for the group to `group_
 
 from __future__ import annotations
 
+from odradek_broker.coordination.core.step import Token
 from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
 from odradek_broker.groups.core.group_join import member_error
-from odradek_broker.groups.core.group_member import Token
 from odradek_broker.groups.core.group_rebalance import complete_join_if_all_joined, prepare_rebalance, remove_member
 from odradek_broker.groups.core.group_records import group_record
-from odradek_broker.groups.core.group_step import NO_MEMBER, AssignmentWrite, DeadlineKind, Step
+from odradek_broker.groups.core.group_step import NO_MEMBER, AssignmentWrite, DeadlineKind, GroupStep
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.heartbeat import HeartbeatRequest
 from odradek_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from odradek_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def sync(step: Step, group: ClassicGroup, request: SyncGroupRequest, token: Token) -> None:
+def sync(step: GroupStep, group: ClassicGroup, request: SyncGroupRequest, token: Token) -> None:
     """Every path answers `token`: now, or once the leader's assignment is written."""
     error = _sync_error(group, request)
     if error:
-        step.answer(token, SyncGroupResponse(error_code=error))
+        step.respond(token, SyncGroupResponse(error_code=error))
         return
     member = group.members[request.member_id]
     group.pending_sync.pop(member.member_id, None)
     if not group.pending_sync:
         step.expect_no_more(DeadlineKind.SYNC, group)
     if group.is_in(GroupState.STABLE):
-        step.answer(
+        step.respond(
             token,
             SyncGroupResponse(
                 protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
@@ -36,7 +36,7 @@ def sync(step: Step, group: ClassicGroup, request: SyncGroupRequest, token: Toke
         )
         return
     # A sync that already waits was given up by its client (Kafka never answers it).
-    step.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    step.respond_to_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync = token
     if group.leader == member.member_id:
         given = {entry.member_id: bytes(entry.assignment) for entry in request.assignments}
@@ -45,7 +45,7 @@ def sync(step: Step, group: ClassicGroup, request: SyncGroupRequest, token: Toke
         step.write = AssignmentWrite(group.group_id, group.generation, assignments)
 
 
-def heartbeat(step: Step, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
+def heartbeat(step: GroupStep, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
     error = member_error(group, request.member_id, request.group_instance_id)
     if error:
         return error
@@ -57,7 +57,7 @@ def heartbeat(step: Step, group: ClassicGroup, request: HeartbeatRequest) -> Err
     return ErrorCode.NONE
 
 
-def leave(step: Step, group: ClassicGroup, request: LeaveGroupRequest) -> LeaveGroupResponse:
+def leave(step: GroupStep, group: ClassicGroup, request: LeaveGroupRequest) -> LeaveGroupResponse:
     """Members leave, or an administrator takes out static ones, which it names without a member id. One answer each."""
     response = LeaveGroupResponse()
     anybody = False
@@ -76,7 +76,7 @@ def leave(step: Step, group: ClassicGroup, request: LeaveGroupRequest) -> LeaveG
     return response
 
 
-def _leave_one(step: Step, group: ClassicGroup, identity: LeaveGroupRequest.MemberIdentity) -> ErrorCode:
+def _leave_one(step: GroupStep, group: ClassicGroup, identity: LeaveGroupRequest.MemberIdentity) -> ErrorCode:
     member_id, instance_id = identity.member_id, identity.group_instance_id
     if member_id == NO_MEMBER:
         holder = None if instance_id is None else group.static_members.get(instance_id)

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odradek_broker.coordination.core.deadlines import Instant
+from odradek_broker.coordination.core.step import Token
 from odradek_broker.groups.core import group_join, group_rebalance, group_session, offsets, offsets_in_transaction
 from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
 from odradek_broker.groups.core.group_foreign import ForeignGroup
 from odradek_broker.groups.core.group_listing import described, described_missing, listed
-from odradek_broker.groups.core.group_member import Token
 from odradek_broker.groups.core.group_records import (
     CoordinatorRecord,
     ForeignRecord,
@@ -34,8 +34,8 @@ from odradek_broker.groups.core.group_step import (
     DeadlineKind,
     Deadlines,
     GroupSettings,
+    GroupStep,
     ReplacementWrite,
-    Step,
     Write,
     join_error,
 )
@@ -59,7 +59,7 @@ Records = list[CoordinatorRecord]
 
 
 class GroupShard:
-    """Every method takes the present moment; methods that lead to anything but their result return a `Step`."""
+    """Every method takes the present moment; methods that lead to anything but their result return a `GroupStep`."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
@@ -69,15 +69,15 @@ class GroupShard:
 
     # -- membership -----------------------------------------------------------------------------------------------
 
-    def join(self, request: JoinGroupRequest, caller: Caller, token: Token, now: Instant) -> Step:
+    def join(self, request: JoinGroupRequest, caller: Caller, token: Token, now: Instant) -> GroupStep:
         """The answer is in some step: in this one, or when the join phase ends."""
         step = self._step(now)
         group = self.groups.get(request.group_id)
         if isinstance(group, ForeignGroup) and not group.is_empty:
-            step.answer(token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            step.respond(token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return step
         if group is None and request.member_id != NO_MEMBER:
-            step.answer(token, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+            step.respond(token, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
             return step
         if isinstance(group, ClassicGroup):
             group_join.join(step, group, request, caller, token)
@@ -89,12 +89,12 @@ class GroupShard:
         step.records.append(new_group_record(group))
         return step
 
-    def sync(self, request: SyncGroupRequest, token: Token, now: Instant) -> Step:
+    def sync(self, request: SyncGroupRequest, token: Token, now: Instant) -> GroupStep:
         """The answer is in some step: in this one, or once the leader's assignment is written."""
         step = self._step(now)
         group = self._classic(request.group_id)
         if group is None:
-            step.answer(token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+            step.respond(token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         else:
             group_session.sync(step, group, request, token)
         return step
@@ -105,7 +105,7 @@ class GroupShard:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return group_session.heartbeat(self._step(now), group, request)
 
-    def leave(self, request: LeaveGroupRequest, now: Instant) -> tuple[Step, LeaveGroupResponse]:
+    def leave(self, request: LeaveGroupRequest, now: Instant) -> tuple[GroupStep, LeaveGroupResponse]:
         step = self._step(now)
         group = self._classic(request.group_id)
         if group is not None:
@@ -121,7 +121,7 @@ class GroupShard:
             ]
         )
 
-    def written(self, write: Write, error: ErrorCode, now: Instant) -> Step:
+    def written(self, write: Write, error: ErrorCode, now: Instant) -> GroupStep:
         """The records of the step that carried `write` are in the log, or (with an error) are not."""
         step = self._step(now)
         group = self._classic(write.group_id)
@@ -133,7 +133,7 @@ class GroupShard:
                     group_join.replacement_written(step, group, write, error)
         return step
 
-    def expired(self, now: Instant) -> Iterable[Step]:
+    def expired(self, now: Instant) -> Iterable[GroupStep]:
         """One step for each deadline that has passed, in order. To be used up: each is worked out when it is taken."""
         for key in self.deadlines.take_due(now.timeout_ms):
             group = self._classic(key.group_id)
@@ -263,7 +263,7 @@ class GroupShard:
         else:
             self.replay(record)
 
-    def loaded(self, now: Instant) -> Step:
+    def loaded(self, now: Instant) -> GroupStep:
         """All records are replayed: from now on members must show signs of life."""
         step = self._step(now)
         for group in self.groups.values():
@@ -274,14 +274,14 @@ class GroupShard:
                     group_rebalance.prepare_rebalance(step, group)
         return step
 
-    def unload(self, now: Instant) -> Step:
+    def unload(self, now: Instant) -> GroupStep:
         """Somebody else coordinates these groups now: whoever waits is sent there."""
         step = self._step(now)
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
                 for member in group.members.values():
-                    step.answer_join(group, member, join_error(ErrorCode.NOT_COORDINATOR, member.member_id))
-                    step.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
+                    step.respond_to_join(group, member, join_error(ErrorCode.NOT_COORDINATOR, member.member_id))
+                    step.respond_to_sync(member, SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
         self.groups.clear()
         self.offsets = OffsetStore()
         self.deadlines.clear()
@@ -308,5 +308,5 @@ class GroupShard:
         group = self.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
-    def _step(self, now: Instant) -> Step:
-        return Step(now, self.settings, self.deadlines)
+    def _step(self, now: Instant) -> GroupStep:
+        return GroupStep(now, settings=self.settings, deadlines=self.deadlines)

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from odradek_broker.coordination.core.deadlines import DeadlineQueue, Instant
+from odradek_broker.coordination.core.deadlines import DeadlineQueue
+from odradek_broker.coordination.core.step import CoordinatorEvent, Step, Token
 from odradek_broker.groups.core.classic_group import ClassicGroup
-from odradek_broker.groups.core.group_member import Member, Protocols, Token
+from odradek_broker.groups.core.group_member import Member, Protocols
 from odradek_broker.groups.core.group_records import CoordinatorRecord
 from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
 from odradek_wire.messages.join_group import JoinGroupResponse
 from odradek_wire.messages.sync_group import SyncGroupResponse
 
@@ -68,8 +70,6 @@ class DeadlineKey(NamedTuple):
 
 Deadlines = DeadlineQueue[DeadlineKey]
 
-Answer = JoinGroupResponse | SyncGroupResponse
-
 
 @dataclass(frozen=True, slots=True)
 class AssignmentWrite:
@@ -98,45 +98,33 @@ class ReplacementWrite:
 Write = AssignmentWrite | ReplacementWrite
 
 
-class Happening(NamedTuple):
-    """Something that an operator may want to read: what happened to which group, and to which member."""
-
-    event: str
-    group: str
-    generation: int
-    member: Member | None
-    notable: bool
-    """Somebody was thrown out; the rest is the ordinary course of a group."""
-
-
 @dataclass(slots=True)
-class Step:
-    """Filled while one input is worked on. The shell gives the answers, appends the records as one batch, and reports
-    the outcome for `write`, if there is one, with `GroupShard.written`."""
+class GroupStep(Step[CoordinatorRecord, Write]):
+    """A step of the group coordinator. The outcome for `write`, if there is one, goes to `GroupShard.written`."""
 
-    now: Instant
-    settings: GroupSettings
-    deadlines: Deadlines
-    records: list[CoordinatorRecord] = field(default_factory=list)
-    answers: list[tuple[Token, Answer]] = field(default_factory=list)
-    write: Write | None = None
-    happened: list[Happening] = field(default_factory=list)
+    settings: GroupSettings = field(kw_only=True)
+    deadlines: Deadlines = field(kw_only=True)
 
-    def tell(self, event: str, group: ClassicGroup, member: Member | None = None, *, notable: bool = False) -> None:
-        self.happened.append(Happening(event, group.group_id, group.generation, member, notable))
+    def log_event(
+        self, event: str, group: ClassicGroup, member: Member | None = None, *, notable: bool = False
+    ) -> None:
+        facts: dict[str, object] = {"group": group.group_id, "generation": group.generation}
+        if member is not None:
+            facts |= {"member": member.member_id, "client_id": member.client_id, "address": member.client_host[1:]}
+        self.events.append(CoordinatorEvent(event, facts, notable))
 
-    def answer(self, token: Token | None, answer: Answer) -> None:
-        """Nobody to answer is no error: the member may not be waiting."""
+    def respond(self, token: Token | None, response: Message) -> None:
+        """Complete a pending request; None: the member has none."""
         if token is not None:
-            self.answers.append((token, answer))
+            self.responses.append((token, response))
 
-    def answer_join(self, group: ClassicGroup, member: Member, answer: JoinGroupResponse) -> None:
-        self.answer(group.take_join(member), answer)
+    def respond_to_join(self, group: ClassicGroup, member: Member, answer: JoinGroupResponse) -> None:
+        self.respond(group.take_join(member), answer)
 
-    def answer_sync(self, member: Member, answer: SyncGroupResponse) -> bool:
+    def respond_to_sync(self, member: Member, answer: SyncGroupResponse) -> bool:
         """True if the member was waiting."""
         token, member.sync = member.sync, None
-        self.answer(token, answer)
+        self.respond(token, answer)
         return token is not None
 
     def extend_session(self, group: ClassicGroup, member: Member) -> None:

@@ -19,7 +19,7 @@ from odradek_broker.coordination.core.deadlines import DeadlineQueue, Instant
 from odradek_broker.transactions.core import transaction_rules as rules
 from odradek_broker.transactions.core.transaction import Ending, TopicPartition, Transaction, TransactionState
 from odradek_broker.transactions.core.transaction_records import VALUE_VERSION, TransactionRecord
-from odradek_broker.transactions.core.transaction_step import Caller, MarkerWork, Step, Write, write_error
+from odradek_broker.transactions.core.transaction_step import Caller, MarkerWork, TransactionStep, Write, write_error
 from odradek_wire.errors import ErrorCode
 
 RETRY_MS = 200
@@ -90,7 +90,9 @@ class Progress:
 
     # -- writing --------------------------------------------------------------------------------------------------
 
-    def begin(self, step: Step, transactional_id: str, transaction: Transaction, caller: Caller | None = None) -> Write:
+    def begin(
+        self, step: TransactionStep, transactional_id: str, transaction: Transaction, caller: Caller | None = None
+    ) -> Write:
         """Write the next picture of an id that is not busy."""
         assert not self.is_busy(transactional_id), "one thing at a time"
         current = self.transactions.get(transactional_id)
@@ -100,34 +102,36 @@ class Progress:
             self._expect_end(transactional_id, transaction.timeout_ms, transaction.timeout_ms, step.now)
         return self._write(step, {transactional_id: transaction}, caller)
 
-    def forget(self, step: Step, transactional_ids: Sequence[str]) -> None:
+    def forget(self, step: TransactionStep, transactional_ids: Sequence[str]) -> None:
         """Write tombstones of ids that are not busy."""
         self._write(step, dict.fromkeys(transactional_ids))
 
-    def written(self, write: Write, error: ErrorCode, now: Instant) -> Step:
-        step = Step(now)
+    def written(self, write: Write, error: ErrorCode, now: Instant) -> TransactionStep:
+        step = TransactionStep(now)
         ids = [id_ for id_ in write.transactional_ids if self._writes.get(id_) is write]
         if not ids:
             return step
         caller, write.caller = write.caller, None
         if error == ErrorCode.REQUEST_TIMED_OUT:
-            step.answer(caller, write_error(error))
+            step.respond(caller, write_error(error))
             return step
         for id_ in ids:
             del self._writes[id_]
         if not error:
-            step.answer(caller, write.error, write.producer)
+            step.respond(caller, write.error, write.producer)
             self._go_on(step, ids)
             step.ended = self._ending(write)
             return step
-        step.answer(caller, write_error(error))
+        step.respond(caller, write_error(error))
         for id_ in ids:
             if self.is_busy(id_):
                 self._deadlines.set(Deadline(DeadlineKind.COMPLETION, id_), now.timeout_ms + RETRY_MS)
         return step
 
-    def markers_written(self, work: MarkerWork, partitions: Collection[TopicPartition], now: Instant) -> Step:
-        step = Step(now)
+    def markers_written(
+        self, work: MarkerWork, partitions: Collection[TopicPartition], now: Instant
+    ) -> TransactionStep:
+        step = TransactionStep(now)
         id_ = work.transactional_id
         marking = self._markings.get(id_)
         if marking is not None and marking.work is work:
@@ -137,7 +141,7 @@ class Progress:
                 self._complete(step, [id_])
         return step
 
-    def _go_on(self, step: Step, transactional_ids: Collection[str]) -> None:
+    def _go_on(self, step: TransactionStep, transactional_ids: Collection[str]) -> None:
         """What was decided has to be told to the partitions; if there are none, the transaction is complete."""
         complete = []
         for id_ in transactional_ids:
@@ -169,10 +173,12 @@ class Progress:
             return Ending.COMMITTED
         return Ending.TIMED_OUT if write.timed_out else Ending.ABORTED
 
-    def _complete(self, step: Step, transactional_ids: Sequence[str]) -> None:
+    def _complete(self, step: TransactionStep, transactional_ids: Sequence[str]) -> None:
         self._write(step, {id_: self.transactions[id_].complete(step.now.wall_ms) for id_ in transactional_ids})
 
-    def _write(self, step: Step, pictures: dict[str, Transaction | None], caller: Caller | None = None) -> Write:
+    def _write(
+        self, step: TransactionStep, pictures: dict[str, Transaction | None], caller: Caller | None = None
+    ) -> Write:
         assert step.write is None, "one write in a step"
         version = VALUE_VERSION if self.transaction_version >= 1 else 0
         step.records = [TransactionRecord(id_, picture, version) for id_, picture in pictures.items()]
@@ -185,9 +191,9 @@ class Progress:
     def next_ms(self) -> int | None:
         return self._deadlines.next_ms()
 
-    def expired(self, now: Instant, next_id: NextId) -> Iterator[Step]:
+    def expired(self, now: Instant, next_id: NextId) -> Iterator[TransactionStep]:
         for deadline in self._deadlines.take_due(now.timeout_ms):
-            step = Step(now)
+            step = TransactionStep(now)
             id_ = deadline.transactional_id
             transaction = self.transactions.get(id_)
             if transaction is None:
@@ -205,13 +211,13 @@ class Progress:
             if step.write is not None:
                 yield step
 
-    def _abort(self, step: Step, transactional_id: str, transaction: Transaction, next_id: NextId) -> None:
+    def _abort(self, step: TransactionStep, transactional_id: str, transaction: Transaction, next_id: NextId) -> None:
         """Its producer has not ended it in time."""
         fresh_id = next_id() if rules.takes_fresh_id(transaction) else None
         outcome = rules.abort(transaction, self.transaction_version, fresh_id, step.now.wall_ms)
         if isinstance(outcome, Transaction):
             self.begin(step, transactional_id, outcome).timed_out = True
-            step.tell("abandoned transaction is aborted", transactional_id, transaction.producer, notable=True)
+            step.log_event("abandoned transaction is aborted", transactional_id, transaction.producer, notable=True)
 
     def _expect_end(self, transactional_id: str, timeout_ms: int, delay_ms: int, now: Instant) -> None:
         if timeout_ms != NEVER_ABANDONED_MS:
@@ -228,9 +234,9 @@ class Progress:
         if transaction is None or transaction.state is not TransactionState.ONGOING:
             self._deadlines.cancel(Deadline(DeadlineKind.ABANDONED, id_))
 
-    def loaded(self, coordinator_epoch: int, now: Instant) -> Step:
+    def loaded(self, coordinator_epoch: int, now: Instant) -> TransactionStep:
         self.coordinator_epoch = coordinator_epoch
-        step = Step(now)
+        step = TransactionStep(now)
         for id_, transaction in self.transactions.items():
             if transaction.state is TransactionState.ONGOING:
                 timeout_ms = transaction.timeout_ms
@@ -240,10 +246,10 @@ class Progress:
         self._go_on(step, self.transactions)
         return step
 
-    def unload(self, now: Instant) -> Step:
-        step = Step(now)
+    def unload(self, now: Instant) -> TransactionStep:
+        step = TransactionStep(now)
         for write in dict.fromkeys(self._writes.values()):
-            step.answer(write.caller, ErrorCode.NOT_COORDINATOR)
+            step.respond(write.caller, ErrorCode.NOT_COORDINATOR)
         self.transactions.clear()
         self._writes.clear()
         self._markings.clear()

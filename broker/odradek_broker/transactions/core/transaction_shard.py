@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from odradek_broker.coordination.core.deadlines import Instant
+from odradek_broker.coordination.core.step import Token
 from odradek_broker.transactions.core import transaction_rules as rules
 from odradek_broker.transactions.core.transaction import EPOCH_GROWS_FROM, Producer, TopicPartition, Transaction
 from odradek_broker.transactions.core.transaction_listing import TransactionFilter, described, listed, not_described
@@ -21,9 +22,8 @@ from odradek_broker.transactions.core.transaction_step import (
     Asked,
     Caller,
     MarkerWork,
-    Step,
-    Token,
     TransactionSettings,
+    TransactionStep,
     Write,
 )
 from odradek_wire.errors import ErrorCode
@@ -37,7 +37,7 @@ TOMBSTONES_BYTES_MAX = 256 * 1024
 
 
 class TransactionShard:
-    """Methods that lead to anything but their result return a `Step`.
+    """Methods that lead to anything but their result return a `TransactionStep`.
 
     Every token gets exactly one answer, in some step: in this one, in that of `written`, or in that of `unload`."""
 
@@ -76,7 +76,7 @@ class TransactionShard:
 
     def init_producer_id(
         self, request: InitProducerIdRequest, api_version: int, fresh_id: int | None, token: Token, now: Instant
-    ) -> Step:
+    ) -> TransactionStep:
         """With a transactional id (not None). Versions 0-5; answered with an `InitProducerIdResponse`."""
         caller = Caller(token, Asked.INIT, api_version)
         id_, timeout_ms = request.transactional_id, request.transaction_timeout_ms
@@ -103,7 +103,7 @@ class TransactionShard:
             if outcome.is_decided:
                 # The transaction of whoever had this id before comes to its end first.
                 write.error = ErrorCode.CONCURRENT_TRANSACTIONS
-                step.tell("open transaction is aborted for another producer", id_, outcome.producer, notable=True)
+                step.log_event("open transaction is aborted for another producer", id_, outcome.producer, notable=True)
             else:
                 write.producer = outcome.producer
         return step
@@ -116,7 +116,7 @@ class TransactionShard:
         api_version: int,
         token: Token,
         now: Instant,
-    ) -> Step:
+    ) -> TransactionStep:
         """One transaction of AddPartitionsToTxn v0-5, not verify-only; answered with an `ErrorCode`, that of each
         partition."""
         caller = Caller(token, Asked.ADD_PARTITIONS, api_version)
@@ -131,7 +131,7 @@ class TransactionShard:
         api_version: int,
         token: Token,
         now: Instant,
-    ) -> Step:
+    ) -> TransactionStep:
         """AddOffsetsToTxn v0-4, with the partition of `__consumer_offsets` of its group; answered with an
         `ErrorCode`."""
         caller = Caller(token, Asked.ADD_OFFSETS, api_version)
@@ -151,7 +151,7 @@ class TransactionShard:
 
     def end_txn(
         self, request: EndTxnRequest, api_version: int, fresh_id: int | None, token: Token, now: Instant
-    ) -> Step:
+    ) -> TransactionStep:
         """Answered with an `EndTxnResponse` once the decision is written; v5 tells who produces from now on."""
         id_ = request.transactional_id
         producer = Producer(request.producer_id, request.producer_epoch)
@@ -182,7 +182,7 @@ class TransactionShard:
         client_version: int,
         caller: Caller,
         now: Instant,
-    ) -> Step:
+    ) -> TransactionStep:
         current = self.transactions.get(transactional_id)
         outcome: rules.Outcome
         if not transactional_id:
@@ -197,30 +197,32 @@ class TransactionShard:
 
     def _settle(
         self, transactional_id: str, outcome: rules.Outcome, caller: Caller, now: Instant
-    ) -> tuple[Step, Write | None]:
+    ) -> tuple[TransactionStep, Write | None]:
         """Answer an error, or what needs no writing; write the rest, and let the caller wait."""
-        step = Step(now)
+        step = TransactionStep(now)
         if isinstance(outcome, Transaction) and caller.grows_epochs and not self.transaction_version:
             # Records of this level cannot say it. Clients that are told the level do not ask.
             outcome = ErrorCode.UNSUPPORTED_VERSION
         if isinstance(outcome, Transaction):
             return step, self._progress.begin(step, transactional_id, outcome, caller)
         if outcome:
-            step.answer(caller, outcome)
+            step.respond(caller, outcome)
         else:
-            step.answer(caller, outcome, self.transactions[transactional_id].producer)
+            step.respond(caller, outcome, self.transactions[transactional_id].producer)
         return step, None
 
     # -- what the shell reports -----------------------------------------------------------------------------------
 
-    def written(self, write: Write, error: ErrorCode, now: Instant) -> Step:
+    def written(self, write: Write, error: ErrorCode, now: Instant) -> TransactionStep:
         """What became of a step's records, as the log says it: NONE when they have been replayed, else why not.
 
         REQUEST_TIMED_OUT: they are in the log, and may yet take effect. Whoever waits is told, and the ids stay busy
         until `written` is called once more, with NONE when they have been replayed (or until `unload`)."""
         return self._progress.written(write, error, now)
 
-    def markers_written(self, work: MarkerWork, partitions: Collection[TopicPartition], now: Instant) -> Step:
+    def markers_written(
+        self, work: MarkerWork, partitions: Collection[TopicPartition], now: Instant
+    ) -> TransactionStep:
         """These partitions have their marker, or need none any more (deleted, or fenced by a newer epoch). When that is
         true of all, the transaction is completed. Reporting a partition twice, or outdated work, does nothing."""
         return self._progress.markers_written(work, partitions, now)
@@ -231,13 +233,13 @@ class TransactionShard:
         """A moment, on the clock of timeouts, at or before the next thing to be done; None when there is none."""
         return self._progress.next_ms()
 
-    def expired(self, now: Instant, next_id: NextId) -> Iterator[Step]:
+    def expired(self, now: Instant, next_id: NextId) -> Iterator[TransactionStep]:
         """Abandoned transactions are aborted, and writes that failed are made again. To be used up: each step is worked
         out when it is taken. `next_id` is asked for a fresh producer id if one is needed; if it has none at hand, it is
         asked again later."""
         return self._progress.expired(now, next_id)
 
-    def expire_ids(self, now: Instant) -> Iterator[Step]:
+    def expire_ids(self, now: Instant) -> Iterator[TransactionStep]:
         """Transactional ids without an open transaction that nobody has used for `transactional.id.expiration.ms` are
         forgotten. For the shell to call every `transaction.remove.expired.transaction.cleanup.interval.ms`."""
         until_ms = now.wall_ms - self.settings.id_expiration_ms
@@ -257,11 +259,11 @@ class TransactionShard:
         if batch:
             yield self._forgetting(batch, now)
 
-    def _forgetting(self, transactional_ids: Sequence[str], now: Instant) -> Step:
-        step = Step(now)
+    def _forgetting(self, transactional_ids: Sequence[str], now: Instant) -> TransactionStep:
+        step = TransactionStep(now)
         self._progress.forget(step, transactional_ids)
         for id_ in transactional_ids:
-            step.tell("unused transactional id is forgotten", id_, self.transactions[id_].producer)
+            step.log_event("unused transactional id is forgotten", id_, self.transactions[id_].producer)
         return step
 
     # -- administration -------------------------------------------------------------------------------------------
@@ -292,10 +294,10 @@ class TransactionShard:
         """A record is in the log for good, or (at loading) was found there."""
         self._progress.replay(record)
 
-    def loaded(self, coordinator_epoch: int, now: Instant) -> Step:
+    def loaded(self, coordinator_epoch: int, now: Instant) -> TransactionStep:
         """All records are replayed. Decided transactions that were not completed get their markers sent (again)."""
         return self._progress.loaded(coordinator_epoch, now)
 
-    def unload(self, now: Instant) -> Step:
+    def unload(self, now: Instant) -> TransactionStep:
         """Somebody else coordinates these transactions now: whoever waits is sent there."""
         return self._progress.unload(now)

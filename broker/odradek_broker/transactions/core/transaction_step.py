@@ -7,21 +7,16 @@ follows from what to `transaction_shard`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
 
-from odradek_broker.coordination.core.deadlines import Instant
+from odradek_broker.coordination.core.step import CoordinatorEvent, Step, Token
 from odradek_broker.transactions.core.transaction import Ending, Producer, TopicPartition
 from odradek_broker.transactions.core.transaction_records import TransactionRecord
 from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.end_txn import EndTxnResponse
 from odradek_wire.messages.init_producer_id import InitProducerIdResponse
-
-Token = object
-"""Stands for a request that waits; only the shell knows what it is."""
 
 Answer = InitProducerIdResponse | EndTxnResponse | ErrorCode
 """To InitProducerId, to EndTxn; to AddPartitionsToTxn (for all partitions of the transaction) and AddOffsetsToTxn."""
@@ -113,38 +108,27 @@ class Write:
     """What the caller is told once it is written. An error: what it asked for begins with the end of a transaction."""
 
 
-class Happening(NamedTuple):
-    """Something that an operator may want to read: what happened to which transactional id."""
-
-    event: str
-    transactional_id: str
-    producer: Producer
-    notable: bool
-    """Somebody lost its transaction, or did not end it in time; the rest is the ordinary course of transactions."""
-
-
 @dataclass(slots=True)
-class Step:
-    """Filled while one input is worked on. The shell gives the answers, begins to send the markers, appends the records
-    as one batch, and reports the outcome with `TransactionShard.written(step.write, ...)`. There is a `write` if, and
-    only if, there are records."""
+class TransactionStep(Step[TransactionRecord, Write]):
+    """A step of the transaction coordinator. There is a `write` if, and only if, there are records; its outcome goes to
+    `TransactionShard.written`."""
 
-    now: Instant
-    records: Sequence[TransactionRecord] = ()
-    answers: list[tuple[Token, Answer]] = field(default_factory=list)
-    write: Write | None = None
     markers: list[MarkerWork] = field(default_factory=list)
-    happened: list[Happening] = field(default_factory=list)
     ended: Ending | None = None
     """The decision of a transaction is in the log."""
 
-    def answer(self, caller: Caller | None, error: ErrorCode, producer: Producer = NO_PRODUCER) -> None:
-        """Nobody to answer is no error: the coordinator acts by itself, too."""
+    def respond(self, caller: Caller | None, error: ErrorCode, producer: Producer = NO_PRODUCER) -> None:
+        """Complete a pending request; None: the coordinator acts without a request."""
         if caller is not None:
-            self.answers.append((caller.token, caller.answer(error, producer)))
+            self.responses.append((caller.token, caller.answer(error, producer)))
 
-    def tell(self, event: str, transactional_id: str, producer: Producer, *, notable: bool = False) -> None:
-        self.happened.append(Happening(event, transactional_id, producer, notable))
+    def log_event(self, event: str, transactional_id: str, producer: Producer, *, notable: bool = False) -> None:
+        facts = {
+            "transactional_id": transactional_id,
+            "producer_id": producer.id,
+            "producer_epoch": producer.epoch,
+        }
+        self.events.append(CoordinatorEvent(event, facts, notable))
 
 
 def write_error(error: ErrorCode) -> ErrorCode:

@@ -1,0 +1,136 @@
+"""One partition of a coordinator's internal topic that this broker leads: the state machine joined to its log.
+
+Owns applying the steps of the state machine: events, responses, appends and the deadline timer. Leaves loading and
+appending to `durable_partition`, and the parts of a step that only one coordinator has to `group_partition` and
+`transaction_partition`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from odradek_broker.clock import Clock
+from odradek_broker.coordination.core.deadlines import Instant
+from odradek_broker.coordination.core.step import CoordinatorEvent, Step, Token
+from odradek_broker.coordination.deadline_timer import DeadlineTimer
+from odradek_broker.coordination.durable_partition import CoordinatorState, DurablePartition, Playback
+from odradek_broker.deferred import Deferred
+from odradek_broker.logger import Logger
+from odradek_broker.replication.partition import Partition
+from odradek_broker.timers import Timers
+from odradek_wire.errors import ErrorCode
+from odradek_wire.records.attributes import Compression
+
+AnyStep = TypeVar("AnyStep", bound=Step[Any, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateMachine(Generic[AnyStep]):
+    """A coordinator's state machine as its partition drives it."""
+
+    loaded: Callable[[Instant], AnyStep]
+    """The log is replayed: the coordinator serves requests from now on."""
+    written: Callable[[AnyStep, ErrorCode], None]
+    """The append of a step's records has completed, or has failed with this error."""
+    next_deadline_ms: Callable[[], int | None]
+    expired: Callable[[Instant], Iterable[AnyStep]]
+    """One step for each deadline that has passed. Lazy: each step is made when it is taken."""
+    unloaded: Callable[[Instant], AnyStep]
+    """Another broker is the coordinator now."""
+
+
+class CoordinatorPartition(Generic[AnyStep]):
+    """With one replica, the records of a step have taken effect when `apply` returns."""
+
+    def __init__(
+        self,
+        *,
+        partition: Partition,
+        playback: Playback[Any],
+        state_machine: StateMachine[AnyStep],
+        clock: Clock,
+        timers: Timers,
+        log: Logger,
+        compression: Compression,
+        write_timeout_ms: int,
+        effects: Callable[[AnyStep], None] = lambda step: None,
+        reports_late_writes: bool = False,
+    ) -> None:
+        """`effects` applies the parts of a step that only this coordinator has, after the responses. With
+        `reports_late_writes`, `written` is called a second time for a write that takes effect after it timed out."""
+        self._log = log.bind(topic=partition.topic, partition=partition.index)
+        self._state_machine = state_machine
+        self._effects = effects
+        self._reports_late_writes = reports_late_writes
+        self.durable = DurablePartition(
+            partition=partition,
+            playback=playback,
+            loaded=self._loaded,
+            clock=clock,
+            timers=timers,
+            log=self._log,
+            compression=compression,
+            write_timeout_ms=write_timeout_ms,
+        )
+        self._deadline_timer = DeadlineTimer(clock, timers, state_machine.next_deadline_ms, self._expire)
+
+    @property
+    def state(self) -> CoordinatorState:
+        return self.durable.state
+
+    @property
+    def is_active(self) -> bool:
+        return self.durable.state is CoordinatorState.ACTIVE
+
+    def now(self) -> Instant:
+        return self.durable.now()
+
+    def load(self) -> None:
+        """Replay the log up to its present end: immediately if it is short, else in slices."""
+        self.durable.load()
+
+    def resign(self) -> None:
+        """Another broker is the coordinator now: cancel the timer, and answer pending requests."""
+        self._deadline_timer.cancel()
+        self.durable.resign()
+        self._respond(self._state_machine.unloaded(self.now()))
+
+    def apply(self, step: AnyStep) -> None:
+        """Log the events, send the responses, and append the records of a step."""
+        for event in step.events:
+            self._log_event(event)
+        self._respond(step)
+        self._effects(step)
+        if step.records:
+
+            def written(error: ErrorCode) -> None:
+                self._state_machine.written(step, error)
+
+            self.durable.write(step.records, written, late=written if self._reports_late_writes else None)
+        self._arm()
+
+    def _loaded(self) -> None:
+        self.apply(self._state_machine.loaded(self.now()))
+
+    def _respond(self, step: AnyStep) -> None:
+        for token, response in step.responses:
+            _deferred(token).complete(response)
+
+    def _log_event(self, event: CoordinatorEvent) -> None:
+        (self._log.info if event.notable else self._log.debug)(event.message, **event.facts)
+
+    def _arm(self) -> None:
+        if self.is_active:
+            self._deadline_timer.arm()
+
+    def _expire(self) -> None:
+        for step in self._state_machine.expired(self.now()):
+            self.apply(step)
+        self._arm()
+
+
+def _deferred(token: Token) -> Deferred[Any]:
+    assert isinstance(token, Deferred)
+    return token

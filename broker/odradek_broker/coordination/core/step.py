@@ -1,0 +1,42 @@
+"""One step of a coordinator: the outcome of one input (a request, a deadline that passed, a write that completed).
+
+Owns the parts of a step that the group coordinator and the transaction coordinator share. Leaves their own parts to
+`groups.core.group_step` and `transactions.core.transaction_step`, and applying a step to `coordinator_partition`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+from odradek_broker.coordination.core.deadlines import Instant
+
+Record = TypeVar("Record")
+Write = TypeVar("Write")
+
+Token = object
+"""A request whose response is pending. Opaque to the state machines: the shell completes it."""
+
+
+class CoordinatorEvent(NamedTuple):
+    """An event for the broker's log."""
+
+    message: str
+    facts: Mapping[str, object]
+    notable: bool
+    """Logged at INFO, such as a member that is removed; the ordinary course of events is logged at DEBUG."""
+
+
+@dataclass(slots=True)
+class Step(Generic[Record, Write]):
+    """Filled while the state machine handles one input. `CoordinatorPartition` logs the events, sends the responses,
+    appends the records as one batch and reports the outcome of the append together with `write`."""
+
+    now: Instant
+    records: list[Record] = field(default_factory=list)
+    responses: list[tuple[Token, object]] = field(default_factory=list)
+    write: Write | None = None
+    """State that the state machine needs when the records are written; opaque to the shell. None: the outcome of the
+    append is not reported."""
+    events: list[CoordinatorEvent] = field(default_factory=list)
