@@ -75,7 +75,9 @@ class Administrator:
         self._client.note(f"{PASSING} comes")
         await self._ask(CreateTopicsRequest([CreateTopicsRequest.CreatableTopic(PASSING, 2, -1)], 5000), 7)
         await asyncio.sleep(self._chance.uniform(0, 3))
-        await self._ask(CreatePartitionsRequest([CreatePartitionsRequest.CreatePartitionsTopic(PASSING, 4, None)]), 3)
+        await self._ask(
+            CreatePartitionsRequest([CreatePartitionsRequest.CreatePartitionsTopic(PASSING, 4, None)], 5000), 3
+        )
         await asyncio.sleep(self._chance.uniform(0, 3))
         self._client.note(f"{PASSING} goes")
         await self._ask(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(PASSING)], timeout_ms=5000), 6)

@@ -202,7 +202,7 @@ async def test_a_move_is_called_off_by_moving_back_and_ends_with_its_topic(
     assert (trio.hosted(1).future, trio.names(1, target)) == (None, {"delete"})
     assert await move(trio, 1, target) == ErrorCode.NONE
     topic_id = trio.cluster.controller.image.topics["t"].id
-    request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(topic_id=topic_id)])
+    request = DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState(topic_id=topic_id)], timeout_ms=1000)
     assert (await client.ask(request, 6)).responses[0].error_code == 0
     assert trio.names(1, source) | trio.names(1, target) == {"delete"}
 

@@ -102,7 +102,7 @@ async def test_an_aborted_one_never_counts(client: Any) -> None:
 
 async def test_a_deleted_topic_takes_along_what_is_pending(client: Any) -> None:
     await commit(client, request(("t", 0, 5)))
-    deleted = await client.ask(DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")]), 6)
+    deleted = await client.ask(DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")], timeout_ms=1000), 6)
     assert deleted.responses[0].error_code == 0
     assert await fetch(client, stable=True) == [(-1, 0), (-1, 0)]
     assert await end(client, commit=True) == 0

@@ -62,6 +62,25 @@ def test_elect_leaders(version: int, pair_for: PairFor) -> None:
         ask([{"topic": "led", "partitions": [0]}], election_type=1)
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+@versions_of("ElectLeaders")
+def test_elect_leaders_without_time(version: int, timeout_ms: int, pair_for: PairFor) -> None:
+    pair = pair_for("ElectLeaders", version)
+    pair.create_topic("led", 2)
+    for topics in ([{"topic": "led", "partitions": [0, 7]}], [{"topic": "led", "partitions": []}], [], None):
+        pair.ask("ElectLeaders", version, {"topic_partitions": topics, "timeout_ms": timeout_ms})
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+@versions_of("AlterPartitionReassignments")
+def test_alter_partition_reassignments_without_time(version: int, timeout_ms: int, pair_for: PairFor) -> None:
+    pair = pair_for("AlterPartitionReassignments", version)
+    pair.create_topic("at-rest", 2)
+    moves = [{"partition_index": 0, "replicas": [1]}, {"partition_index": 7, "replicas": None}]
+    for topics in ([{"name": "at-rest", "partitions": moves}], [{"name": "at-rest", "partitions": []}], []):
+        pair.ask("AlterPartitionReassignments", version, {"timeout_ms": timeout_ms, "topics": topics})
+
+
 @versions_of("AlterReplicaLogDirs")
 def test_alter_replica_log_dirs(version: int, pair_for: PairFor) -> None:
     pair = pair_for("AlterReplicaLogDirs", version)

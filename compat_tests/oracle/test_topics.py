@@ -146,6 +146,77 @@ def test_create_partitions(version: int, pair_for: PairFor) -> None:
     pair.ask("Metadata", 8, {"topics": [{"name": name}]}, _topics_only)
 
 
+NO_TIME = pytest.mark.parametrize("timeout_ms", [0, -1])
+ZERO_ID = bytes(16)
+
+
+@NO_TIME
+@versions_of("CreateTopics")
+def test_create_topics_without_time(version: int, timeout_ms: int, pair_for: PairFor) -> None:
+    pair = pair_for("CreateTopics", version)
+    name = f"hurried-{version}"
+    pair.create_topic(name)
+
+    def ask(*names: str, **more: Any) -> None:
+        topics = [{"name": each, "num_partitions": 1, "replication_factor": 1} for each in names]
+        pair.ask("CreateTopics", version, {"topics": topics, "timeout_ms": timeout_ms, **more})
+
+    for more in ({}, {"validate_only": True})[: 2 if version >= 1 else 1]:
+        ask(f"{name}-new", **more)
+        ask(name, **more)
+        ask("a b", **more)
+        ask(f"{name}-new", name, "a b", "twice", "twice", **more)
+        ask("twice", "twice", **more)
+        ask("__cluster_metadata", **more)
+        ask(**more)
+    asked = {"topics": [{"name": f"{name}-new"}], "allow_auto_topic_creation": False}
+    pair.ask("Metadata", 8, asked, _topics_only)
+
+
+@NO_TIME
+@versions_of("DeleteTopics")
+def test_delete_topics_without_time(version: int, timeout_ms: int, pair_for: PairFor) -> None:
+    pair = pair_for("DeleteTopics", version)
+    name = f"kept-{version}"
+    topic_id = pair.create_topic(name)
+
+    def ask(*names: str) -> None:
+        asked: Body = {"topics": [{"name": each} for each in names]} if version >= 6 else {"topic_names": [*names]}
+        pair.ask("DeleteTopics", version, {**asked, "timeout_ms": timeout_ms})
+
+    ask(name)
+    ask("no-such-topic")
+    ask(name, "no-such-topic", "twice", "twice")
+    ask("twice", "twice")
+    ask()
+    if version >= 6:
+        for topics in (
+            [{"name": None, "topic_id": topic_id}],
+            [{"name": None, "topic_id": topic_id}] * 2,
+            [{"name": None, "topic_id": UNKNOWN_ID}],
+            [{"name": None, "topic_id": UNKNOWN_ID}] * 2,
+            [{"name": None, "topic_id": ZERO_ID}],
+            [{"name": name, "topic_id": topic_id}],
+            [{"name": name}, {"name": None, "topic_id": ZERO_ID}],
+        ):
+            pair.ask("DeleteTopics", version, {"topics": topics, "timeout_ms": timeout_ms})
+    pair.ask("Metadata", 8, {"topics": [{"name": name}]}, _topics_only)
+
+
+@NO_TIME
+@versions_of("CreatePartitions")
+def test_create_partitions_without_time(version: int, timeout_ms: int, pair_for: PairFor) -> None:
+    pair = pair_for("CreatePartitions", version)
+    name = f"small-{version}"
+    pair.create_topic(name)
+    for only in (False, True):
+        for asked in ([name], ["no-such-topic"], [name, "twice", "twice"], ["twice", "twice"], []):
+            topics = [{"name": each, "count": 2, "assignments": None} for each in asked]
+            body = {"topics": topics, "timeout_ms": timeout_ms, "validate_only": only}
+            pair.ask("CreatePartitions", version, body)
+    pair.ask("Metadata", 8, {"topics": [{"name": name}]}, _topics_only)
+
+
 @versions_of("DescribeLogDirs")
 def test_describe_log_dirs(version: int, pair_for: PairFor) -> None:
     pair = pair_for("DescribeLogDirs", version)

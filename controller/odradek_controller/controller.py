@@ -64,6 +64,9 @@ Answer = TypeVar("Answer")
 class Controller:
     """One per cluster. Open it, subscribe, and ask; `image` is always the latest."""
 
+    refuses_expired = True
+    """Brokers refuse a client's change with a `timeout_ms` of 0 or less, as Kafka's QuorumController does."""
+
     def __init__(
         self,
         store: MetadataStore,

@@ -1,4 +1,7 @@
-"""AlterPartitionReassignments (key 45), versions 0-1: replicas move to other brokers; the controller decides."""
+"""AlterPartitionReassignments (key 45), versions 0-1: replicas move to other brokers; the controller decides.
+
+A `timeout_ms` of 0 or less fails a request that names topics with REQUEST_TIMED_OUT (QuorumController).
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from odradek_wire.messages.alter_partition_reassignments import (
 async def handle(ctx: Context, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
     if not ctx.may_cluster(Operation.ALTER):
         return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if ctx.expired(request.timeout_ms) and request.topics:
+        return failed(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     return await ctx.broker.controller.alter_reassignments(request)
 
 

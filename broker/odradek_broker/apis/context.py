@@ -65,6 +65,10 @@ class Context:
         """The clock of records and retention."""
         return self.broker.clock.wall_ms()
 
+    def expired(self, timeout_ms: int) -> bool:
+        """Return whether the controller refuses a change because the client gives it no time."""
+        return timeout_ms <= 0 and self.broker.controller.refuses_expired
+
     def may(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Ask the authorizer. Callers ask in Kafka's order, since the first refusal decides the error."""
         authorizer = self.broker.authorizer

@@ -1,6 +1,12 @@
-"""CreatePartitions (key 37), versions 0-3: a topic grows; the controller decides and answers."""
+"""CreatePartitions (key 37), versions 0-3: a topic grows; the controller decides and answers.
+
+A `timeout_ms` of 0 or less fails the whole request with REQUEST_TIMED_OUT, also with `validate_only`, unless it names
+no topic that the controller would look at (ControllerApis, QuorumController).
+"""
 
 from __future__ import annotations
+
+from collections import Counter
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
@@ -13,6 +19,10 @@ Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     allowed = [topic for topic in request.topics if ctx.may_topic(Operation.ALTER, topic.name)]
+    if ctx.expired(request.timeout_ms):
+        times = Counter(topic.name for topic in request.topics)
+        if any(times[topic.name] == 1 for topic in allowed):
+            return failed(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     response = await ctx.broker.controller.create_partitions(
         CreatePartitionsRequest(allowed, request.timeout_ms, request.validate_only)
     )

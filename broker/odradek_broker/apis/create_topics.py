@@ -1,13 +1,18 @@
 """CreateTopics (key 19), versions 0-7: forwarded to the controller, which decides and answers.
 
-Version 4 and later may leave partitions and replication factor to the broker's defaults (-1).
+Version 4 and later may leave partitions and replication factor to the broker's defaults (-1). A `timeout_ms` of 0 or
+less fails the whole request with REQUEST_TIMED_OUT, also with `validate_only`, unless it names no topic that the
+controller would look at (ControllerApis, QuorumController).
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
 from odradek_broker.security.authorizer import Operation
+from odradek_controller.commands.topic_names import METADATA_TOPIC
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
@@ -15,9 +20,14 @@ Result = CreateTopicsResponse.CreatableTopicResult
 
 
 async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    if ctx.may_cluster(Operation.CREATE):
+    may_create_all = ctx.may_cluster(Operation.CREATE)
+    allowed = [topic for topic in request.topics if may_create_all or ctx.may_topic(Operation.CREATE, topic.name)]
+    if ctx.expired(request.timeout_ms):
+        times = Counter(topic.name for topic in request.topics)
+        if any(times[topic.name] == 1 and topic.name != METADATA_TOPIC for topic in allowed):
+            return failed(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
+    if may_create_all:
         return await ctx.broker.controller.create_topics(request)
-    allowed = [topic for topic in request.topics if ctx.may_topic(Operation.CREATE, topic.name)]
     refused = [
         Result(name=topic.name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="Authorization failed.")
         for topic in request.topics

@@ -1,6 +1,12 @@
-"""DeleteTopics (key 20), versions 0-6: by name, from version 6 on by id too; the controller decides and answers."""
+"""DeleteTopics (key 20), versions 0-6: by name, from version 6 on by id too; the controller decides and answers.
+
+A `timeout_ms` of 0 or less fails the whole request with REQUEST_TIMED_OUT, unless it names no topic that the controller
+would look at (ControllerApis, QuorumController).
+"""
 
 from __future__ import annotations
+
+from collections import Counter
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
@@ -17,6 +23,10 @@ async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResp
     states = [*request.topics, *(State(name, ZERO_UUID) for name in request.topic_names)]
     refused = [(state, error) for state in states if (error := _refusal(ctx, state)) is not None]
     allowed = [state for state in states if _refusal(ctx, state) is None]
+    if ctx.expired(request.timeout_ms) and ctx.broker.config.boolean("delete.topic.enable"):
+        times = Counter((state.name, state.topic_id) for state in states)
+        if any(times[state.name, state.topic_id] == 1 and _is_named(state) for state in allowed):
+            return failed(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     response = await ctx.broker.controller.delete_topics(
         DeleteTopicsRequest(topics=allowed, timeout_ms=request.timeout_ms)
     )
@@ -26,6 +36,11 @@ async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResp
         for state, error in refused
     ]
     return response
+
+
+def _is_named(state: State) -> bool:
+    """By its name or by its id, not by both or neither."""
+    return (state.name is None) != (state.topic_id == ZERO_UUID)
 
 
 def _refusal(ctx: Context, state: State) -> ErrorCode | None:

@@ -1,4 +1,7 @@
-"""ElectLeaders (key 43), versions 0-2: the preferred replicas lead again, or with version 1 an unclean election."""
+"""ElectLeaders (key 43), versions 0-2: the preferred replicas lead again, or with version 1 an unclean election.
+
+A `timeout_ms` of 0 or less fails a request that names topics, or all, with REQUEST_TIMED_OUT (QuorumController).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeader
 async def handle(ctx: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
     if not ctx.may_cluster(Operation.ALTER):
         return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if ctx.expired(request.timeout_ms) and request.topic_partitions != []:
+        return failed(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     return await ctx.broker.controller.elect_leaders(request)
 
 

@@ -58,6 +58,12 @@ class ClusterController(Protocol):
     def emulation(self) -> Emulation: ...
 
     @property
+    def refuses_expired(self) -> bool:
+        """Whether a change with a `timeout_ms` of 0 or less is refused with REQUEST_TIMED_OUT, as by QuorumController.
+        Over ZooKeeper it is made, and answered with that error, as by ZkAdminManager."""
+        ...
+
+    @property
     def apis(self) -> ApiRanges | None:
         """API key to versions of what is advertised to clients; None: all that is served."""
         ...

@@ -84,6 +84,7 @@ class RemoteController:
     """The broker's `ClusterController`. `local` is the controller while this process has it."""
 
     emulation = Emulation.KAFKA_3_9
+    refuses_expired = False
     apis = zookeeper_apis()
 
     def __init__(
@@ -208,22 +209,34 @@ class RemoteController:
     # -- what clients ask ---------------------------------------------------------------------------------------------
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        return await self.here.create_topics(request)
+        """A created topic gets REQUEST_TIMED_OUT when there is no time to wait for its metadata (ZkAdminManager)."""
+        response = await self.here.create_topics(request)
+        if request.timeout_ms <= 0 and not request.validate_only:
+            response.topics = [
+                CreateTopicsResponse.CreatableTopicResult(name=topic.name, error_code=ErrorCode.REQUEST_TIMED_OUT)
+                if topic.error_code == ErrorCode.NONE
+                else topic
+                for topic in response.topics
+            ]
+        return response
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        """As soon as this broker shows them no more, whoever still holds what of them (DelayedDeleteTopics)."""
+        """Answer when this broker's metadata does not show the topics any more, even if brokers still have replicas of
+        them (DelayedDeleteTopics); with REQUEST_TIMED_OUT when that takes too long, or if there is no time to wait."""
         response = await self.here.delete_topics(request)
         going = {Uuid(result.topic_id) for result in response.responses if result.error_code == ErrorCode.NONE}
-        await self._until_unseen(going, request.timeout_ms)
+        if request.timeout_ms > 0:
+            await self._until_unseen(going, request.timeout_ms)
         for result in response.responses:
-            if result.error_code == ErrorCode.NONE and result.topic_id in self.image.topics_by_id:
+            late = request.timeout_ms <= 0 or result.topic_id in self.image.topics_by_id
+            if result.error_code == ErrorCode.NONE and late:
                 result.error_code = ErrorCode.REQUEST_TIMED_OUT
         return response
 
     async def _until_unseen(self, topic_ids: Collection[Uuid], timeout_ms: int) -> None:
         told = asyncio.Event()
         self._told.add(told)
-        limit = asyncio.ensure_future(self._sleep(max(timeout_ms, 0)))
+        limit = asyncio.ensure_future(self._sleep(timeout_ms))
         try:
             while not limit.done() and not self.image.topics_by_id.keys().isdisjoint(topic_ids):
                 told.clear()
@@ -235,7 +248,12 @@ class RemoteController:
             limit.cancel()
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-        return await self.here.create_partitions(request)
+        """As for `create_topics`."""
+        response = await self.here.create_partitions(request)
+        if request.timeout_ms <= 0 and not request.validate_only:
+            for result in response.results:
+                result.error_code = result.error_code or ErrorCode.REQUEST_TIMED_OUT
+        return response
 
     async def alter_reassignments(
         self, request: AlterPartitionReassignmentsRequest

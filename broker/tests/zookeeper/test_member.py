@@ -31,6 +31,7 @@ from odradek_wire.messages.alter_partition import AlterPartitionRequest
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from odradek_wire.messages.api_versions import ApiVersionsRequest
 from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest
+from odradek_wire.messages.create_partitions import CreatePartitionsRequest
 from odradek_wire.messages.create_topics import CreateTopicsRequest
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.describe_client_quotas import DescribeClientQuotasRequest
@@ -339,6 +340,36 @@ async def test_a_deleted_topic_is_gone_everywhere_with_its_logs(trio: Trio, make
     assert trio.seen_by(trio.controller_id) is None
     await trio.until(lambda: all(len(member.node.broker.partitions) == 0 for member in trio.members.values()))
     assert not list(trio.path.glob("broker-*/t-0"))
+
+
+async def test_changes_without_time_are_made_and_time_out(trio: Trio) -> None:
+    """As by Kafka's ZkAdminManager; a KRaft controller refuses them."""
+    client = await trio.client(trio.controller_id)
+    timed_out = ErrorCode.REQUEST_TIMED_OUT
+
+    async def create(*names: str, only: bool = False) -> list[int]:
+        topics = [CreateTopicsRequest.CreatableTopic(name, 1, 1) for name in names]
+        answer = await trio.passing(client.ask(CreateTopicsRequest(topics, 0, only), 5))
+        return [topic.error_code for topic in answer.topics]
+
+    async def grow(name: str, count: int, *, only: bool = False) -> int:
+        topics = [CreatePartitionsRequest.CreatePartitionsTopic(name, count, None)]
+        answer = await trio.passing(client.ask(CreatePartitionsRequest(topics, -1, only), 3))
+        return int(answer.results[0].error_code)
+
+    assert await create("t", only=True) == [ErrorCode.NONE]
+    assert await create("t", "a b") == [timed_out, ErrorCode.INVALID_TOPIC_EXCEPTION]
+    await trio.until(lambda: trio.seen_by(trio.controller_id) is not None)
+    assert await grow("t", 2, only=True) == ErrorCode.NONE
+    assert await grow("t", 2) == timed_out
+    await trio.until(lambda: trio.seen_by(trio.controller_id, 1) is not None)
+    assert await grow("t", 2) == ErrorCode.INVALID_PARTITIONS
+    deleted = await trio.passing(client.ask(DeleteTopicsRequest(topic_names=["t", "nope"], timeout_ms=0), 5))
+    assert {each.name: each.error_code for each in deleted.responses} == {
+        "t": timed_out,
+        "nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    await trio.until(lambda: trio.seen_by(trio.controller_id) is None)
 
 
 async def test_the_log_of_a_topic_that_was_deleted_meanwhile_goes_when_its_broker_comes_back(

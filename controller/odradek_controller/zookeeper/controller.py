@@ -43,6 +43,7 @@ class ZooKeeperController(Controller):
     """`deletions` are those of its term."""
 
     store: ZooKeeperStore
+    refuses_expired = False
 
     def __init__(
         self,
