@@ -139,11 +139,11 @@ def test_a_follower_whose_fetches_found_nothing_new_was_caught_up_until_the_last
     core = leader((1, 2), (1, 2), end=10)
     core.follower_fetched(2, 10, 0, now_ms=0)
     session = LastFetch()
-    core.followers[2].rest(session)
+    core.followers[2].become_idle(session)
     session.used_ms = 60_000
     core.appended(12)
     assert core.check_lag(now_ms=90_000, lag_time_max_ms=30_000) == []
-    core.followers[2].wake()
+    core.followers[2].become_active()
     session.used_ms = 1_000_000
     assert core.check_lag(now_ms=90_001, lag_time_max_ms=30_000) == [ProposeIsr(frozenset({1}))]
 

@@ -431,15 +431,15 @@ async def test_a_follower_asks_only_about_partitions_to_which_something_happened
     await trio.create([1, 2], partitions=20)
     client = await trio.client(1)
 
-    def lively(leader: int = 1) -> int:
+    def active(leader: int = 1) -> int:
         sessions = trio.cluster.nodes[leader].broker.fetch_sessions._sessions.values()
         followers = [session for session in sessions if session.privileged]
-        return sum(len(session.lively) for session in followers) if followers else -1
+        return sum(len(session.active) for session in followers) if followers else -1
 
-    await trio.until(lambda: not lively())
+    await trio.until(lambda: not active())
     assert (await client.produce("t", make_batch(b"a"), partition=7)).error_code == 0
     assert trio.log_of(2, 7) == trio.log_of(1, 7) != b""
-    await trio.until(lambda: not lively())
+    await trio.until(lambda: not active())
     for _ in range(4):
         trio.clock.advance_timeouts(LAG_TIME_MAX_MS)
         await asyncio.sleep(0)
@@ -448,13 +448,13 @@ async def test_a_follower_asks_only_about_partitions_to_which_something_happened
     assert trio.log_of(2, 7) == trio.log_of(1, 7)
     await trio.cluster.kill_broker(1)
     await trio.cluster.start_broker(trio.static(1))
-    await trio.until(lambda: not lively(2))
+    await trio.until(lambda: not active(2))
 
 
 async def test_a_follower_to_which_nothing_happens_is_to_be_in_sync_again_when_it_is_so_no_more(trio: Trio) -> None:
     await trio.create([1, 2])
     sessions = trio.cluster.nodes[1].broker.fetch_sessions._sessions.values()
-    await trio.until(lambda: any(each.privileged and not each.lively for each in sessions))
+    await trio.until(lambda: any(each.privileged and not each.active for each in sessions))
     partition = trio.hosted(1)
     assert partition.leader is not None
     # The answer to AlterPartition, before the metadata.
@@ -469,7 +469,7 @@ async def test_a_follower_may_forget_a_partition_in_the_turn_in_which_something_
     client = await trio.client(1)
     broker = trio.cluster.nodes[1].broker
     sessions = broker.fetch_sessions._sessions.values()
-    await trio.until(lambda: any(each.privileged and not each.lively for each in sessions))
+    await trio.until(lambda: any(each.privileged and not each.active for each in sessions))
     (session,) = (each for each in sessions if each.privileged)
     forgotten = next(key for key in session.partitions if key[1] == 0)
     broker.purgatory.changed(trio.hosted(1).replica_watchers)

@@ -2,7 +2,7 @@
 
 The hot path: one pass over the partitions, nothing waits when there is something to answer. Incremental sessions are in
 `core.fetch_session`; consumers of versions 0-3 get their batches converted down. Followers read up to the log's end
-and tell by it how far they are (`follower_reads`); from version 11 on, consumers may read from followers.
+and tell by it how far they are (`follower_fetches`); from version 11 on, consumers may read from followers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from odradek_broker.replication.core.fetch_session import (
     FetchSession,
     PartitionKey,
 )
-from odradek_broker.replication.follower_fetches import Follower, Resting, preferred_replica
+from odradek_broker.replication.follower_fetches import Follower, preferred_replica
+from odradek_broker.replication.idle_partitions import IdlePartitions, is_idle_for_consumer, is_idle_for_follower
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition
 from odradek_broker.security.authorizer import Operation
 from odradek_log.errors import OffsetOutOfRangeError
@@ -74,13 +75,13 @@ class Fetch:
         "_first",
         "_follower",
         "_hard_limit",
+        "_idle",
         "_max_bytes",
         "_may_read_followers",
         "_min_bytes",
         "_read_committed",
         "_refused_before_reading",
         "_request",
-        "_resting",
         "_session",
         "_urgent",
         "_version",
@@ -112,7 +113,7 @@ class Fetch:
         for the others, as in Kafka (KafkaApis.handleFetchRequest)."""
         self._converted_bytes = 0
         self._session: FetchSession | None = None
-        self._resting: Resting | None = None
+        self._idle: IdlePartitions | None = None
         self._wanted: list[FetchedPartition] = []
         self.session_error: int = ErrorCode.NONE
         self.watched: list[Partition] = []
@@ -123,7 +124,7 @@ class Fetch:
         if self._follower is not None:
             found = [partition.replica_watchers for partition in self.watched]
             found.append(self._ctx.broker.follower_fetches.watchers)
-            return found if self._resting is None else [*found, self._resting.watchers]
+            return found if self._idle is None else [*found, self._idle.watchers]
         return [partition.watchers for partition in self.watched]
 
     def attempt(self, at_any_rate: bool = False) -> FetchResponse | None:
@@ -138,8 +139,8 @@ class Fetch:
         min_one = not self._hard_limit
         size = 0
         session = self._session
-        for wanted in list(session.lively.values()) if session is not None else self._wanted:
-            if session is not None and (self._nothing_new(wanted) if self._resting is None else self._rests(wanted)):
+        for wanted in list(session.active.values()) if session is not None else self._wanted:
+            if session is not None and (self._is_idle(wanted) if self._idle is None else self._becomes_idle(wanted)):
                 continue
             data = self._read(wanted, room, min_one)
             length = 0 if data.records is None else len(data.records)
@@ -149,7 +150,7 @@ class Fetch:
                 room = max(room - length, 0)
             found.append((wanted, data))
         self._first = False
-        if size >= self._min_bytes or self._urgent or not (self.watched or self._resting) or self._completes_early():
+        if size >= self._min_bytes or self._urgent or not (self.watched or self._idle) or self._completes_early():
             return self._answer(found)
         return None
 
@@ -161,47 +162,38 @@ class Fetch:
         except DISK_TROUBLE:
             return True  # The response says what was read; the next Fetch meets the failed disk.
 
-    def _nothing_new(self, wanted: FetchedPartition) -> bool:
-        """Whether an incremental answer could say nothing of this partition: the reader is at the end and knows it.
-
-        A consumer of a thousand partitions has nearly all of them in this state, and no answer is made up for them."""
+    def _is_idle(self, wanted: FetchedPartition) -> bool:
+        """Return whether the partition is idle for a consumer, and can be skipped. It is watched all the same."""
         partition = self._partition(wanted)
         if partition is None or partition.error or not self._ctx.broker.authorizer.allows_everything:
             return False
-        end = partition.high_watermark
-        if (
-            wanted.fetch_offset != (partition.last_stable_offset if self._read_committed else end)
-            or wanted.told_high_watermark != end
-            or wanted.told_log_start_offset != partition.log.log_start_offset
-            or wanted.leader_epoch not in (-1, partition.leader_epoch)
-            or wanted.last_fetched_epoch >= 0
-        ):
+        if not is_idle_for_consumer(partition, wanted, self._read_committed):
             return False
         self.watched.append(partition)
         if self._early is not None:
             self._early.add(wanted, partition, wanted.fetch_offset)
         return True
 
-    def _rests(self, wanted: FetchedPartition) -> bool:
-        """Whether there is nothing to say to a follower, until something happens to this partition."""
+    def _becomes_idle(self, wanted: FetchedPartition) -> bool:
+        """Return whether the partition is idle for a follower, and keep it apart from the active ones if so."""
         partition, follower = self._partition(wanted), self._follower
         assert follower is not None
         if (
             partition is None
             or partition.error
-            or not follower.holds_all(partition, wanted)
+            or not is_idle_for_follower(partition, wanted, follower.id)
             or not self._ctx.broker.authorizer.allows_everything
             or follower.error(partition, wanted.leader_epoch)
         ):
             return False
         if self._first:
             follower.holds(partition, wanted)
-            if not follower.holds_all(partition, wanted):
+            if not is_idle_for_follower(partition, wanted, follower.id):
                 return False
-        leader, resting = partition.leader, self._resting
+        leader, idle = partition.leader, self._idle
         assert leader is not None
-        assert resting is not None
-        resting.rest((wanted.topic, wanted.index), partition, leader.followers[follower.id])
+        assert idle is not None
+        idle.add((wanted.topic, wanted.index), partition, leader.followers[follower.id])
         return True
 
     def _is_called(self) -> bool:
@@ -246,8 +238,8 @@ class Fetch:
             )
         if found.partitions:
             self._session = found
-            if isinstance(found.resting, Resting):
-                self._resting = found.resting
+            if isinstance(found.idle, IdlePartitions):
+                self._idle = found.idle
         else:
             sessions.remove(found.id)
 
@@ -452,7 +444,7 @@ class Fetch:
             if created is not None:
                 response.session_id = created.id
                 if self._follower is not None:
-                    created.let_rest(Resting(self._ctx.broker.purgatory, created))
+                    created.keep_idle_apart(IdlePartitions(self._ctx.broker.purgatory, created))
             for wanted, data in found:
                 wanted.must_tell(data.high_watermark, data.log_start_offset, _refuses(data), False)
         topics: dict[str | bytes, FetchResponse.FetchableTopicResponse] = {}

@@ -1,8 +1,8 @@
 """What a leader does for followers that fetch from it, and which replica a consumer had better read from.
 
 Owns the checks of a follower's fetch and the record of its progress (KIP-903: a broker's new incarnation need not hold
-what the old one held), the partitions of a follower's session that nothing happens to and that no fetch need look at,
-and the choice of a replica in the consumer's rack (KIP-392). Reading is the Fetch handler's.
+what the old one held), and the choice of a replica in the consumer's rack (KIP-392). Leaves reading to the Fetch
+handler, and the partitions that a Fetch can skip to `idle_partitions`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek_broker.purgatory import Purgatory, Watchers
-from odradek_broker.replication.core.fetch_session import FetchedPartition, FetchSession, PartitionKey
-from odradek_broker.replication.core.partition_leader import FollowerProgress
+from odradek_broker.replication.core.fetch_session import FetchedPartition
 from odradek_broker.replication.partition import Partition
-from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -76,26 +74,6 @@ class Follower:
             self._may_join,
         )
 
-    def holds_all(self, partition: Partition, wanted: FetchedPartition) -> bool:
-        """Whether it is in sync, has everything and has been told everything: nothing need be said or recorded until
-        something happens to the partition."""
-        leader, log = partition.leader, partition.log
-        return (
-            leader is not None
-            and self.id in leader.isr
-            and wanted.fetch_offset == log.log_end_offset
-            and _agrees(log, wanted)
-            and wanted.leader_epoch in (-1, partition.leader_epoch)
-            and wanted.told_high_watermark == partition.high_watermark <= wanted.known_high_watermark
-            and wanted.told_log_start_offset == log.log_start_offset
-        )
-
-
-def _agrees(log: Log, wanted: FetchedPartition) -> bool:
-    """Whether a follower that has everything has the same; in later epochs nothing was written then."""
-    epoch = wanted.last_fetched_epoch
-    return epoch in (-1, log.leader_epochs.latest) or log.end_offset_for_epoch(epoch) == (epoch, wanted.fetch_offset)
-
 
 class FollowerFetches:
     """The fetches of followers that wait at this broker. When there is something new to be copied from here they are
@@ -111,77 +89,6 @@ class FollowerFetches:
         self.calls += 1
         if self.watchers.operations:
             self._purgatory.changed(self.watchers)
-
-
-class Resting:
-    """The partitions of one follower's session that nothing happens to. A follower of ten thousand partitions has
-    nearly all of them in this state, and its fetches cost what the others cost."""
-
-    def __init__(self, purgatory: Purgatory, session: FetchSession) -> None:
-        self.watchers = Watchers()
-        """The session's fetch that waits, if there is one."""
-        self.purgatory = purgatory
-        self.session = session
-        self._sleepers: dict[PartitionKey, Sleeper] = {}
-
-    def __len__(self) -> int:
-        return len(self._sleepers)
-
-    def rest(self, key: PartitionKey, partition: Partition, progress: FollowerProgress) -> None:
-        self._forget(key)
-        self._sleepers[key] = Sleeper(self, key, partition, progress)
-        del self.session.lively[key]
-
-    def has(self, key: PartitionKey, sleeper: Sleeper) -> bool:
-        return self._sleepers.get(key) is sleeper
-
-    def wake(self, key: PartitionKey) -> None:
-        """Something happened to it. Its sleeper stays: a fetch that waits on, because what happened is nothing that it
-        waits for, must hear of what happens next."""
-        self.session.lively[key] = self.session.partitions[key]
-        self.purgatory.changed(self.watchers)
-
-    def disturb(self, key: PartitionKey) -> None:
-        """A request mentions it."""
-        if self._forget(key):
-            self.session.lively[key] = self.session.partitions[key]
-
-    def end(self) -> None:
-        for sleeper in self._sleepers.values():
-            sleeper.leave()
-        self._sleepers.clear()
-
-    def _forget(self, key: PartitionKey) -> bool:
-        sleeper = self._sleepers.pop(key, None)
-        if sleeper is not None:
-            sleeper.leave()
-        return sleeper is not None
-
-
-class Sleeper:
-    """One partition at rest, or awake since the last request, among those who wait for news of it."""
-
-    __slots__ = ("_key", "_progress", "_resting", "_watchers")
-
-    def __init__(self, resting: Resting, key: PartitionKey, partition: Partition, progress: FollowerProgress) -> None:
-        self._resting = resting
-        self._key = key
-        self._watchers = partition.replica_watchers
-        self._progress = progress
-        self._watchers.operations[self] = None
-        progress.rest(resting.session)
-
-    def try_complete(self) -> None:
-        """Something happened: the session's fetch looks at it. Who has left since it was marked says nothing: the
-        session may have forgotten the partition, or have it at rest anew."""
-        if not self._resting.has(self._key, self):
-            return
-        self._progress.wake()
-        self._resting.wake(self._key)
-
-    def leave(self) -> None:
-        self._watchers.operations.pop(self, None)
-        self._progress.wake()
 
 
 def preferred_replica(broker: Broker, partition: Partition, rack: str, fetch_offset: int) -> int | None:

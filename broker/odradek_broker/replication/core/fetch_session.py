@@ -57,20 +57,20 @@ class FetchedPartition:
         return tell
 
 
-class Resting(Protocol):
-    """The partitions of a session that need no look, because nothing happened to them (`follower_reads`)."""
+class IdlePartitions(Protocol):
+    """The partitions of a session that a Fetch can skip, because nothing happened to them (`idle_partitions`)."""
 
-    def disturb(self, key: PartitionKey) -> None:
-        """Look at it again; nothing happens if it is not at rest."""
+    def activate(self, key: PartitionKey) -> None:
+        """Make the partition active; nothing happens if it is not idle."""
 
     def end(self) -> None:
-        """The session is no more."""
+        """Forget all of them: the session is closed."""
 
 
 class FetchSession:
     """One client's partitions, in the order in which they are served: whoever got records goes to the end."""
 
-    __slots__ = ("by_id", "created_ms", "epoch", "id", "lively", "partitions", "privileged", "resting", "used_ms")
+    __slots__ = ("active", "by_id", "created_ms", "epoch", "id", "idle", "partitions", "privileged", "used_ms")
 
     def __init__(self, session_id: int, by_id: bool, privileged: bool, now_ms: int) -> None:
         self.id = session_id
@@ -80,19 +80,19 @@ class FetchSession:
         self.used_ms = now_ms
         self.epoch = 1
         self.partitions: dict[PartitionKey, FetchedPartition] = {}
-        self.lively = self.partitions
-        """Those that are looked at: all of them, unless some may rest."""
-        self.resting: Resting | None = None
+        self.active = self.partitions
+        """The partitions that a Fetch reads: all of them, unless idle ones are kept apart."""
+        self.idle: IdlePartitions | None = None
 
-    def let_rest(self, resting: Resting) -> None:
-        """From now on, partitions may be taken out of `lively`."""
-        self.resting = resting
-        self.lively = dict(self.partitions)
+    def keep_idle_apart(self, idle: IdlePartitions) -> None:
+        """Let `idle` take partitions out of `active` from now on."""
+        self.idle = idle
+        self.active = dict(self.partitions)
 
     def end(self) -> None:
         """Nobody will ask for it again."""
-        if self.resting is not None:
-            self.resting.end()
+        if self.idle is not None:
+            self.idle.end()
 
     def update(self, wanted: Iterable[FetchedPartition], forgotten: Iterable[PartitionKey]) -> None:
         """Add and change partitions, then forget some. What a known one was told stays known."""
@@ -100,10 +100,10 @@ class FetchSession:
         for partition in wanted:
             key = (partition.topic, partition.index)
             known = partitions.get(key)
-            if self.resting is not None:
-                self.resting.disturb(key)
+            if self.idle is not None:
+                self.idle.activate(key)
             if known is None:
-                partitions[key] = self.lively[key] = partition
+                partitions[key] = self.active[key] = partition
             else:
                 known.fetch_offset = partition.fetch_offset
                 known.max_bytes = partition.max_bytes
@@ -112,16 +112,16 @@ class FetchSession:
                 known.log_start_offset = partition.log_start_offset
                 known.known_high_watermark = partition.known_high_watermark
         for key in forgotten:
-            if self.resting is not None:
-                self.resting.disturb(key)
-                self.lively.pop(key, None)
+            if self.idle is not None:
+                self.idle.activate(key)
+                self.active.pop(key, None)
             partitions.pop(key, None)
 
     def served(self, partition: FetchedPartition) -> None:
         """It got records: others come first next time."""
         key = (partition.topic, partition.index)
-        if self.lively.pop(key, None) is not None:
-            self.lively[key] = partition
+        if self.active.pop(key, None) is not None:
+            self.active[key] = partition
 
 
 class FetchSessions:

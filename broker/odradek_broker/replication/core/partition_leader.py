@@ -33,11 +33,12 @@ class ProposeIsr:
 Effect = HighWatermarkAdvanced | ProposeIsr
 
 
-class Visits(Protocol):
-    """Of a follower that has everything and is not asked about each time: when it asked last."""
+class IdleSession(Protocol):
+    """The fetch session of a follower for which the partition is idle (`idle_partitions`)."""
 
     @property
-    def used_ms(self) -> int: ...
+    def used_ms(self) -> int:
+        """When the follower last fetched anything."""
 
 
 @dataclass(slots=True)
@@ -51,23 +52,24 @@ class FollowerProgress:
     leader_end_at_last_fetch: int = -1
     broker_epoch: int = -1
     """Which incarnation of the broker fetched: another one need not hold what this one held (KIP-903)."""
-    resting: Visits | None = None
-    """There while its fetches of this partition are not recorded, since they find nothing new."""
+    idle_session: IdleSession | None = None
+    """There while the partition is idle for the follower: its Fetches of it are not recorded."""
 
     @property
     def caught_up_ms(self) -> int:
         """When it was known to have everything."""
-        return self.last_caught_up_ms if self.resting is None else max(self.last_caught_up_ms, self.resting.used_ms)
+        session = self.idle_session
+        return self.last_caught_up_ms if session is None else max(self.last_caught_up_ms, session.used_ms)
 
-    def rest(self, visits: Visits) -> None:
-        """It has everything, and will be recorded again when there is more."""
-        self.resting = visits
+    def become_idle(self, session: IdleSession) -> None:
+        """Take each Fetch of the session for one that finds the follower caught up."""
+        self.idle_session = session
 
-    def wake(self) -> None:
-        """There is something new: until now it had everything."""
-        if self.resting is not None:
+    def become_active(self) -> None:
+        """Record the follower's Fetches again; until now it was caught up."""
+        if self.idle_session is not None:
             self.last_caught_up_ms = self.last_fetch_ms = self.caught_up_ms
-            self.resting = None
+            self.idle_session = None
 
 
 class PartitionLeader:
@@ -150,7 +152,7 @@ class PartitionLeader:
         progress = self.followers.get(follower)
         if progress is None:
             return []
-        progress.wake()
+        progress.become_active()
         progress.broker_epoch = broker_epoch
         caught_up = True
         if fetch_offset >= self.log_end_offset:
