@@ -257,7 +257,7 @@ class Partition:
         self.bytes_in += len(records)
         if leader.alone and self.syncing is None:
             # Our log is the whole ISR: its end is the high watermark, without asking the core (profile of 1 KiB
-            # produces).
+            # produces). `partition_leader` lists every such place.
             self.high_watermark = leader.high_watermark = leader.log_end_offset = partition_log.log_end_offset
             if self.watchers.operations:
                 self.purgatory.changed(self.watchers)

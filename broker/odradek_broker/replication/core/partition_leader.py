@@ -3,6 +3,25 @@
 Owns the rule that the high watermark is the smallest log end offset in the in-sync replicas and never retreats, and
 when a follower may join or must leave them. Leaves the log and the requests that wait to the shell (`partition.py`),
 and changes of the ISR to the controller: here they are only proposed.
+
+The rule is `PartitionLeader._advance_high_watermark`, with `under_min_isr`. These places keep its result or a
+shortcut of it, because a function call costs too much there or because nothing is recorded meanwhile. A change of the
+rule, of what makes a replica in sync, or of who may append must visit each:
+
+- `PartitionLeader.alone`: a single replica, so that the log's end is the high watermark. Set at the start of an epoch
+  and by `replicas_changed`.
+- `Partition.append`: with `alone`, moves the high watermark and the log's end in the core without a call of the core.
+- `Partition.high_watermark`: a copy for readers. Set from the core's effects, at the start of an epoch, by `append`
+  with `alone`; on a follower from the leader's Fetch responses.
+- `Partition.guarded`: whether `under_min_isr` (or an internal topic, or syncing) keeps Produce off its short checks.
+  Set by `Partition._guard` at the start of an epoch, with a new ISR and with a new `min.insync.replicas`.
+- `produce_append.append_usual_batch`: `guarded` and `alone` decide that acks=all waits for nothing.
+- `FollowerProgress.idle_session`: while a partition is idle for a follower, that counts as caught up
+  (`caught_up_ms`); `idle_partitions.is_idle_for_follower` asks whether the follower is in `isr`.
+- `PartitionLeader.joining`: followers that are not in sync, for which the high watermark waits; kept between their
+  Fetches.
+- `PartitionLeader.min_isr` and `Partition.min_insync_replicas`: copies of `min.insync.replicas`; a partition keeps
+  its own for the next epoch.
 """
 
 from __future__ import annotations
