@@ -1,14 +1,14 @@
-"""Proposals of leaders on their way to the controller: one AlterPartition at a time, with all that waits.
+"""ISR changes that leaders propose, sent to the controller in AlterPartition requests.
 
-Owns the order and the repetition. Whether a follower belongs to the ISR is the leader's core's, whether it may is the
-controller's.
+Leaves whether a follower belongs to the ISR to the leader's core, whether it may join to the controller, and the order
+of requests to `inter_broker.coalescing_retry`.
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from odradek_broker.inter_broker.coalescing_retry import CoalescingRetry
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition import AlterPartitionRequest
 
@@ -34,38 +34,26 @@ _RETRY_MS = 50
 
 
 class AlterPartitionManager:
-    """What the partitions of one broker propose."""
+    """The proposals of all partitions that this broker leads: of each partition the last one."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._waiting: dict[Partition, frozenset[int]] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._proposals: CoalescingRetry[Partition, frozenset[int]] = CoalescingRetry(
+            self._send,
+            sleep=broker.timers.sleep,
+            retry_ms=_RETRY_MS,
+            failed="AlterPartition failed",
+            log=broker.log,
+        )
 
     def propose(self, partition: Partition, isr: frozenset[int]) -> None:
-        """The partition is told by `isr_decided` or `isr_refused`, or hears from the metadata."""
-        self._waiting[partition] = isr
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._send_all())
+        """Send the proposal. The partition gets the response by `isr_decided` or `isr_refused`, or learns the decision
+        from the metadata."""
+        self._proposals.add(partition, isr)
 
     async def close(self) -> None:
-        self._waiting.clear()
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
-
-    async def _send_all(self) -> None:
-        while self._waiting:
-            sent, self._waiting = self._waiting, {}
-            try:
-                retried = await self._send(sent)
-            except Exception as error:
-                self._broker.log.error("AlterPartition failed", exc_info=error)
-                retried = sent
-            if retried:
-                self._waiting = {**retried, **self._waiting}
-                await self._broker.timers.sleep(_RETRY_MS)
-        self._task = None
+        """Send nothing more; no task is left when this returns."""
+        await self._proposals.close()
 
     async def _send(self, proposals: dict[Partition, frozenset[int]]) -> dict[Partition, frozenset[int]]:
         """Returns those that are to be sent again."""

@@ -1,15 +1,15 @@
-"""In which of its log directories this broker keeps each replica, or that it lost one, as the controller is told
-(KIP-858).
+"""The log directory of each replica of this broker, or that a replica is lost, reported to the controller (KIP-858).
 
-Owns the reports and their repetition. The controller decides the directory of a broker that has only one.
+Owns the AssignReplicasToDirs requests. Leaves their order to `inter_broker.coalescing_retry`. The controller decides
+the directory of a broker that has only one.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from odradek_broker.inter_broker.coalescing_retry import CoalescingRetry
 from odradek_broker.replication.partition import Partition
 from odradek_broker.storage.directory_identity import id_of
 from odradek_controller.image import LOST_DIRECTORY
@@ -27,38 +27,32 @@ _RETRY_MS = 100
 class AssignmentsManager:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._waiting: dict[Partition, None] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._closed = False
+        self._reports: CoalescingRetry[Partition, None] = CoalescingRetry(
+            self._send_reports,
+            sleep=broker.timers.sleep,
+            retry_ms=_RETRY_MS,
+            failed="AssignReplicasToDirs failed",
+            log=broker.log,
+        )
 
     def report(self, partitions: Sequence[Partition]) -> None:
-        """These are not where the controller believes."""
-        if self._closed:
-            # A disk that fails while logs are closed: who starts next finds that for himself.
-            return
-        self._waiting.update(dict.fromkeys(partitions))
-        if self._waiting and self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._send_all())
+        """Report the directories of these partitions: the controller has others. After `close` this does nothing: when
+        a disk fails while logs are closed, the next start finds that out."""
+        for partition in partitions:
+            self._reports.add(partition, None)
 
     async def assign(self, partition: Partition, directory: LogDirectory) -> bool:
-        """The partition is going there; whether the controller knows. Without directory ids it need not."""
+        """Report that the partition moves to a directory; return whether the controller accepts that. Without directory
+        ids the controller need not know."""
         return not self._broker.image.levels.directories or await self._send([(partition, id_of(directory))])
 
     async def close(self) -> None:
-        self._closed = True
-        self._waiting.clear()
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        """Send nothing more; no task is left when this returns."""
+        await self._reports.close()
 
-    async def _send_all(self) -> None:
-        while self._waiting:
-            sent, self._waiting = self._waiting, {}
-            if not await self._send([(each, _where(each)) for each in sent]):
-                self._waiting = {**sent, **self._waiting}
-                await self._broker.timers.sleep(_RETRY_MS)
-        self._task = None
+    async def _send_reports(self, reports: dict[Partition, None]) -> dict[Partition, None]:
+        accepted = await self._send([(partition, _directory_of(partition)) for partition in reports])
+        return {} if accepted else reports
 
     async def _send(self, places: Sequence[tuple[Partition, Uuid | None]]) -> bool:
         request = AssignReplicasToDirsRequest(self._broker.node_id, self._broker.epoch)
@@ -86,7 +80,7 @@ class AssignmentsManager:
         return response.error_code == ErrorCode.NONE
 
 
-def _where(partition: Partition) -> Uuid | None:
+def _directory_of(partition: Partition) -> Uuid | None:
     if partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
         return LOST_DIRECTORY
     return None if partition.directory is None else id_of(partition.directory)

@@ -1,0 +1,79 @@
+"""Entries by key that are sent together, one request at a time.
+
+Owns the loop: what is added while a request is in flight goes with the next request, an entry replaces an earlier one
+of its key, and entries that failed are sent again after a delay. Leaves requests and responses to its users.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from odradek_broker.logger import Logger
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class CoalescingRetry(Generic[K, V]):
+    """A task runs only while there is something to send."""
+
+    def __init__(
+        self,
+        send: Callable[[dict[K, V]], Awaitable[dict[K, V]]],
+        *,
+        sleep: Callable[[int], Awaitable[None]],
+        retry_ms: int,
+        failed: str,
+        log: Logger,
+    ) -> None:
+        """`send` returns the entries to send again. If it raises, all are sent again, and `failed` is the event that is
+        logged. `sleep` takes milliseconds."""
+        self._send = send
+        self._sleep = sleep
+        self._retry_ms = retry_ms
+        self._failed = failed
+        self._log = log
+        self._waiting: dict[K, V] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def __len__(self) -> int:
+        """The number of entries that wait, without those in flight."""
+        return len(self._waiting)
+
+    def get(self, key: K) -> V | None:
+        """The entry that waits under this key, if any."""
+        return self._waiting.get(key)
+
+    def add(self, key: K, value: V) -> None:
+        """Send this entry with the next request. After `close` this does nothing."""
+        if self._closed:
+            return
+        self._waiting[key] = value
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> dict[K, V]:
+        """Stop sending, also what is in flight; no task is left when this returns. Returns the entries that waited."""
+        self._closed = True
+        waiting, self._waiting = self._waiting, {}
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        return waiting
+
+    async def _run(self) -> None:
+        while self._waiting:
+            sent, self._waiting = self._waiting, {}
+            try:
+                again = await self._send(sent)
+            except Exception as error:
+                self._log.error(self._failed, exc_info=error)
+                again = sent
+            if again:
+                self._waiting = {**again, **self._waiting}
+                await self._sleep(self._retry_ms)
+        self._task = None
