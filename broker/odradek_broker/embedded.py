@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from odradek_broker.apis.table import TABLE
 from odradek_broker.clock import Clock
 from odradek_broker.config import EMULATE, SYNC, BrokerConfig
 from odradek_broker.environment import BrokerEnvironment
@@ -23,7 +24,7 @@ from odradek_broker.storage.directory_identity import claim, cluster_of
 from odradek_broker.timers import Timers
 from odradek_controller.controller import Controller
 from odradek_controller.embedded import EmbeddedStore
-from odradek_controller.levels import Emulation
+from odradek_controller.levels import Emulation, Levels, served_features
 from odradek_log.directory import LogDirectory
 from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_wire.messages.create_topics import CreateTopicsRequest
@@ -104,11 +105,12 @@ class EmbeddedCluster:
         if self._metadata_directory is not None:
             node_id = CONTROLLER_ID
             claim([self._metadata_directory], cluster_id, node_id, around.randbytes)
+        emulation = self._emulation
         self._store = EmbeddedStore(
             self._metadata_directory or nodes[0].directories[0],
             node_id=node_id,
             cluster_id=cluster_id,
-            emulation=self._emulation,
+            initial=Levels(served_features(emulation.initial.finalized, TABLE.served)),
             on_disk=self._on_disk,
             settle=self._background.finish if config.setting(SYNC) == "always" else None,
         )
@@ -116,7 +118,8 @@ class EmbeddedCluster:
             self._store,
             node_id=config.node_id,
             static=config.static,
-            emulation=self._emulation,
+            emulation=emulation,
+            features=served_features(emulation.supported, TABLE.served),
             rng=random.Random(around.randbytes(32)),
             reporter=around.log,
         )

@@ -23,7 +23,7 @@ from .commands.min_isr import explicit_min_isr
 from .commands.settings import PlainTopicEntries, Settings
 from .configs.effective import BrokerLayers
 from .image import ClusterImage, MetadataDelta
-from .levels import ApiRanges, Emulation
+from .levels import ApiRanges, Emulation, Features
 from .replay import replay
 from .store import MetadataStore
 
@@ -74,10 +74,13 @@ class Controller:
         node_id: int,
         static: Mapping[str, str] | None = None,
         emulation: Emulation = Emulation.UNION,
+        features: Features | None = None,
         rng: random.Random | None = None,
         reporter: Reporter | None = None,
     ) -> None:
+        """`features`: the levels that UpdateFeatures may set, by default all that the release supports."""
         rng = rng or random.SystemRandom()
+        self._features = emulation.supported if features is None else features
         self.store = store
         self.emulation = emulation
         self.settings = Settings(node_id, rng.randbytes, rng.randrange, dict(static or {}), emulation.release)
@@ -211,7 +214,7 @@ class Controller:
     async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         from .commands.features import update_features
 
-        return await self._change(lambda image: update_features(image, request, self.settings, self.emulation))
+        return await self._change(lambda image: update_features(image, request, self.settings, self._features))
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ class EmbeddedStore:
         *,
         node_id: int,
         cluster_id: str,
-        emulation: Emulation = Emulation.UNION,
+        initial: Levels = Emulation.UNION.initial,
         on_disk: OnDisk | None = None,
         settle: Settle | None = None,
         snapshot_records: int = SNAPSHOT_RECORDS,
@@ -75,7 +75,7 @@ class EmbeddedStore:
         self._wall_ms = directory.env.wall_ms
         self._node_id = node_id
         self._cluster_id = cluster_id
-        self._emulation = emulation
+        self._initial = initial
         self._on_disk = on_disk
         self._settle = settle
         self._flush_due = False
@@ -190,12 +190,12 @@ class EmbeddedStore:
         return tuple(Voter(voter.voter_id, voter.voter_directory_id) for voter in dynamic.voters)
 
     async def _bootstrap(self, image: ClusterImage) -> ClusterImage:
-        """The first records of a cluster: those of a directory that was formatted, or those of the emulated release."""
+        """The first records of a cluster: those of a directory that was formatted, or the initial levels."""
         path = f"{self._directory.path}/{BOOTSTRAP}"
         if self._disk.exists(path):
             records, _ = decode_snapshot(self._disk.read_file(path), path)
         else:
-            records = list(feature_records(self._emulation.initial))
+            records = list(feature_records(self._initial))
             data = encode_snapshot(records, Levels(), epoch=0, now_ms=self._wall_ms(), last_timestamp=0)
             self._disk.replace_file(path, data)
         levels = replay(image, records).image.levels

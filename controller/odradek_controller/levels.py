@@ -7,10 +7,12 @@ brokers of 3.9.1 (KRaft), 4.0.0 and 4.3.0, their bootstrap records, and Metadata
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from odradek_wire.apis import ApiKey
 
 from .configs.table import Release
 
@@ -21,6 +23,13 @@ TRANSACTION_VERSION = "transaction.version"
 SHARE_VERSION = "share.version"
 STREAMS_VERSION = "streams.version"
 ELIGIBLE_LEADERS_VERSION = "eligible.leader.replicas.version"
+
+CLIENT_APIS: Mapping[str, ApiKey] = {
+    GROUP_VERSION: ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    SHARE_VERSION: ApiKey.SHARE_GROUP_HEARTBEAT,
+    STREAMS_VERSION: ApiKey.STREAMS_GROUP_HEARTBEAT,
+}
+"""Features that announce a protocol to clients, each with the API that a member of such a group calls first."""
 
 # The metadata versions that Kafka 3.9 to 4.3 can run at, from the first that a 4.x broker accepts.
 METADATA_VERSIONS = {
@@ -62,6 +71,17 @@ Features = Mapping[str, LevelRange]
 ApiRanges = Mapping[int, tuple[int, int]]
 
 
+Level = TypeVar("Level")
+
+
+def served_features(features: Mapping[str, Level], served: Container[int]) -> dict[str, Level]:
+    """Return the features whose protocol brokers serve: all that announce none, and those whose API is in `served`.
+
+    Features may be mapped to a range that is supported or to a level that is finalized; the order is kept.
+    """
+    return {name: level for name, level in features.items() if name not in CLIENT_APIS or CLIENT_APIS[name] in served}
+
+
 class Emulation(Enum):
     """Which Kafka this cluster presents itself as. UNION serves every version of 3.9 and 4.3, with 4.3's features."""
 
@@ -72,7 +92,9 @@ class Emulation(Enum):
 
     @property
     def supported(self) -> Features:
-        """Features with the levels that this release can run at, in the order in which it lists them."""
+        """Features with the levels that this release can run at, in the order in which it lists them.
+
+        Brokers also run in a cluster that finalizes a feature whose APIs they do not serve; see `served_features`."""
         return _SUPPORTED[self]
 
     @property

@@ -119,7 +119,7 @@ async def running(
         directory,
         node_id=1,
         cluster_id=CLUSTER_ID,
-        emulation=emulation,
+        initial=emulation.initial,
         on_disk=on_disk,
         snapshot_records=snapshot_records,
         max_log_bytes=max_log_bytes,

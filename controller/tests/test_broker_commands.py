@@ -14,7 +14,7 @@ from odradek_controller.commands.features import update_features
 from odradek_controller.commands.isr import alter_partition
 from odradek_controller.commands.producer_ids import allocate_producer_ids
 from odradek_controller.image import RECOVERING, ClusterImage, PartitionRegistration
-from odradek_controller.levels import Emulation
+from odradek_controller.levels import Emulation, served_features
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -258,7 +258,7 @@ DOWN = (
 def test_levels_are_not_changed_and_the_refusal_says_why(feature: str, level: int, kind: int, why: str) -> None:
     update = UpdateFeaturesRequest.FeatureUpdateKey(feature, level, False, kind)
     records, response = update_features(
-        THREE, UpdateFeaturesRequest(feature_updates=[update]), settings(), Emulation.UNION
+        THREE, UpdateFeaturesRequest(feature_updates=[update]), settings(), Emulation.UNION.supported
     )
     assert (records, response.error_code, response.error_message) == (
         [],
@@ -271,7 +271,7 @@ def test_levels_are_not_changed_and_the_refusal_says_why(feature: str, level: in
 def test_a_level_that_is_already_there_is_no_change() -> None:
     update = UpdateFeaturesRequest.FeatureUpdateKey("metadata.version", 30, False, 1)
     records, response = update_features(
-        THREE, UpdateFeaturesRequest(feature_updates=[update]), settings(), Emulation.UNION
+        THREE, UpdateFeaturesRequest(feature_updates=[update]), settings(), Emulation.UNION.supported
     )
     assert (records, response.error_code, response.error_message) == ([], ErrorCode.NONE, None)
 
@@ -280,7 +280,7 @@ def test_the_version_of_transactions_goes_down_and_up() -> None:
     def after(image: ClusterImage, level: int, kind: int, *, validate_only: bool = False) -> ClusterImage:
         update = UpdateFeaturesRequest.FeatureUpdateKey("transaction.version", level, False, kind)
         request = UpdateFeaturesRequest(feature_updates=[update], validate_only=validate_only)
-        records, response = update_features(image, request, settings(), Emulation.UNION)
+        records, response = update_features(image, request, settings(), Emulation.UNION.supported)
         assert (response.error_code, response.error_message) == (ErrorCode.NONE, None)
         return image_of(records, image)
 
@@ -293,5 +293,19 @@ def test_the_version_of_transactions_goes_down_and_up() -> None:
     assert (image.levels.transaction_version, "transaction.version" in image.levels.finalized) == (0, False)
     assert after(image, 2, 1).levels.transaction_version == 2
     update = UpdateFeaturesRequest.FeatureUpdateKey("transaction.version", 1, False, 2)
-    _, response = update_features(image, UpdateFeaturesRequest(feature_updates=[update]), settings(), Emulation.UNION)
+    _, response = update_features(
+        image, UpdateFeaturesRequest(feature_updates=[update]), settings(), Emulation.UNION.supported
+    )
     assert (response.error_message or "").endswith("Can't downgrade to a newer version.")
+
+
+def test_a_feature_that_announces_a_protocol_goes_up_where_it_is_supported() -> None:
+    update = UpdateFeaturesRequest.FeatureUpdateKey("group.version", 1, False, 1)
+    request = UpdateFeaturesRequest(feature_updates=[update])
+    supported = Emulation.UNION.supported
+    before = image_of([FeatureLevelRecord("group.version", 0)], THREE)
+    records, response = update_features(before, request, settings(), supported)
+    assert (records, response.error_code) == ([FeatureLevelRecord("group.version", 1)], ErrorCode.NONE)
+    records, response = update_features(before, request, settings(), served_features(supported, ()))
+    assert (records, response.error_code) == ([], ErrorCode.INVALID_UPDATE_VERSION)
+    assert (response.error_message or "").endswith("Local controller 1 does not support this feature.")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from odradek_controller.levels import Emulation, Levels
+from odradek_controller.levels import Emulation, Levels, served_features
+from odradek_wire.apis import ApiKey
 
 FACTS = Path(__file__).parent / "facts"
 RELEASES = {
@@ -35,6 +36,17 @@ def test_the_default_has_all_served_apis_and_the_features_of_4_3() -> None:
     assert Emulation.UNION.apis is None
     assert Emulation.UNION.supported == Emulation.KAFKA_4_3.supported
     assert Emulation.UNION.initial == Emulation.KAFKA_4_3.initial
+
+
+def test_a_feature_is_served_where_its_first_api_is() -> None:
+    every = Emulation.KAFKA_4_3.initial.finalized
+    of_clients = {"group.version", "share.version", "streams.version"}
+    assert served_features(every, ()).keys() == every.keys() - of_clients
+    one = served_features(every, {ApiKey.CONSUMER_GROUP_HEARTBEAT})
+    assert one == {name: level for name, level in every.items() if name not in of_clients - {"group.version"}}
+    assert list(one) == [name for name in every if name in one]
+    older = Emulation.KAFKA_3_9.supported
+    assert served_features(older, ()) == older
 
 
 def test_levels_decide_the_versions_of_records_as_in_kafka() -> None:

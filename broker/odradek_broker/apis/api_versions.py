@@ -2,7 +2,9 @@
 
 The answer always has response header v0. A version above ours is answered in v0 with UNSUPPORTED_VERSION and the
 versions of ApiVersions alone (KIP-511); that answer is made here and sent by the connection. Produce is listed from 0
-though 4.x serves it from 3, because old librdkafka looks at nothing else (KAFKA-18659); here it is true.
+though 4.x serves it from 3, because old librdkafka looks at nothing else (KAFKA-18659); here it is true. A feature that
+announces a protocol to clients, such as group.version, is listed only if its APIs are served. A Kafka that owned the
+directory before may have finalized it: the level stays in the metadata log, for the next Kafka.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import re
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_controller.levels import served_features
 from odradek_wire.apis import APIS, ApiKey
 from odradek_wire.codec import encode
 from odradek_wire.errors import ErrorCode
@@ -26,10 +29,10 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
         if not (SOFTWARE.fullmatch(name) and SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         ctx.connection.client_software = (name, version)
-    image = ctx.broker.image
+    image, emulation, served = ctx.broker.image, ctx.broker.emulation, ctx.connection.routes.table.served
     # Over ZooKeeper Kafka 3.9 has none.
     over_zookeeper = ctx.broker.inter_broker is not None
-    supported = {} if over_zookeeper else ctx.broker.emulation.supported_features(ctx.api_version)
+    supported = {} if over_zookeeper else served_features(emulation.supported_features(ctx.api_version), served)
     return ApiVersionsResponse(
         api_keys=_advertised(ctx),
         supported_features=[
@@ -39,7 +42,7 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
         finalized_features=[
             # In the order of the supported ones, as Kafka lists them.
             ApiVersionsResponse.FinalizedFeatureKey(name, level, level)
-            for name in ctx.broker.emulation.supported
+            for name in served_features(emulation.supported, served)
             if (level := image.levels.level(name)) > 0
         ],
     )

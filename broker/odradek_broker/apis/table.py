@@ -32,6 +32,8 @@ class Table(Mapping[ApiKey, Api[Any, Any]]):
     def __init__(self, rows: Mapping[ApiKey, Row]) -> None:
         self._rows = {key: rows[key] for key in sorted(rows)}
         self._loaded: dict[ApiKey, Api[Any, Any]] = {}
+        self.served = frozenset(key for key, row in rows.items() if row.served)
+        """The keys of the APIs that have a handler of their own; the others are answered with an error."""
 
     def __getitem__(self, key: ApiKey) -> Api[Any, Any]:
         api = self._loaded.get(key)

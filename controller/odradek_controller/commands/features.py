@@ -1,5 +1,8 @@
-"""UpdateFeatures: the levels of a cluster are those of the release it emulates; a change is refused, politely. But for
-the version of transactions, which clients and coordinators follow at once."""
+"""UpdateFeatures: most levels of a cluster are those of the release that it emulates, and a change is refused.
+
+The version of transactions goes up and down, because clients and coordinators follow it immediately. A feature that
+announces a protocol to clients goes up: a cluster may be older than the release that serves the protocol.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,22 @@ from odradek_wire.messages.feature_level_record import FeatureLevelRecord
 from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 from ..image import ClusterImage
-from ..levels import TRANSACTION_VERSION, Emulation
+from ..levels import CLIENT_APIS, TRANSACTION_VERSION, Features
 from .settings import Settings
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def update_features(
-    image: ClusterImage, request: UpdateFeaturesRequest, settings: Settings, emulation: Emulation
+    image: ClusterImage, request: UpdateFeaturesRequest, settings: Settings, features: Features
 ) -> tuple[list[Message], UpdateFeaturesResponse]:
-    """One refusal refuses the request, as in Kafka; setting a level that is already there is no change."""
+    """One refusal refuses the request, as in Kafka; setting a level that is already there is no change.
+
+    `features`: name to the levels that this controller supports.
+    """
     records: list[Message] = []
     for update in request.feature_updates:
-        why = _refuse(image, update, settings, emulation)
+        why = _refuse(image, update, settings, features)
         if why is not None:
             message = (
                 "The update failed for all features since the following feature had an error: "
@@ -42,11 +48,11 @@ def _refuse(
     image: ClusterImage,
     update: UpdateFeaturesRequest.FeatureUpdateKey,
     settings: Settings,
-    emulation: Emulation,
+    features: Features,
 ) -> str | None:
     name, level = update.feature, update.max_version_level
     upgrade_type = update.upgrade_type  # an upgrade in version 0, whose word for downgrades Kafka does not heed
-    supported = emulation.supported.get(name)
+    supported = features.get(name)
     if supported is None:
         return f"Local controller {settings.node_id} does not support this feature."
     if upgrade_type not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
@@ -63,6 +69,6 @@ def _refuse(
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
             "downgrade."
         )
-    if name == TRANSACTION_VERSION:
+    if name == TRANSACTION_VERSION or (name in CLIENT_APIS and level > current):
         return None
     return "The levels of this cluster are those of the release that it emulates, and stay."

@@ -1,0 +1,79 @@
+"""Finalized features of a directory that passes between Kafka 4.3 and Odradek: each owner lists what it serves, and no
+level that the other one stored is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.moves.site import End, Owner, Site
+from compat_tests.oracle import schema
+from compat_tests.oracle.peer import Peer
+from compat_tests.oracle.schema import Body
+
+pytestmark = pytest.mark.peers
+
+_FIRST_API = {
+    "group.version": "ConsumerGroupHeartbeat",
+    "share.version": "ShareGroupHeartbeat",
+    "streams.version": "StreamsGroupHeartbeat",
+}
+"""Features that announce a protocol to clients, with the API that a client calls first."""
+_UPGRADE = 1
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    found = Site(tmp_path, None)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def _ask(site: Site, api: str, version: int, body: Body) -> Body:
+    peer = Peer("owner", site.bootstrap_servers)
+    try:
+        return peer.ask(api, version, body)
+    finally:
+        peer.close()
+
+
+def _levels(site: Site) -> dict[str, int]:
+    """Feature to finalized level; every protocol that they announce is advertised."""
+    answer = _ask(site, "ApiVersions", 4, {"client_software_name": "moves", "client_software_version": "1"})
+    levels = {each["name"]: each["max_version_level"] for each in answer["finalized_features"]}
+    advertised = {each["api_key"] for each in answer["api_keys"]}
+    announced = {schema.api_key(_FIRST_API[name]) for name in levels if name in _FIRST_API}
+    assert announced <= advertised
+    return levels
+
+
+def _under(site: Site, owner: Owner, end: End = "stop", upgrade: Iterable[str] = ()) -> dict[str, int]:
+    """The levels that this owner lists, before it upgrades features to level 1."""
+    site.start(owner)
+    levels = _levels(site)
+    if upgrade:
+        updates = [{"feature": name, "max_version_level": 1, "upgrade_type": _UPGRADE} for name in upgrade]
+        answer = _ask(site, "UpdateFeatures", 2, {"timeout_ms": 30_000, "feature_updates": updates})
+        assert answer["error_code"] == 0, answer
+    site.end(end)
+    return levels
+
+
+def test_levels_that_kafka_stored_are_there_when_kafka_is_back(site: Site) -> None:
+    kafkas = _under(site, "kafka")
+    assert kafkas.keys() >= _FIRST_API.keys()
+    ours = _under(site, "odradek", "kill")
+    assert ours == {name: level for name, level in kafkas.items() if name in ours}
+    assert ours.keys() >= kafkas.keys() - _FIRST_API.keys()
+    assert _under(site, "kafka") == kafkas
+
+
+def test_kafka_takes_a_directory_of_odradek_and_finalizes_the_other_features(site: Site) -> None:
+    ours = _under(site, "odradek")
+    assert _under(site, "kafka", "kill", upgrade=_FIRST_API) == ours
+    assert _under(site, "odradek") == ours
+    assert _under(site, "kafka") == {**ours, **dict.fromkeys(_FIRST_API, 1)}
