@@ -27,7 +27,7 @@ from odradek_log.recovery import LoadedLog
 from odradek_log.segment import FileSlice, Segment
 from odradek_log.segments import Segments
 from odradek_log.transaction_index import AbortedTransaction
-from odradek_log.verification import NOT_REQUIRED, Verification
+from odradek_log.verification_guard import NOT_REQUIRED, VerificationGuard
 from odradek_wire.records.batch import RecordBatchHeader, place
 from odradek_wire.records.validation import validate
 from odradek_wire.uuid import Uuid
@@ -141,10 +141,10 @@ class Log:
         *,
         origin: AppendOrigin = _CLIENT,
         strict: bool = False,
-        verified: Verification | None = NOT_REQUIRED,
+        guard: VerificationGuard | None = NOT_REQUIRED,
     ) -> AppendInfo | AppendRejected:
         """Append as the leader. `records` is writable and gets its offsets in place. A batch that begins a transaction
-        needs `verified`: what `Producers.begin_verification` gave, and the coordinator confirmed.
+        needs `guard`: what `Producers.begin_verification` gave, and the coordinator confirmed.
 
         By default a batch is judged by its header where the topic's settings allow that; `strict` looks at every
         record, as Kafka does. Raises `OSError` when the disk fails; the log is offline then, the records not in it.
@@ -167,9 +167,9 @@ class Log:
         producer_id = header.producer_id
         if producer_id >= 0:
             if origin is _CLIENT:
-                known = self.producers.check(header, verified)
+                known = self.producers.check(header, guard)
             else:
-                known = None if header.is_control else self.producers.check_coordinators(header, verified)
+                known = None if header.is_control else self.producers.check_coordinators(header, guard)
             if known is not None:
                 if isinstance(known, KeptBatch):
                     first, last, timestamp = known.first_offset, known.last_offset, known.timestamp

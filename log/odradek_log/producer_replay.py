@@ -67,7 +67,7 @@ def tell(
     from odradek_wire.messages.end_txn_marker import EndTxnMarker
     from odradek_wire.records.control import ControlRecordType, decode_control_record
 
-    producers.verifications.appended(header)
+    producers.verification_guards.appended(header)
     aborted = None
     for record in read_records(batch, read_header(batch)):
         record_type, marker = decode_control_record(record)

@@ -3,7 +3,7 @@
 Owns the sequence check, the last five batches of each producer (a retry of one of them is answered, not appended),
 whether it has a transaction open, expiry, and the bytes of `.snapshot` files (format version 1). When a snapshot is
 written or read is the log's matter. What is asked of coordinators before a transaction may begin here stands in
-`verification`, what the transactions of all producers keep from being read in `transactions`.
+`verification_guard`, what the transactions of all producers keep from being read in `transactions`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from odradek_log.errors import CorruptLogError
 from odradek_log.transactions import Transactions
-from odradek_log.verification import NOT_REQUIRED, ONGOING, Verification, Verifications
+from odradek_log.verification_guard import NOT_REQUIRED, ONGOING, VerificationGuard, VerificationGuards
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import TRANSACTIONAL_BIT
 from odradek_wire.records.batch import RecordBatchHeader
@@ -161,13 +161,13 @@ def _outside_transaction(header: RecordBatchHeader) -> Refusal:
 class Producers:
     """The producers of one partition."""
 
-    __slots__ = ("_entries", "_expiration_ms", "transactions", "verifications")
+    __slots__ = ("_entries", "_expiration_ms", "transactions", "verification_guards")
 
     def __init__(self, expiration_ms: int) -> None:
         self._entries: dict[int, ProducerEntry] = {}
         self._expiration_ms = expiration_ms
         self.transactions = Transactions()
-        self.verifications = Verifications()
+        self.verification_guards = VerificationGuards()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -180,7 +180,7 @@ class Producers:
 
     def begin_verification(
         self, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool, now_ms: int
-    ) -> Verification | Refusal:
+    ) -> VerificationGuard | Refusal:
         """Before a transactional batch is appended: what its coordinator is to be asked. ONGOING when this producer's
         transaction is open here already, or why the batch is refused anyway."""
         entry = self._entries.get(producer_id)
@@ -189,18 +189,18 @@ class Producers:
                 return _outdated(producer_id, producer_epoch, entry)
             if entry.has_open(producer_epoch):
                 return ONGOING
-        return self.verifications.begin(producer_id, producer_epoch, sequence, adds=adds, now_ms=now_ms)
+        return self.verification_guards.begin(producer_id, producer_epoch, sequence, adds=adds, now_ms=now_ms)
 
     def check(
-        self, header: RecordBatchHeader, verified: Verification | None = NOT_REQUIRED
+        self, header: RecordBatchHeader, guard: VerificationGuard | None = NOT_REQUIRED
     ) -> Refusal | KeptBatch | None:
         """A client's batch: None when it is the producer's next, the kept batch it repeats, or why it is refused. One
-        that begins a transaction is refused unless `verified` is that producer's present verification, one of a
+        that begins a transaction is refused unless `guard` is that producer's present verification, one of a
         transaction at all if there is none."""
         entry = self._entries.get(header.producer_id)
         transactional = header.attributes & TRANSACTIONAL_BIT
-        if transactional or self.verifications.open:
-            refusal = self._check_verification(header, entry, verified)
+        if transactional or self.verification_guards.open:
+            refusal = self._check_verification(header, entry, guard)
             if refusal is not None:
                 return refusal
         if entry is None:
@@ -211,22 +211,22 @@ class Producers:
         return self._check_sequence(header, entry) or _outside_transaction(header)
 
     def check_coordinators(
-        self, header: RecordBatchHeader, verified: Verification | None = NOT_REQUIRED
+        self, header: RecordBatchHeader, guard: VerificationGuard | None = NOT_REQUIRED
     ) -> Refusal | None:
         """As `check`, of a batch that a group coordinator writes for a transaction: its sequence means nothing."""
         entry = self._entries.get(header.producer_id)
         if entry is not None and header.producer_epoch < entry.producer_epoch:
             return _outdated(header.producer_id, header.producer_epoch, entry)
-        return self._check_begins(header, entry, verified)
+        return self._check_begins(header, entry, guard)
 
     def _check_begins(
-        self, header: RecordBatchHeader, entry: ProducerEntry | None, verified: Verification | None
+        self, header: RecordBatchHeader, entry: ProducerEntry | None, guard: VerificationGuard | None
     ) -> Refusal | None:
-        if not header.attributes & TRANSACTIONAL_BIT or verified is NOT_REQUIRED:
+        if not header.attributes & TRANSACTIONAL_BIT or guard is NOT_REQUIRED:
             return None
-        if verified is not None and (
+        if guard is not None and (
             (entry is not None and entry.has_open(header.producer_epoch))
-            or verified is self.verifications.open.get(header.producer_id)
+            or guard is self.verification_guards.open.get(header.producer_id)
         ):
             return None
         return Refusal(
@@ -235,16 +235,16 @@ class Producers:
         )
 
     def _check_verification(
-        self, header: RecordBatchHeader, entry: ProducerEntry | None, verified: Verification | None
+        self, header: RecordBatchHeader, entry: ProducerEntry | None, guard: VerificationGuard | None
     ) -> Refusal | None:
         """What is refused because of a verification, or for want of one. A batch that is repeated, and one of an old
         epoch, are nothing of that kind."""
-        question = self.verifications.open.get(header.producer_id)
+        question = self.verification_guards.open.get(header.producer_id)
         if question is None and not header.attributes & TRANSACTIONAL_BIT:
             return None
-        if verified is not None and entry is not None and entry.is_old(header):
+        if guard is not None and entry is not None and entry.is_old(header):
             return None
-        refusal = self._check_begins(header, entry, verified)
+        refusal = self._check_begins(header, entry, guard)
         if refusal is not None or question is None:
             return refusal
         lowest = 0 if question.adds and (entry is None or not entry.batches) else question.lowest_sequence
@@ -312,8 +312,8 @@ class Producers:
         batches.append(KeptBatch(header.last_sequence, first_offset + delta, delta, header.max_timestamp))
         entry.last_timestamp = header.max_timestamp
         if header.attributes & TRANSACTIONAL_BIT:
-            if self.verifications.open:
-                self.verifications.appended(header)
+            if self.verification_guards.open:
+                self.verification_guards.appended(header)
             if entry.current_txn_first_offset is None:
                 entry.current_txn_first_offset = first_offset
                 self.transactions.begin(first_offset)
@@ -339,8 +339,8 @@ class Producers:
     def remove_expired(self, now_ms: int) -> None:
         """Forget who was silent for `producer.id.expiration.ms` and has no transaction open, and what was asked so long
         ago and not used."""
-        if self.verifications.open:
-            self.verifications.remove_expired(now_ms, self._expiration_ms)
+        if self.verification_guards.open:
+            self.verification_guards.remove_expired(now_ms, self._expiration_ms)
         for entry in list(self._entries.values()):
             if entry.current_txn_first_offset is None and entry.last_timestamp + self._expiration_ms <= now_ms:
                 del self._entries[entry.producer_id]

@@ -25,7 +25,7 @@ from odradek_wire.uuid import Uuid
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
-    from odradek_log.verification import Verification
+    from odradek_log.verification_guard import VerificationGuard
 
 PartitionAnswer = ProduceResponse.PartitionProduceResponse
 TopicAnswer = ProduceResponse.TopicProduceResponse
@@ -62,7 +62,7 @@ WITHOUT_START = frozenset(
 class Admission(Protocol):
     """The coordinator's decision on the transactional batches of one request (`produce_transactional`)."""
 
-    def of(self, partition: Partition) -> Verification | None:
+    def of(self, partition: Partition) -> VerificationGuard | None:
         """Return what a batch for this partition is appended with."""
 
     def refusal(self, partition: Partition) -> PartitionAnswer | None:
@@ -186,12 +186,12 @@ def _append(
     """Append one partition's records; the answer for that partition."""
     index = data.index
     records: Any = data.records
-    verified = None
+    guard = None
     if admission is not None:
         refusal = admission.refusal(partition)
         if refusal is not None:
             return refusal
-        verified = admission.of(partition)
+        guard = admission.of(partition)
     # What every modern client sends passes this line; whatever is doubtful is looked at closely.
     if version < 7 or records is None or len(records) < 61 or records[MAGIC_POSITION] != 2 or partition.guarded:
         error = _unacceptable(ctx, partition, records, version, acks)
@@ -205,7 +205,7 @@ def _append(
             return PartitionAnswer(
                 index, error, -1, log_start_offset=start, error_message=words, current_leader=NOWHERE
             )
-    result = partition.append(records, verified=verified)
+    result = partition.append(records, guard=guard)
     if result.__class__ is AppendInfo:
         first_offset, _, append_time, start_offset, _ = result
         return PartitionAnswer(index, 0, first_offset, append_time, start_offset, current_leader=NOWHERE)

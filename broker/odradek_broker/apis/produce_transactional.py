@@ -24,7 +24,7 @@ from odradek_broker.deferred import Deferred
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_broker.transactions.core.transaction import Producer, TopicPartition
 from odradek_broker.transactions.verification import VERIFICATION_ENABLE, Claim, Manner, Refusals
-from odradek_log.verification import NOT_REQUIRED, ONGOING, Verification
+from odradek_log.verification_guard import NOT_REQUIRED, ONGOING, VerificationGuard
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek_wire.records.attributes import TRANSACTIONAL_BIT
@@ -90,16 +90,16 @@ class Batch(NamedTuple):
 class Admission:
     """What becomes of a request's transactional batches: appended with a verification, or refused before that."""
 
-    __slots__ = ("_manner", "refused", "verified")
+    __slots__ = ("_manner", "guards", "refused")
 
     def __init__(self, manner: Manner) -> None:
         self._manner = manner
-        self.verified: dict[TopicPartition, Verification] = {}
+        self.guards: dict[TopicPartition, VerificationGuard] = {}
         self.refused: dict[TopicPartition, ErrorCode] = {}
 
-    def of(self, partition: Partition) -> Verification | None:
+    def of(self, partition: Partition) -> VerificationGuard | None:
         """What a batch for this partition is appended with."""
-        return self.verified.get((partition.topic, partition.index))
+        return self.guards.get((partition.topic, partition.index))
 
     def refusal(self, partition: Partition) -> ProduceResponse.PartitionProduceResponse | None:
         """The answer for a partition whose batch is refused."""
@@ -202,13 +202,13 @@ class _Admitting:
         for batch in self._batches:
             place = batch.place
             if not adds and not required:
-                admission.verified[place] = NOT_REQUIRED
+                admission.guards[place] = NOT_REQUIRED
                 continue
             begun = batch.partition.begin_verification(*batch.producer, batch.sequence, adds=adds)
             if isinstance(begun, ErrorCode):
                 admission.refused[place] = begun
             else:
-                admission.verified[place] = begun if required else NOT_REQUIRED
+                admission.guards[place] = begun if required else NOT_REQUIRED
                 if begun is not ONGOING:
                     places.append(place)
         return places

@@ -21,7 +21,7 @@ from odradek_broker.timers import Timers
 from odradek_log.append import AppendRejected
 from odradek_log.errors import CorruptLogError, LogOfflineError, OffsetOutOfRangeError
 from odradek_log.producer_state import AppendOrigin
-from odradek_log.verification import Verification
+from odradek_log.verification_guard import VerificationGuard
 from odradek_wire.errors import DecodeError, ErrorCode
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.builder import BatchBuilder
@@ -219,12 +219,12 @@ class DurablePartition(Generic[R]):
         records: Sequence[R],
         producer_id: int,
         producer_epoch: int,
-        verified: Verification | None,
+        guard: VerificationGuard | None,
         done: WriteCallback,
     ) -> None:
-        """Append records as one batch of the producer's transaction. `verified` as for `Partition.append`."""
+        """Append records as one batch of the producer's transaction. `guard` as for `Partition.append`."""
         batch = self._batch(records, self._transactional_builder(producer_id, producer_epoch))
-        self._write(batch, records, done, None, verified)
+        self._write(batch, records, done, None, guard)
 
     def appended(self, take_effect: Callable[[], None]) -> None:
         """Call `take_effect`, in the order of the log, for a batch that another part of the broker has appended."""
@@ -236,13 +236,13 @@ class DurablePartition(Generic[R]):
         records: Sequence[R],
         done: WriteCallback,
         late: WriteCallback | None,
-        verified: Verification | None = None,
+        guard: VerificationGuard | None = None,
     ) -> None:
         leader = self.partition.leader
         if leader is not None and leader.under_min_isr:
             done(ErrorCode.NOT_ENOUGH_REPLICAS)
             return
-        result = self.partition.append(batch, origin=AppendOrigin.COORDINATOR, verified=verified)
+        result = self.partition.append(batch, origin=AppendOrigin.COORDINATOR, guard=guard)
         if isinstance(result, AppendRejected):
             done(result.error)
         else:

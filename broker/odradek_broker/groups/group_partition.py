@@ -21,7 +21,7 @@ from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
 from odradek_broker.transactions.core.transaction import Producer
 from odradek_log.producer_state import TransactionMarker
-from odradek_log.verification import Verification
+from odradek_log.verification_guard import VerificationGuard
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import Compression
 
@@ -116,12 +116,12 @@ class GroupPartition:
         self,
         records: Sequence[CoordinatorRecord],
         producer: Producer,
-        verified: Verification | None,
+        guard: VerificationGuard | None,
         done: WriteCallback,
     ) -> None:
-        """Append offsets as part of a producer's transaction: they are pending until it ends. `verified` as for
+        """Append offsets as part of a producer's transaction: they are pending until it ends. `guard` as for
         `Partition.append`."""
-        self._durable.write_in_transaction(records, producer.id, producer.epoch, verified, done)
+        self._durable.write_in_transaction(records, producer.id, producer.epoch, guard, done)
 
     def transaction_ended(self, marker: TransactionMarker) -> None:
         """A marker was appended: once it is committed, the pending offsets of its producer are committed or dropped."""

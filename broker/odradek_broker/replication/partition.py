@@ -20,7 +20,7 @@ from odradek_log.directory import LogDirectory
 from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.log import Log
 from odradek_log.producer_state import AppendOrigin, Refusal, TransactionMarker
-from odradek_log.verification import Verification
+from odradek_log.verification_guard import VerificationGuard
 from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Partition:
 
     def begin_verification(
         self, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool
-    ) -> Verification | ErrorCode:
+    ) -> VerificationGuard | ErrorCode:
         """Before a transactional batch is appended by the leader: what to bring once its coordinator has confirmed that
         this partition is part of the transaction, or (`adds`) has added it. ONGOING when it need not be asked, or
         why the batch is refused anyway."""
@@ -235,10 +235,10 @@ class Partition:
         self,
         records: bytearray | memoryview,
         origin: AppendOrigin = _CLIENT,
-        verified: Verification | None = None,
+        guard: VerificationGuard | None = None,
     ) -> AppendResult:
         """Append complete batches as leader. Offsets and the leader epoch are written into the given buffer. A batch
-        that begins a transaction is refused unless `verified` is what `begin_verification` gave, or NOT_REQUIRED.
+        that begins a transaction is refused unless `guard` is what `begin_verification` gave, or NOT_REQUIRED.
 
         What the client did wrong, and a disk that fails, both come back as `AppendRejected`; a failing disk takes the
         partition offline first."""
@@ -248,9 +248,9 @@ class Partition:
         partition_log = self.log
         try:
             if origin is _CLIENT:
-                result = partition_log.append(records, self.leader_epoch, strict=self.strict, verified=verified)
+                result = partition_log.append(records, self.leader_epoch, strict=self.strict, guard=guard)
             else:
-                result = partition_log.append(records, self.leader_epoch, origin=origin, verified=verified)
+                result = partition_log.append(records, self.leader_epoch, origin=origin, guard=guard)
         except DISK_TROUBLE as error:
             self.take_offline()
             return AppendRejected(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from odradek_broker.deferred import Deferred
 from odradek_broker.transactions.core.transaction import Producer
 from odradek_broker.transactions.verification import VERIFICATION_ENABLE, Claim, Manner
-from odradek_log.verification import NOT_REQUIRED, ONGOING, Verification
+from odradek_log.verification_guard import NOT_REQUIRED, ONGOING, VerificationGuard
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import NO_SEQUENCE
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odradek_broker.replication.partition import Partition
     from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
-Verdict = Verification | ErrorCode
+Verdict = VerificationGuard | ErrorCode
 """What the partition is to be appended with, or why nothing is."""
 
 

@@ -21,7 +21,7 @@ from odradek_broker.transactions.core.transaction import Producer
 from odradek_log.append import AppendInfo
 from odradek_log.cleaner.cleaning import plan_of
 from odradek_log.producer_state import TransactionMarker
-from odradek_log.verification import NOT_REQUIRED
+from odradek_log.verification_guard import NOT_REQUIRED
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 from odradek_wire.records.attributes import NO_PRODUCER_ID

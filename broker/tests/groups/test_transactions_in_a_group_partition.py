@@ -13,7 +13,7 @@ from odradek_broker.groups.core.group_records import OffsetRecord
 from odradek_broker.transactions.core.transaction import Producer
 from odradek_log.append import AppendInfo, AppendRejected
 from odradek_log.producer_state import TransactionMarker
-from odradek_log.verification import NOT_REQUIRED
+from odradek_log.verification_guard import NOT_REQUIRED
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 

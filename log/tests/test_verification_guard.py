@@ -6,7 +6,7 @@ from log.tests.log_kit import START_MS
 
 from odradek_log.producer_replay import tell
 from odradek_log.producer_state import KeptBatch, Producers, Refusal
-from odradek_log.verification import NOT_REQUIRED, ONGOING, Verification
+from odradek_log.verification_guard import NOT_REQUIRED, ONGOING, VerificationGuard
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
 from odradek_wire.records.batch import RecordBatchHeader, read_header
@@ -25,9 +25,9 @@ def header(sequence: int = 0, epoch: int = 0, *, transactional: bool = True) -> 
     return read_header(builder.build())
 
 
-def begin(producers: Producers, sequence: int = 0, epoch: int = 0, *, adds: bool = False) -> Verification:
+def begin(producers: Producers, sequence: int = 0, epoch: int = 0, *, adds: bool = False) -> VerificationGuard:
     found = producers.begin_verification(PRODUCER, epoch, sequence, adds=adds, now_ms=START_MS)
-    assert isinstance(found, Verification)
+    assert isinstance(found, VerificationGuard)
     return found
 
 
@@ -50,7 +50,7 @@ def error(verdict: Refusal | KeptBatch | None) -> ErrorCode | None:
 def test_a_transaction_begins_with_the_verification_that_was_begun_for_it() -> None:
     producers = Producers(HOUR_MS)
     mine = begin(producers)
-    stranger = Verification(0, 0, adds=False, began_ms=START_MS)
+    stranger = VerificationGuard(0, 0, adds=False, began_ms=START_MS)
     assert error(producers.check(header(), None)) is ErrorCode.INVALID_TXN_STATE
     assert error(producers.check(header(), stranger)) is ErrorCode.INVALID_TXN_STATE
     assert producers.check(header(), mine) is None
@@ -70,7 +70,7 @@ def test_within_a_transaction_nothing_is_asked_and_nothing_needed() -> None:
     producers.update(header(), 10)
     assert begin(producers, 1) is ONGOING
     assert producers.check(header(1), ONGOING) is None
-    assert not producers.verifications.open
+    assert not producers.verification_guards.open
     end(producers, epoch=0)
     assert error(producers.check(header(1), ONGOING)) is ErrorCode.INVALID_TXN_STATE
 
@@ -140,7 +140,7 @@ def test_a_batch_outside_the_producers_open_transaction_is_refused() -> None:
     for _ in range(2):
         assert error(producers.check(header(1, transactional=False))) is ErrorCode.INVALID_TXN_STATE
         assert error(producers.check(header(3, transactional=False))) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        producers.verifications.begin(PRODUCER + 1, 0, 0, adds=False, now_ms=START_MS)
+        producers.verification_guards.begin(PRODUCER + 1, 0, 0, adds=False, now_ms=START_MS)
     end(producers, epoch=0)
     assert producers.check(header(1, transactional=False)) is None
 
