@@ -14,6 +14,7 @@ from odradek_broker.config import SYNC, BrokerConfig
 from odradek_broker.inter_broker.channel import BrokerChannels
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.controller_channel import ClusterController, InterBroker
+from odradek_broker.metadata.internal_topics import CreationFailures
 from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_broker.metadata.view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_broker.network.interceptors import Interceptors
@@ -113,6 +114,7 @@ class Broker:
             config.integer("max.incremental.fetch.session.cache.slots"), SESSION_EVICTION_MS, self._session_id
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self.creation_failures = CreationFailures(clock, log)
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
         self._verifier: Verifier | None = None

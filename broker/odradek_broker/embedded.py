@@ -82,7 +82,7 @@ class EmbeddedCluster:
         return cluster
 
     async def _open(self, static: Static) -> Node:
-        node = await Node.open(static, self._environment)
+        node = await Node.open(static, self._environment, self._emulation.release)
         if node.id in self.nodes:
             await node.kill()
             raise ValueError(f"broker {node.id} runs already")

@@ -15,11 +15,13 @@ from odradek_broker.broker import Broker
 from odradek_broker.config import HTTP_PORT, BrokerConfig
 from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.metadata.controller_channel import ClusterController, InterBroker
+from odradek_broker.metadata.internal_topics import check_settings
 from odradek_broker.network.listeners import Listener, parse_listeners
 from odradek_broker.network.routes import Routes
 from odradek_broker.network.server import Server
 from odradek_broker.storage.background import Background
 from odradek_broker.timers import Timers
+from odradek_controller.configs.table import Release
 from odradek_controller.levels import NOT_OVER_ZOOKEEPER
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
@@ -52,13 +54,14 @@ class Node:
         self._ended = False
 
     @classmethod
-    async def open(cls, static: Mapping[str, str], environment: BrokerEnvironment) -> Node:
+    async def open(cls, static: Mapping[str, str], environment: BrokerEnvironment, release: Release) -> Node:
         """Its directories are locked and read, nothing else. `static` holds Kafka's names; `log.dirs` and `listeners`
-        must be there.
+        must be there. `release` decides which settings topics may have.
 
         Raises ValueError for a configuration that cannot be served, LogDirectoryError for a data directory that is in
         use or not ours. Nothing stays open then."""
         config = BrokerConfig(static)
+        check_settings(config, release)
         node = cls(config, environment)
         try:
             for path in config.log_dirs():

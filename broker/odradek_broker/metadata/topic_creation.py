@@ -1,7 +1,7 @@
-"""Topics that come into being because somebody asked for them: auto-created ones and the internal ones.
+"""Topics that a request of a client creates by the way: auto-created ones and the internal ones.
 
-Owns which settings such a topic gets. Leaves creating to the controller. Requests for one topic that arrive together
-share one creation, as in Kafka's AutoTopicCreationManager.
+Leaves the settings of internal topics to `internal_topics`, creating to the controller. Requests for one topic that
+arrive together share one creation, as in Kafka's AutoTopicCreationManager.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from odradek_broker.metadata.view import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, invalid_topic_name
+from odradek_broker.metadata.internal_topics import TOPICS
+from odradek_broker.metadata.view import INTERNAL_TOPICS, invalid_topic_name
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 
 async def create_missing(broker: Broker, names: Iterable[str]) -> dict[str, ErrorCode]:
-    """Create the topics that do not exist; the error of each, NONE when it exists now."""
+    """Create the topics that do not exist; the error of each, NONE when it exists now. Why an internal topic cannot be
+    created is logged: clients learn no more than COORDINATOR_NOT_AVAILABLE."""
     errors: dict[str, ErrorCode] = {}
     wanted = []
     for name in names:
@@ -36,7 +38,9 @@ async def create_missing(broker: Broker, names: Iterable[str]) -> dict[str, Erro
             response = await broker.inter_broker.create_missing(request)
         for topic in response.topics:
             exists = topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-            errors[topic.name] = ErrorCode.NONE if exists else ErrorCode(topic.error_code)
+            error = errors[topic.name] = ErrorCode.NONE if exists else ErrorCode(topic.error_code)
+            if error and topic.name in INTERNAL_TOPICS:
+                broker.creation_failures.report(topic.name, error, topic.error_message)
     return errors
 
 
@@ -49,31 +53,15 @@ async def ensure_internal_topic(broker: Broker, name: str) -> ErrorCode:
 
 def _creatable(broker: Broker, name: str) -> CreateTopicsRequest.CreatableTopic:
     config = broker.config
-    if name == CONSUMER_OFFSETS:
-        return _topic(
-            name,
-            config.integer("offsets.topic.num.partitions"),
-            config.integer("offsets.topic.replication.factor"),
-            {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": config.text("offsets.topic.segment.bytes"),
-            },
-        )
-    if name == TRANSACTION_STATE:
-        return _topic(
-            name,
-            config.integer("transaction.state.log.num.partitions"),
-            config.integer("transaction.state.log.replication.factor"),
-            {
-                "cleanup.policy": "compact",
-                "compression.type": "uncompressed",
-                "min.insync.replicas": config.text("transaction.state.log.min.isr"),
-                "segment.bytes": config.text("transaction.state.log.segment.bytes"),
-                "unclean.leader.election.enable": "false",
-            },
-        )
-    return _topic(name, config.integer("num.partitions"), config.integer("default.replication.factor"), {})
+    internal = TOPICS.get(name)
+    if internal is None:
+        return _topic(name, config.integer("num.partitions"), config.integer("default.replication.factor"), {})
+    return _topic(
+        name,
+        config.integer(internal.partitions),
+        config.integer(internal.replication_factor),
+        internal.overrides(config),
+    )
 
 
 def _topic(

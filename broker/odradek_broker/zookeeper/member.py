@@ -129,7 +129,7 @@ class Member:
         Raises ValueError for a configuration that cannot be served, or when another broker has the id;
         LogDirectoryError for a data directory that is in use or not ours, OSError when a port or the disk refuses, and
         what a `ZooKeeper` raises. Nothing stays open then, but the connection to ZooKeeper."""
-        node = await Node.open({**DEFAULTS, **static}, environment)
+        node = await Node.open({**DEFAULTS, **static}, environment, Release.KAFKA_3_9)
         member = cls(node, zk, environment)
         try:
             await member._join()
