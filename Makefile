@@ -9,6 +9,7 @@
 #   make test-container  the image, on a container engine (skips, saying why, when none answers)
 #   make bench           speed and size, as ratios to Apache Kafka; PEER=name=host:port adds a broker
 #   make docs            docs/compatibility.md from the tables of APIs and of topic settings
+#   make release         dist/: sdist, wheel, bill of materials, checked; the image, where an engine answers
 #   make simulate        whole clusters on virtual time, SEEDS of each kind; what fails is printed with how to repeat it
 #   make soak            the same tests with more seeds, examples (EXAMPLES of each random test), ROUNDS of test-netns and
 #                        KILLED runs of a process that is ended by kill -9
@@ -22,12 +23,15 @@ PACKAGES := wire/odradek_wire log/odradek_log controller/odradek_controller brok
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -ra --durations=15
 PARALLEL := -n $(WORKERS) --dist loadscope
+# The variables of the engine that tools/engine has started, where it has.
+ENGINE := $${XDG_CACHE_HOME:-$$HOME/.cache}/odradek/engine/env
+WITH_ENGINE := if [ -f "$(ENGINE)" ]; then . "$(ENGINE)"; fi;
 EXAMPLES ?= 200
 ROUNDS ?= 1
 SEEDS ?= 1000
 KILLED ?= 50
 
-.PHONY: help demo test check format bench test-peers test-netns test-spark-3.5 test-container simulate soak docs
+.PHONY: help demo test check format bench test-peers test-netns test-spark-3.5 test-container simulate soak docs release
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -55,8 +59,7 @@ test-spark-3.5:
 
 test-container:
 	@tools/setup venv
-	@if [ -f "$${XDG_CACHE_HOME:-$$HOME/.cache}/odradek/engine/env" ]; then . "$${XDG_CACHE_HOME:-$$HOME/.cache}/odradek/engine/env"; fi; \
-	$(PYTEST) -m container $(TESTED) $(ARGS)
+	@$(WITH_ENGINE) $(PYTEST) -m container $(TESTED) $(ARGS)
 
 simulate:
 	@tools/setup venv
@@ -89,3 +92,7 @@ bench:
 docs:
 	@tools/setup venv
 	@$(BIN)/python tools/compatibility.py
+
+release:
+	@tools/setup venv
+	@$(WITH_ENGINE) $(BIN)/python tools/release.py
