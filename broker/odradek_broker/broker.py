@@ -13,7 +13,7 @@ from odradek_broker.clock import Clock
 from odradek_broker.config import SYNC, BrokerConfig
 from odradek_broker.inter_broker.channel import BrokerChannels
 from odradek_broker.logger import Logger
-from odradek_broker.metadata.controller_channel import ClusterController, InterBroker
+from odradek_broker.metadata.cluster_ports import ClusterPorts, ControlRequests
 from odradek_broker.metadata.internal_topics import CreationFailures
 from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_broker.metadata.view import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -38,7 +38,7 @@ from odradek_controller.configs.table import Resource
 from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
-from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
     from odradek_broker.groups.group_coordinator import GroupCoordinator
@@ -56,7 +56,7 @@ class Broker:
     def __init__(
         self,
         config: BrokerConfig,
-        controller: ClusterController,
+        ports: ClusterPorts,
         directories: list[LogDirectory],
         clock: Clock,
         timers: Timers,
@@ -65,17 +65,19 @@ class Broker:
         log: Logger,
         authorizer: Authorizer | None = None,
         quotas: Quotas | None = None,
-        inter_broker: InterBroker | None = None,
         directory_failed: Callable[[], None] = lambda: None,
     ) -> None:
         """`directory_failed` is called after a log directory has gone offline with all that is in it."""
-        self.config = config.as_of(controller.emulation.release)
+        self.config = config.as_of(ports.source.emulation.release)
         self.node_id = config.node_id
-        self.controller = controller
-        self.inter_broker = inter_broker
+        self.metadata_source = ports.source
+        self.controller_channel = ports.channel
+        self.version_zero_offsets = ports.version_zero_offsets
+        self._control_requests = ports.control_requests
+        self._notify_log_dir_failure = ports.notify_log_dir_failure
         self._directory_failed = directory_failed
-        self.emulation = controller.emulation
-        self.image: ClusterImage = controller.image
+        self.emulation = ports.source.emulation
+        self.image: ClusterImage = ports.source.image
         self.clock = clock
         self.timers = timers
         self.background = background
@@ -85,8 +87,8 @@ class Broker:
         self.quotas: Quotas = quotas or Unlimited()
         self.interceptors = Interceptors()
         self.purgatory = Purgatory(timers)
-        self.first_word = Watchers()
-        """Who waits until this broker has been told of anything (`knows_topics`)."""
+        self.first_metadata = Watchers()
+        """Requests that wait for this broker's first metadata (`has_metadata`)."""
         self.follower_fetches = FollowerFetches(self.purgatory)
         self.partitions = Partitions()
         self.alter_partition_manager = AlterPartitionManager(self)
@@ -152,17 +154,17 @@ class Broker:
         return self._transactions, self._verifier
 
     @property
-    def as_member(self) -> InterBroker:
-        """Who answers other brokers, which are listened to in ZooKeeper mode only."""
-        assert self.inter_broker is not None
-        return self.inter_broker
+    def control_requests(self) -> ControlRequests:
+        """The handler of inter-broker requests; only a broker that has one serves their APIs."""
+        assert self._control_requests is not None
+        return self._control_requests
 
     @property
-    def knows_topics(self) -> bool:
-        """Whether a topic that is not in the image is not there. Over ZooKeeper a broker serves clients before a
-        controller has told it of anything."""
-        if self.inter_broker is None:
-            return True
+    def has_metadata(self) -> bool:
+        """Whether this broker has received its first metadata, so that a topic that is not in the image does not exist.
+
+        Over ZooKeeper a broker serves clients before the controller has sent it an UpdateMetadata request.
+        """
         own = self.image.brokers.get(self.node_id)
         return own is not None and not own.fenced
 
@@ -186,7 +188,7 @@ class Broker:
 
     def load(self) -> None:
         """Open the logs that are there, under the configuration that is stored. Before the first delta."""
-        image = self.controller.image
+        image = self.metadata_source.image
         self.config = self.config.with_dynamic(image)
         self.replica_manager.load(self.config, image.topic_configs)
 
@@ -224,15 +226,15 @@ class Broker:
                 self.transactions.elected(partition)
         if self._transactions is not None:
             self._transactions.metadata_changed(delta)
-        if self.first_word.operations and self.knows_topics:
-            self.purgatory.changed(self.first_word)
+        if self.first_metadata.operations and self.has_metadata:
+            self.purgatory.changed(self.first_metadata)
 
     def _lost(self, partitions: Sequence[Partition]) -> None:
         """These are served no more: who else has them may lead them."""
         for partition in partitions:
             self.replica_fetcher_manager.leave(partition)
-        if self.inter_broker is not None:
-            self.inter_broker.replicas_lost()
+        if self._notify_log_dir_failure is not None:
+            self._notify_log_dir_failure()
         elif self.image.levels.directories:
             self.assignments_manager.report([each for each in partitions if self._has_others(each)])
         if any(directory.offline for directory in self.replica_manager.directories):
@@ -279,7 +281,9 @@ class Broker:
         return int.from_bytes(self.randbytes(4), "big") & 0x7FFF_FFFF
 
     async def _allocate_producer_ids(self) -> Block:
-        response = await self.controller.allocate_producer_ids(AllocateProducerIdsRequest(self.node_id, self.epoch))
+        response: AllocateProducerIdsResponse = await self.controller_channel.submit(
+            AllocateProducerIdsRequest(self.node_id, self.epoch)
+        )
         if response.error_code:
             raise NoProducerIdsError(ErrorCode(response.error_code).name)
         return Block(response.producer_id_start, response.producer_id_len)

@@ -18,6 +18,8 @@ from odradek_broker.clock import Clock
 from odradek_broker.config import EMULATE, SYNC, BrokerConfig
 from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.logger import Logger
+from odradek_broker.metadata.cluster_ports import ClusterPorts
+from odradek_broker.metadata.embedded_source import EmbeddedSource
 from odradek_broker.node import Node
 from odradek_broker.storage.background import Background
 from odradek_broker.storage.directory_identity import claim, cluster_of
@@ -27,7 +29,8 @@ from odradek_controller.embedded import EmbeddedStore
 from odradek_controller.levels import Emulation, Levels, served_features
 from odradek_log.directory import LogDirectory
 from odradek_log.errors import CorruptLogError, LogOfflineError
-from odradek_wire.messages.create_topics import CreateTopicsRequest
+from odradek_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from odradek_wire.uuid import Uuid
 
 CONTROLLER_ID = 3000
@@ -73,13 +76,16 @@ class EmbeddedCluster:
             nodes = [await cluster._open(static) for static in (first, *others)]
             await cluster._open_controller(nodes)
             for node in nodes:
-                await node.join(cluster.controller, cluster._directory_failed)
+                await node.join(cluster._ports(), cluster._directory_failed)
             if len(nodes) > 1:
                 cluster._balance_later()
         except BaseException:
             await cluster.kill()
             raise
         return cluster
+
+    def _ports(self) -> ClusterPorts:
+        return ClusterPorts(EmbeddedSource(self.controller), self.controller)
 
     async def _open(self, static: Static) -> Node:
         node = await Node.open(static, self._environment, self._emulation.release)
@@ -165,7 +171,7 @@ class EmbeddedCluster:
         node = await self._open(static)
         try:
             claim(node.directories, self.controller.image.cluster_id, node.id, self._environment.randbytes)
-            await node.join(self.controller, self._directory_failed)
+            await node.join(self._ports(), self._directory_failed)
         except BaseException:
             del self.nodes[node.id]
             await node.kill()
@@ -175,7 +181,7 @@ class EmbeddedCluster:
     async def stop_broker(self, broker_id: int, grace_ms: int = 5000) -> None:
         """A controlled shutdown: what others can lead, they lead before this one goes. KeyError if it does not run."""
         node = self.nodes.pop(broker_id)
-        await self.controller.controlled_shutdown(broker_id)
+        await self.controller.submit(BrokerHeartbeatRequest(broker_id, node.broker.epoch, want_shut_down=True))
         await node.leave(grace_ms)
         await self.controller.fence_broker(broker_id)
         await node.close()
@@ -241,7 +247,7 @@ class EmbeddedCluster:
     async def create_topics(self, topics: Mapping[str, int]) -> None:
         """Create them (name to partitions, -1: `num.partitions`). Raises ValueError for the first that is refused."""
         wanted = [CreateTopicsRequest.CreatableTopic(name, count, -1) for name, count in topics.items()]
-        created = await self.controller.create_topics(CreateTopicsRequest(wanted))
+        created: CreateTopicsResponse = await self.controller.submit(CreateTopicsRequest(wanted))
         for result in created.topics:
             if result.error_code:
                 raise ValueError(f"topic {result.name!r} cannot be created: {result.error_message}")

@@ -14,7 +14,7 @@ from odradek_broker.apis.table import TABLE
 from odradek_broker.broker import Broker
 from odradek_broker.config import HTTP_PORT, BrokerConfig
 from odradek_broker.environment import BrokerEnvironment
-from odradek_broker.metadata.controller_channel import ClusterController, InterBroker
+from odradek_broker.metadata.cluster_ports import ClusterPorts
 from odradek_broker.metadata.internal_topics import check_settings
 from odradek_broker.network.listeners import Listener, parse_listeners
 from odradek_broker.network.routes import Routes
@@ -22,10 +22,10 @@ from odradek_broker.network.server import Server
 from odradek_broker.storage.background import Background
 from odradek_broker.timers import Timers
 from odradek_controller.configs.table import Release
-from odradek_controller.levels import NOT_OVER_ZOOKEEPER
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
-from odradek_wire.messages.broker_registration import BrokerRegistrationRequest
+from odradek_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from odradek_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from odradek_wire.uuid import Uuid, random_uuid
 
 if TYPE_CHECKING:
@@ -73,13 +73,13 @@ class Node:
 
     async def join(
         self,
-        controller: ClusterController,
+        ports: ClusterPorts,
         directory_failed: Callable[[Node], None],
-        inter_broker: InterBroker | None = None,
     ) -> None:
-        """Be a broker of the controller's cluster: it answers when this returns; other brokers too, if `inter_broker`
-        has the answers. `directory_failed` is called when a log directory has gone offline: whoever owns the node ends
-        it if it cannot go on.
+        """Register with the cluster and serve clients; other brokers too if the ports have `control_requests`.
+
+        `directory_failed` is called after a log directory has gone offline: the owner of the node ends it if it cannot
+        continue.
 
         Raises OSError when a port or the disk refuses, ValueError when the controller does; the node is at its end
         then."""
@@ -87,29 +87,28 @@ class Node:
         try:
             self.broker = broker = Broker(
                 self.config,
-                controller,
+                ports,
                 self.directories,
                 around.clock,
                 self.timers,
                 self.background,
                 around.randbytes,
                 around.log,
-                inter_broker=inter_broker,
                 directory_failed=lambda: None if self._ended else directory_failed(self),
             )
-            apis = controller.apis
-            table = TABLE if apis is None else TABLE.answering_all_of(apis)
-            if inter_broker is not None:
-                table = table.without(NOT_OVER_ZOOKEEPER)
+            apis = ports.source.apis
+            table = (TABLE if apis is None else TABLE.answering_all_of(apis)).without(ports.source.unserved_apis)
             routes = Routes(table, api_versions.downgrade())
-            among_brokers = None if inter_broker is None else Routes(table, routes.downgrade, inter_broker=True)
+            among_brokers = (
+                None if ports.control_requests is None else Routes(table, routes.downgrade, inter_broker=True)
+            )
             self.server = Server(broker, routes, self._listeners, among_brokers)
             self._joined = True
             await self.server.bind()
             broker.load()
-            await self._register(controller)
-            self._unsubscribe = controller.subscribe(broker.apply)
-            await controller.unfence_broker(broker.node_id)
+            await self._register(ports)
+            self._unsubscribe = ports.source.subscribe(broker.apply)
+            await ports.channel.submit(BrokerHeartbeatRequest(broker.node_id, broker.epoch))
             self.background.start(
                 lambda: broker.config,
                 broker.replica_manager,
@@ -123,10 +122,10 @@ class Node:
             await self.kill()
             raise
 
-    async def _register(self, controller: ClusterController) -> None:
+    async def _register(self, ports: ClusterPorts) -> None:
         request = BrokerRegistrationRequest(
             broker_id=self.broker.node_id,
-            cluster_id=controller.image.cluster_id,
+            cluster_id=ports.source.image.cluster_id,
             incarnation_id=random_uuid(self._environment.randbytes),
             listeners=[
                 BrokerRegistrationRequest.Listener(each.name, each.advertised_host, each.advertised_port, 0)
@@ -134,7 +133,7 @@ class Node:
             ],
             features=[
                 BrokerRegistrationRequest.Feature(name, levels.low, levels.high)
-                for name, levels in controller.emulation.supported.items()
+                for name, levels in ports.source.emulation.supported.items()
             ],
             rack=self.config.optional_text("broker.rack"),
             log_dirs=[
@@ -144,7 +143,7 @@ class Node:
             ],
             previous_broker_epoch=self._previous_epoch(),
         )
-        response = await controller.register_broker(request)
+        response: BrokerRegistrationResponse = await ports.channel.submit(request)
         if response.error_code:
             raise ValueError(f"this broker cannot join its own cluster: {ErrorCode(response.error_code).name}")
 

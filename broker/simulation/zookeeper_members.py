@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -24,6 +24,9 @@ from odradek_controller.zookeeper.client import MultiError, Op, OpResult, ZooKee
 from odradek_controller.zookeeper.double import DoubleZooKeeper, ZooKeeperDouble
 from odradek_log.errors import LogDirectoryError
 from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
+from odradek_wire.messages.stop_replica import StopReplicaRequest
+from odradek_wire.messages.update_metadata import UpdateMetadataRequest
 from simulation.cluster import AGAIN_S, SETTINGS, host_settings, stop_for
 from simulation.memory_disk import MemoryDisk
 from simulation.memory_network import MemoryNetwork
@@ -307,31 +310,25 @@ def watched_by(checks: ZooKeeperChecks) -> type[Member]:
 
         def __init__(self, node: Node, zk: ZooKeeper, environment: BrokerEnvironment) -> None:
             super().__init__(node, zk, environment)
-            for name in ("leader_and_isr", "update_metadata", "stop_replica"):
-                setattr(self.inbox, name, self._heeding(name, getattr(self.inbox, name)))
-            for name in ("alter_partition", "controlled_shutdown", "allocate_producer_ids"):
-                setattr(self.inbox, name, self._taking(name, getattr(self.inbox, name)))
+            handle = self.control_requests.handle
 
-        def _heeding(self, name: str, handle: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
             async def handled(request: Any) -> Any:
                 response = await handle(request)
                 if not response.error_code:
-                    who = (request.controller_id, request.controller_epoch, request.broker_epoch)
-                    checks.heeded(self.node.id, self.adapter.broker_epoch, name, *who)
+                    self._check(request)
                 return response
 
-            return handled
+            self.control_requests.handle = handled  # type: ignore[method-assign]  # the checks see each request
 
-        def _taking(self, name: str, handle: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-            async def handled(request: Any) -> Any:
-                response = await handle(request)
-                controller = self.controller.local
-                if not response.error_code and controller is not None:
-                    known = controller.image.brokers[request.broker_id].epoch
-                    checks.took(name, request.broker_id, request.broker_epoch, known)
-                return response
-
-            return handled
+        def _check(self, request: Any) -> None:
+            controller = self.channel.local
+            name = type(request).__name__
+            if isinstance(request, LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest):
+                sender = (request.controller_id, request.controller_epoch, request.broker_epoch)
+                checks.heeded(self.node.id, self.adapter.broker_epoch, name, *sender)
+            elif controller is not None:
+                known = controller.image.brokers[request.broker_id].epoch
+                checks.took(name, request.broker_id, request.broker_epoch, known)
 
     return WatchedMember
 

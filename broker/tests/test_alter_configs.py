@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from broker.tests.alone import Node
 
-from odradek_broker.security.authorizer import Operation, Principal, ResourceType
+from odradek_broker.security.authorizer import Operation, ResourceType
+from odradek_controller.principal import Principal
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_configs import AlterConfigsRequest
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest

@@ -16,7 +16,7 @@ from broker.tests.alone import Node
 from odradek_broker.apis.table import TABLE
 from odradek_broker.config import BrokerConfig
 from odradek_broker.network.listeners import Listener, ListenerError, parse_listeners
-from odradek_broker.security.authorizer import Principal
+from odradek_controller.principal import Principal
 from odradek_log.errors import LogDirectoryError
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
@@ -190,14 +190,14 @@ async def test_a_reset_takes_what_is_created_while_it_begins(node: Node, client:
     await client.create_topic("t")
     late = CreateTopicsRequest([CreateTopicsRequest.CreatableTopic("late", 1, 1)])
     resetting = asyncio.ensure_future(node.reset({"mine": 2}))
-    await asyncio.gather(resetting, node.controller.create_topics(late))
+    await asyncio.gather(resetting, node.controller.submit(late))
     assert {name: len(topic.partitions) for name, topic in node.broker.image.topics.items()} == {"mine": 2}
 
 
 async def test_a_reset_takes_dynamic_settings_and_what_comes_after_begins_without_them(node: Node, client: Any) -> None:
     as_new = node.broker.image.configs
     for kind, name in ((BROKER, ""), (BROKER, str(node.broker.node_id))):
-        changed = await node.controller.incremental_alter_configs(change(kind, name, message_max_bytes="1234"))
+        changed = await node.controller.submit(change(kind, name, message_max_bytes="1234"))
         assert changed.responses[0].error_code == 0
     assert node.broker.config.integer("message.max.bytes") == 1234
     await node.reset({"t": 1})

@@ -11,7 +11,8 @@ from broker.tests.alone import Node
 from broker.tests.conftest import Connect
 from broker.tests.test_write_txn_markers import Marker, Only, Topic, write
 
-from odradek_broker.security.authorizer import Operation, Principal
+from odradek_broker.security.authorizer import Operation
+from odradek_controller.principal import Principal
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest

@@ -14,7 +14,8 @@ from broker.tests.conftest import StartNode
 from broker.tests.test_replication import Connect, Trio
 
 from odradek_broker.apis.write_txn_markers import KNOWN_TOGETHER_MS
-from odradek_broker.security.authorizer import Operation, Principal
+from odradek_broker.security.authorizer import Operation
+from odradek_controller.principal import Principal
 from odradek_log.transaction_index import AbortedTransaction
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_producers import DescribeProducersRequest

@@ -10,52 +10,28 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.reporting import Reporter, StandardReporter
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
+from odradek_wire.messages.broker_registration import BrokerRegistrationRequest
 
 from .commands import brokers
-from .commands.create_topics import create_topics
+from .commands.context import CommandContext
+from .commands.dispatch import COMMANDS, command
 from .commands.min_isr import explicit_min_isr
-from .commands.settings import PlainTopicEntries, Settings
 from .configs.effective import BrokerLayers
 from .image import ClusterImage, MetadataDelta
-from .levels import ApiRanges, Emulation, Features
+from .levels import Emulation, Features
+from .principal import ANONYMOUS, Principal
 from .replay import replay
 from .store import MetadataStore
 
-# Commands that no start needs are imported where they are called.
 if TYPE_CHECKING:
-    from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-    from odradek_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-    from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-    from odradek_wire.messages.alter_partition_reassignments import (
-        AlterPartitionReassignmentsRequest,
-        AlterPartitionReassignmentsResponse,
-    )
-    from odradek_wire.messages.assign_replicas_to_dirs import (
-        AssignReplicasToDirsRequest,
-        AssignReplicasToDirsResponse,
-    )
-    from odradek_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-    from odradek_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-    from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-    from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-    from odradek_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-    from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-    from odradek_wire.messages.incremental_alter_configs import (
-        IncrementalAlterConfigsRequest,
-        IncrementalAlterConfigsResponse,
-    )
-    from odradek_wire.messages.list_partition_reassignments import (
-        ListPartitionReassignmentsRequest,
-        ListPartitionReassignmentsResponse,
-    )
-    from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-    from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+    from odradek_wire.messages.delete_topics import DeleteTopicsResponse
 
 Listener = Callable[[MetadataDelta], None]
 Answer = TypeVar("Answer")
@@ -63,9 +39,6 @@ Answer = TypeVar("Answer")
 
 class Controller:
     """One per cluster. Open it, subscribe, and ask; `image` is always the latest."""
-
-    refuses_expired = True
-    """Brokers refuse a client's change with a `timeout_ms` of 0 or less, as Kafka's QuorumController does."""
 
     def __init__(
         self,
@@ -80,26 +53,21 @@ class Controller:
     ) -> None:
         """`features`: the levels that UpdateFeatures may set, by default all that the release supports."""
         rng = rng or random.SystemRandom()
-        self._features = emulation.supported if features is None else features
         self.store = store
         self.emulation = emulation
-        self.settings = Settings(node_id, rng.randbytes, rng.randrange, dict(static or {}), emulation.release)
+        self.context = CommandContext(
+            node_id, rng.randbytes, rng.randrange, dict(static or {}), emulation, features, quorum=store.quorum
+        )
         self.image = ClusterImage()
         self._reporter = reporter or StandardReporter()
-        self._plain = PlainTopicEntries()
         self._listeners: list[Listener] = []
         self._registered: set[int] = set()
         self._changing = asyncio.Lock()
 
-    @property
-    def apis(self) -> ApiRanges | None:
-        """What brokers advertise to clients; None: all that they serve."""
-        return self.emulation.apis
-
     async def open(self) -> None:
         """Load what is stored and become the one writer."""
         self.image = await self.store.open()
-        await self._change(lambda image: (explicit_min_isr(image, self.settings), None))
+        await self._change(lambda image: (explicit_min_isr(image, self.context), None))
 
     async def close(self) -> None:
         """Fence the brokers that registered here, so that whoever opens the store next need not wait for them.
@@ -132,132 +100,54 @@ class Controller:
     def layers(self, broker_id: int, static: Mapping[str, str]) -> BrokerLayers:
         """What a broker's configuration is made of now, given its own static one."""
         image = self.image
-        return BrokerLayers(image.broker_configs(broker_id), image.broker_configs(None), static, self.settings.release)
+        return BrokerLayers(image.broker_configs(broker_id), image.broker_configs(None), static, self.context.release)
 
-    # -- topics -------------------------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------------
 
-    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        return await self._change(lambda image: create_topics(image, request, self.settings, self._plain))
+    async def submit(self, request: Message, principal: Principal | None = None) -> Any:
+        """Decide the request, store and replay its records; return the response of the request's API.
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        from .commands.delete_topics import delete_topics
+        `principal` is None for a request that a broker sends on its own behalf.
 
-        return await self._change(lambda image: delete_topics(image, request, self.settings))
-
-    async def delete_all_topics(self) -> DeleteTopicsResponse:
-        """Those that there are when its turn has come, whatever is created until then."""
-        from .commands.delete_topics import delete_topics, request_for_all
-
-        return await self._change(lambda image: delete_topics(image, request_for_all(image), self.settings))
-
-    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-        from .commands.create_partitions import create_partitions
-
-        return await self._change(lambda image: create_partitions(image, request, self.settings))
-
-    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        from .commands.isr import alter_partition
-
-        return await self._change(lambda image: alter_partition(image, request, self.settings))
-
-    async def alter_reassignments(
-        self, request: AlterPartitionReassignmentsRequest
-    ) -> AlterPartitionReassignmentsResponse:
-        from .commands.reassign import alter_reassignments
-
-        return await self._change(lambda image: alter_reassignments(image, request, self.settings))
-
-    def list_reassignments(self, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-        from .commands.reassign import list_reassignments
-
-        return list_reassignments(self.image, request)
-
-    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        from .commands.elect_leaders import elect_leaders
-
-        return await self._change(lambda image: elect_leaders(image, request, self.settings))
-
-    async def balance_leaders(self) -> None:
-        """Preferred replicas lead again where too many do not."""
-        from .commands.elect_leaders import balance
-
-        await self._change(lambda image: (balance(image, self.settings), None))
-
-    # -- configurations and features ----------------------------------------------------------------------------------
-
-    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        from .commands.alter_configs import alter_configs
-
-        answer = await self._change(lambda image: alter_configs(image, request, self.settings))
-        await self._elect_leaderless()
-        return answer
-
-    async def incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest
-    ) -> IncrementalAlterConfigsResponse:
-        from .commands.alter_configs import incremental_alter_configs
-
-        answer = await self._change(lambda image: incremental_alter_configs(image, request, self.settings))
-        await self._elect_leaderless()
-        return answer
-
-    async def _elect_leaderless(self) -> None:
-        """`unclean.leader.election.enable` may be another now."""
-        await self._change(lambda image: (brokers.elect_leaderless(image, self.settings), None))
-
-    async def forget_configs(self) -> None:
-        """No dynamic configuration but those of topics, and what a new cluster has."""
-        from .commands.forget_configs import forget_configs
-
-        await self._change(lambda image: (forget_configs(image, self.settings), None))
-
-    async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        from .commands.features import update_features
-
-        return await self._change(lambda image: update_features(image, request, self.settings, self._features))
-
-    # -- brokers ------------------------------------------------------------------------------------------------------
-
-    async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-        """The broker is fenced until `unfence_broker`; its epoch is in the response."""
+        Raises NotControllerError if another controller has taken over, KeyError for an API that no command serves.
+        """
+        decide = command(request.API_KEY)
         response = await self._change(
-            lambda image: brokers.register_broker(image, request, self.settings, self.store.next_offset)
+            lambda image: decide(
+                image,
+                request,
+                replace(self.context, principal=principal or ANONYMOUS, next_offset=self.store.next_offset),
+            )
         )
-        if response.error_code == ErrorCode.NONE:
+        if COMMANDS[request.API_KEY].changes_configs:
+            await self._change(lambda image: (brokers.elect_leaderless(image, self.context), None))
+        if isinstance(request, BrokerRegistrationRequest) and response.error_code == ErrorCode.NONE:
             self._registered.add(request.broker_id)
         return response
 
-    async def unfence_broker(self, broker_id: int) -> None:
-        """The broker is ready: it may lead, and clients see it."""
-        await self._change(lambda image: (brokers.unfence_broker(image, broker_id, self.settings), None))
+    # -- the controller's own changes ---------------------------------------------------------------------------------
+
+    async def delete_all_topics(self) -> DeleteTopicsResponse:
+        """Delete the topics that exist when this change is decided."""
+        from .commands.delete_topics import delete_topics, request_for_all
+
+        return await self._change(lambda image: delete_topics(image, request_for_all(image), self.context))
+
+    async def balance_leaders(self) -> None:
+        """Elect preferred replicas where `leader.imbalance.per.broker.percentage` is exceeded."""
+        from .commands.elect_leaders import balance
+
+        await self._change(lambda image: (balance(image, self.context), None))
+
+    async def forget_configs(self) -> None:
+        """Remove every dynamic configuration except those of topics and those that a new cluster has."""
+        from .commands.forget_configs import forget_configs
+
+        await self._change(lambda image: (forget_configs(image, self.context), None))
 
     async def fence_broker(self, broker_id: int) -> None:
-        """The broker is gone: it leads no more."""
-        await self._change(lambda image: (brokers.fence_broker(image, broker_id, self.settings), None))
-
-    async def controlled_shutdown(self, broker_id: int) -> None:
-        """The broker wants to go: what others can lead, they lead."""
-        await self._change(lambda image: (brokers.controlled_shutdown(image, broker_id, self.settings), None))
-
-    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-        return await self._change(lambda image: brokers.unregister_broker(image, request, self.settings))
-
-    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        from .commands.producer_ids import allocate_producer_ids
-
-        return await self._change(lambda image: allocate_producer_ids(image, request))
-
-    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-        from .commands.assign_directories import assign_replicas_to_dirs
-
-        return await self._change(lambda image: assign_replicas_to_dirs(image, request, self.settings))
-
-    # -- the store ----------------------------------------------------------------------------------------------------
-
-    def describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-        from .commands.describe_quorum import describe_quorum
-
-        return describe_quorum(self.image, request, self.store.quorum())
+        """Fence a broker that has ended, so that other replicas become leaders."""
+        await self._change(lambda image: (brokers.fence_broker(image, broker_id, self.context), None))
 
     async def reconcile(self, look: Callable[[ClusterImage], Awaitable[Sequence[Message]]]) -> None:
         """Make the change that follows from what others have stored; nothing else is changed while `look` reads it."""

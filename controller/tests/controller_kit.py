@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from odradek_controller.commands.settings import Settings
+from odradek_controller.commands.context import CommandContext
 from odradek_controller.controller import Controller
 from odradek_controller.embedded import MAX_BATCH_BYTES, EmbeddedStore
 from odradek_controller.image import ClusterImage
-from odradek_controller.levels import Emulation
+from odradek_controller.levels import Emulation, Features
 from odradek_controller.replay import replay
 from odradek_controller.snapshot_writer import MAX_LOG_BYTES, SNAPSHOT_RECORDS, OnDisk
 from odradek_log.directory import LogDirectory
@@ -19,6 +19,7 @@ from odradek_log.disk import Disk, RealDisk
 from odradek_log.reporting import Reporter
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
+from odradek_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from odradek_wire.messages.broker_registration import BrokerRegistrationRequest
 from odradek_wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from odradek_wire.messages.config_record import ConfigRecord
@@ -38,9 +39,16 @@ def directory_of(broker: int) -> Uuid:
     return uuid_of(1000 + broker)
 
 
-def settings(static: Mapping[str, str] | None = None, seed: int = 0) -> Settings:
+def context(
+    static: Mapping[str, str] | None = None,
+    seed: int = 0,
+    *,
+    emulation: Emulation = Emulation.UNION,
+    features: Features | None = None,
+    next_offset: int = 0,
+) -> CommandContext:
     rng = random.Random(seed)
-    return Settings(1, rng.randbytes, rng.randrange, static or {})
+    return CommandContext(1, rng.randbytes, rng.randrange, static or {}, emulation, features, next_offset=next_offset)
 
 
 def image_of(records: Iterable[Message], before: ClusterImage | None = None) -> ClusterImage:
@@ -83,9 +91,9 @@ def registration(broker: int, incarnation: int, emulation: Emulation = Emulation
 
 
 async def join(controller: Controller, broker: int, incarnation: int) -> None:
-    response = await controller.register_broker(registration(broker, incarnation, controller.emulation))
+    response = await controller.submit(registration(broker, incarnation, controller.emulation))
     assert response.error_code == ErrorCode.NONE
-    await controller.unfence_broker(broker)
+    await controller.submit(BrokerHeartbeatRequest(broker, response.broker_epoch))
 
 
 def topics(*names: str, partitions: int = 1, factor: int = 1) -> CreateTopicsRequest:

@@ -1,7 +1,7 @@
 """Brokers, ISR changes, producer ids and features: who may change what, and what follows from it."""
 
 import pytest
-from controller.tests.controller_kit import cluster, directory_of, image_of, registration, settings, uuid_of
+from controller.tests.controller_kit import cluster, context, directory_of, image_of, registration, uuid_of
 
 from odradek_controller.commands.brokers import (
     controlled_shutdown,
@@ -47,7 +47,7 @@ def partition(image: ClusterImage) -> PartitionRegistration:
 
 
 def test_a_new_incarnation_is_fenced_and_what_it_led_goes_to_others() -> None:
-    records, response = register_broker(THREE, registration(1, 99), settings(), 70)
+    records, response = register_broker(THREE, registration(1, 99), context(next_offset=70))
     image = image_of(records, THREE)
     assert (response.error_code, response.broker_epoch) == (ErrorCode.NONE, 70)
     broker = image.brokers[1]
@@ -61,7 +61,7 @@ def test_a_new_incarnation_is_fenced_and_what_it_led_goes_to_others() -> None:
 
 
 def test_the_same_incarnation_may_register_again_and_loses_nothing() -> None:
-    records, response = register_broker(THREE, registration(1, 1), settings(), 70)
+    records, response = register_broker(THREE, registration(1, 1), context(next_offset=70))
     assert (len(records), response.broker_epoch) == (1, 70)
 
 
@@ -79,23 +79,23 @@ def test_a_registration_that_does_not_fit_the_cluster_is_refused(change: dict[st
     request = registration(1, 99)
     for name, value in change.items():
         setattr(request, name, value)
-    records, response = register_broker(THREE, request, settings(), 70)
+    records, response = register_broker(THREE, request, context(next_offset=70))
     assert (records, response.error_code) == ([], error)
 
 
 def test_a_broker_that_comes_back_leads_what_nobody_leads() -> None:
     alone = with_partition(cluster({1: None}), [1], [1])
-    fenced = image_of(fence_broker(alone, 1, settings()), alone)
+    fenced = image_of(fence_broker(alone, 1, context()), alone)
     assert (partition(fenced).leader, partition(fenced).eligible_leader_replicas) == (-1, (1,))
-    back = image_of(unfence_broker(fenced, 1, settings()), fenced)
+    back = image_of(unfence_broker(fenced, 1, context()), fenced)
     assert (partition(back).leader, partition(back).isr, partition(back).leader_epoch) == (1, (1,), 5)
-    assert unfence_broker(back, 1, settings()) == []
+    assert unfence_broker(back, 1, context()) == []
 
 
 def without_two() -> ClusterImage:
     """Broker 2 is fenced, and an eligible leader, since fewer than min.insync.replicas=3 are in sync."""
     configured = image_of([ConfigRecord(2, "t", "min.insync.replicas", "3")], THREE)
-    image = image_of(fence_broker(configured, 2, settings()), configured)
+    image = image_of(fence_broker(configured, 2, context()), configured)
     assert (partition(image).isr, partition(image).eligible_leader_replicas) == ((1, 3), (2,))
     return image
 
@@ -104,7 +104,7 @@ def test_a_broker_that_closed_its_logs_comes_back_as_what_it_was() -> None:
     image = without_two()
     back = registration(2, 99)
     back.previous_broker_epoch = image.brokers[2].epoch
-    records, _ = register_broker(image, back, settings(), 70)
+    records, _ = register_broker(image, back, context(next_offset=70))
     assert partition(image_of(records, image)).eligible_leader_replicas == (2,)
 
 
@@ -113,7 +113,7 @@ def test_a_broker_that_did_not_close_its_logs_is_no_eligible_leader_any_more(pre
     image = without_two()
     back = registration(2, 99)
     back.previous_broker_epoch = previous_epoch
-    records, _ = register_broker(image, back, settings(), 70)
+    records, _ = register_broker(image, back, context(next_offset=70))
     after = partition(image_of(records, image))
     assert (after.isr, after.eligible_leader_replicas, after.leader) == ((1, 3), (), 1)
 
@@ -121,14 +121,14 @@ def test_a_broker_that_did_not_close_its_logs_is_no_eligible_leader_any_more(pre
 def test_when_all_have_lost_what_was_not_flushed_who_led_last_leads_again() -> None:
     image = with_partition(cluster({1: None, 2: None, 3: None}), [1, 2, 3], [2, 1])
     for broker in (1, 2):
-        image = image_of(fence_broker(image, broker, settings()), image)
+        image = image_of(fence_broker(image, broker, context()), image)
     for broker in (1, 2):
-        records, _ = register_broker(image, registration(broker, 90 + broker), settings(), 70 + broker)
+        records, _ = register_broker(image, registration(broker, 90 + broker), context(next_offset=70 + broker))
         image = image_of(records, image)
     assert (partition(image).isr, partition(image).eligible_leader_replicas) == ((), ())
-    image = image_of(unfence_broker(image, 1, settings()), image)
+    image = image_of(unfence_broker(image, 1, context()), image)
     assert partition(image).leader == -1
-    image = image_of(unfence_broker(image, 2, settings()), image)
+    image = image_of(unfence_broker(image, 2, context()), image)
     assert (partition(image).leader, partition(image).isr) == (2, (2,))
     assert partition(image).leader_recovery_state == RECOVERING
 
@@ -136,26 +136,26 @@ def test_when_all_have_lost_what_was_not_flushed_who_led_last_leads_again() -> N
 def test_who_comes_back_out_of_sync_leads_only_where_that_is_allowed() -> None:
     image = with_partition(cluster({1: None, 2: None, 3: None}), [1, 2], [1])
     for broker in (2, 1):
-        image = image_of(fence_broker(image, broker, settings()), image)
-    refused = image_of(unfence_broker(image, 2, settings()), image)
+        image = image_of(fence_broker(image, broker, context()), image)
+    refused = image_of(unfence_broker(image, 2, context()), image)
     assert partition(refused).leader == -1
     allowed = image_of([ConfigRecord(2, "t", "unclean.leader.election.enable", "true")], image)
-    allowed = image_of(unfence_broker(allowed, 2, settings()), allowed)
+    allowed = image_of(unfence_broker(allowed, 2, context()), allowed)
     assert (partition(allowed).leader, partition(allowed).isr) == (2, (2,))
 
 
 def test_a_broker_that_shuts_down_hands_over_what_others_can_lead() -> None:
-    image = image_of(controlled_shutdown(THREE, 1, settings()), THREE)
+    image = image_of(controlled_shutdown(THREE, 1, context()), THREE)
     assert (partition(image).leader, partition(image).isr) == (2, (2, 3))
     assert (image.is_active(1), image.brokers[1].in_controlled_shutdown) == (False, True)
-    assert controlled_shutdown(image, 1, settings()) == []
+    assert controlled_shutdown(image, 1, context()) == []
 
 
 def test_an_unregistered_broker_is_forgotten() -> None:
-    records, response = unregister_broker(THREE, UnregisterBrokerRequest(3), settings())
+    records, response = unregister_broker(THREE, UnregisterBrokerRequest(3), context())
     image = image_of(records, THREE)
     assert (response.error_code, sorted(image.brokers), partition(image).isr) == (0, [1, 2], (1, 2))
-    records, response = unregister_broker(THREE, UnregisterBrokerRequest(9), settings())
+    records, response = unregister_broker(THREE, UnregisterBrokerRequest(9), context())
     assert (records, response.error_code, response.error_message) == (
         [],
         ErrorCode.BROKER_ID_NOT_REGISTERED,
@@ -175,7 +175,7 @@ def propose(image: ClusterImage, isr: list[int], **changes: int) -> tuple[Cluste
     request = AlterPartitionRequest(
         wanted["broker_id"], wanted["broker_epoch"], [AlterPartitionRequest.TopicData(topic_id=T, partitions=[data])]
     )
-    records, response = alter_partition(image, request, settings())
+    records, response = alter_partition(image, request, context())
     return image_of(records, image), response
 
 
@@ -208,7 +208,7 @@ def test_a_proposal_of_another_time_or_place_is_refused(
 
 
 def test_a_fenced_broker_cannot_join_an_isr() -> None:
-    image = image_of(fence_broker(THREE, 3, settings()), THREE)
+    image = image_of(fence_broker(THREE, 3, context()), THREE)
     _, response = propose(image, [1, 2, 3], partition_epoch=6)
     assert response.topics[0].partitions[0].error_code == ErrorCode.INELIGIBLE_REPLICA
 
@@ -224,15 +224,16 @@ def test_a_broker_of_an_old_epoch_changes_nothing() -> None:
 def test_producer_ids_are_given_out_in_blocks_that_never_overlap() -> None:
     image, given = THREE, []
     for broker in (1, 2, 1):
-        records, response = allocate_producer_ids(image, AllocateProducerIdsRequest(broker, 10 + broker))
+        records, response = allocate_producer_ids(image, AllocateProducerIdsRequest(broker, 10 + broker), context())
         image = image_of(records, image)
         given.append((response.producer_id_start, response.producer_id_len))
     assert given == [(0, 1000), (1000, 1000), (2000, 1000)]
     assert (
-        allocate_producer_ids(image, AllocateProducerIdsRequest(9, 1))[1].error_code
+        allocate_producer_ids(image, AllocateProducerIdsRequest(9, 1), context())[1].error_code
         == ErrorCode.BROKER_ID_NOT_REGISTERED
     )
-    assert allocate_producer_ids(image, AllocateProducerIdsRequest(1, 1))[1].error_code == ErrorCode.STALE_BROKER_EPOCH
+    stale = allocate_producer_ids(image, AllocateProducerIdsRequest(1, 1), context())[1]
+    assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
 DOWN = (
@@ -257,9 +258,7 @@ DOWN = (
 )
 def test_levels_are_not_changed_and_the_refusal_says_why(feature: str, level: int, kind: int, why: str) -> None:
     update = UpdateFeaturesRequest.FeatureUpdateKey(feature, level, False, kind)
-    records, response = update_features(
-        THREE, UpdateFeaturesRequest(feature_updates=[update]), settings(), Emulation.UNION.supported
-    )
+    records, response = update_features(THREE, UpdateFeaturesRequest(feature_updates=[update]), context())
     assert (records, response.error_code, response.error_message) == (
         [],
         ErrorCode.INVALID_UPDATE_VERSION,
@@ -270,9 +269,7 @@ def test_levels_are_not_changed_and_the_refusal_says_why(feature: str, level: in
 
 def test_a_level_that_is_already_there_is_no_change() -> None:
     update = UpdateFeaturesRequest.FeatureUpdateKey("metadata.version", 30, False, 1)
-    records, response = update_features(
-        THREE, UpdateFeaturesRequest(feature_updates=[update]), settings(), Emulation.UNION.supported
-    )
+    records, response = update_features(THREE, UpdateFeaturesRequest(feature_updates=[update]), context())
     assert (records, response.error_code, response.error_message) == ([], ErrorCode.NONE, None)
 
 
@@ -280,7 +277,7 @@ def test_the_version_of_transactions_goes_down_and_up() -> None:
     def after(image: ClusterImage, level: int, kind: int, *, validate_only: bool = False) -> ClusterImage:
         update = UpdateFeaturesRequest.FeatureUpdateKey("transaction.version", level, False, kind)
         request = UpdateFeaturesRequest(feature_updates=[update], validate_only=validate_only)
-        records, response = update_features(image, request, settings(), Emulation.UNION.supported)
+        records, response = update_features(image, request, context())
         assert (response.error_code, response.error_message) == (ErrorCode.NONE, None)
         return image_of(records, image)
 
@@ -293,9 +290,7 @@ def test_the_version_of_transactions_goes_down_and_up() -> None:
     assert (image.levels.transaction_version, "transaction.version" in image.levels.finalized) == (0, False)
     assert after(image, 2, 1).levels.transaction_version == 2
     update = UpdateFeaturesRequest.FeatureUpdateKey("transaction.version", 1, False, 2)
-    _, response = update_features(
-        image, UpdateFeaturesRequest(feature_updates=[update]), settings(), Emulation.UNION.supported
-    )
+    _, response = update_features(image, UpdateFeaturesRequest(feature_updates=[update]), context())
     assert (response.error_message or "").endswith("Can't downgrade to a newer version.")
 
 
@@ -304,8 +299,8 @@ def test_a_feature_that_announces_a_protocol_goes_up_where_it_is_supported() -> 
     request = UpdateFeaturesRequest(feature_updates=[update])
     supported = Emulation.UNION.supported
     before = image_of([FeatureLevelRecord("group.version", 0)], THREE)
-    records, response = update_features(before, request, settings(), supported)
+    records, response = update_features(before, request, context(features=supported))
     assert (records, response.error_code) == ([FeatureLevelRecord("group.version", 1)], ErrorCode.NONE)
-    records, response = update_features(before, request, settings(), served_features(supported, ()))
+    records, response = update_features(before, request, context(features=served_features(supported, ())))
     assert (records, response.error_code) == ([], ErrorCode.INVALID_UPDATE_VERSION)
     assert (response.error_message or "").endswith("Local controller 1 does not support this feature.")

@@ -1,7 +1,7 @@
 """Altering configurations: the texts and codes are those of a running Kafka 4.3.0 whose only broker is 1."""
 
 import pytest
-from controller.tests.controller_kit import cluster, image_of, settings, topics
+from controller.tests.controller_kit import cluster, context, image_of, topics
 
 from odradek_controller.commands.alter_configs import alter_configs, incremental_alter_configs
 from odradek_controller.commands.create_topics import create_topics
@@ -18,7 +18,7 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 Item = tuple[str, int, str | None]
 
-ONE = image_of(create_topics(cluster({1: None}), topics("t"), settings())[0], cluster({1: None}))
+ONE = image_of(create_topics(cluster({1: None}), topics("t"), context())[0], cluster({1: None}))
 
 
 def alter(
@@ -28,7 +28,7 @@ def alter(
     configs = [IncrementalAlterConfigsRequest.AlterableConfig(*item) for item in items]
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, configs)
     request = IncrementalAlterConfigsRequest([resource], validate_only)
-    records, response = incremental_alter_configs(image, request, settings())
+    records, response = incremental_alter_configs(image, request, context())
     result = response.responses[0]
     assert (result.resource_type, result.resource_name) == (kind, name)
     return image_of(records, image), ErrorCode(result.error_code).name, result.error_message
@@ -319,7 +319,7 @@ def test_validate_only_changes_nothing() -> None:
 def test_a_resource_named_twice_is_refused_twice() -> None:
     config = IncrementalAlterConfigsRequest.AlterableConfig("retention.ms", SET, "1")
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(TOPIC, "t", [config])
-    records, response = incremental_alter_configs(ONE, IncrementalAlterConfigsRequest([resource] * 2), settings())
+    records, response = incremental_alter_configs(ONE, IncrementalAlterConfigsRequest([resource] * 2), context())
     assert records == []
     assert [(r.error_code, r.error_message) for r in response.responses] == [
         (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -330,7 +330,7 @@ def test_the_old_request_replaces_all_overrides_of_a_resource() -> None:
     before, _, _ = alter(ONE, TOPIC, "t", ("retention.ms", SET, "1"), ("flush.ms", SET, "2"))
     wanted = AlterConfigsRequest.AlterableConfig("retention.ms", "3")
     request = AlterConfigsRequest([AlterConfigsRequest.AlterConfigsResource(TOPIC, "t", [wanted])])
-    records, response = alter_configs(before, request, settings())
+    records, response = alter_configs(before, request, context())
     assert response.responses[0].error_code == 0
     assert image_of(records, before).topic_configs("t") == {"retention.ms": "3"}
 
@@ -349,9 +349,9 @@ def test_what_is_forgotten_is_everything_but_topics_and_the_first_min_isr() -> N
         assert error == "NONE", message
     # Of a broker that this cluster does not know: in a directory that came from elsewhere.
     image = image_of([ConfigRecord(BROKER, "7", "log.retention.ms", "3")], image)
-    image = image_of(forget_configs(image, settings()), image)
+    image = image_of(forget_configs(image, context()), image)
     assert image.configs == as_new
-    assert forget_configs(image, settings()) == []
+    assert forget_configs(image, context()) == []
 
 
 # -- layers -----------------------------------------------------------------------------------------------------------

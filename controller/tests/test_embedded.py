@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from controller.tests.controller_kit import CLUSTER_ID, directory_of, join, running, settings, topics
+from controller.tests.controller_kit import CLUSTER_ID, context, directory_of, join, running, topics
 from log.tests.failing_disk import FailingDisk
 
 from odradek_controller.commands.brokers import fence_broker
-from odradek_controller.commands.describe_quorum import describe_quorum
 from odradek_controller.controller import Controller
 from odradek_controller.embedded import EmbeddedStore
 from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta
@@ -48,7 +47,7 @@ def store_of(controller: Controller) -> EmbeddedStore:
 
 def fenced(image: ClusterImage) -> ClusterImage:
     """What a clean end adds to an image: broker 1 is fenced and leads nothing."""
-    records = fence_broker(image, 1, settings())
+    records = fence_broker(image, 1, context())
     return replay(image, records, offset=image.offset + len(records)).image
 
 
@@ -77,15 +76,15 @@ async def test_a_new_cluster_has_the_levels_of_4_3_and_nothing_else(tmp_path: Pa
 async def test_everything_is_there_again_after_a_restart(tmp_path: Path, kill: bool) -> None:
     async with running(tmp_path, kill=kill) as controller:
         await join(controller, 1, 11)
-        await controller.create_topics(topics("a", "b", partitions=3))
-        await controller.delete_topics(DeleteTopicsRequest(topic_names=["a"]))
-        ids = await controller.allocate_producer_ids(AllocateProducerIdsRequest(1, controller.image.brokers[1].epoch))
+        await controller.submit(topics("a", "b", partitions=3))
+        await controller.submit(DeleteTopicsRequest(topic_names=["a"]))
+        ids = await controller.submit(AllocateProducerIdsRequest(1, controller.image.brokers[1].epoch))
         before = controller.image
     assert (ids.producer_id_start, ids.producer_id_len) == (0, 1000)
     async with running(tmp_path) as controller:
         after = controller.image
         assert after == (before if kill else fenced(before))
-        more = await controller.allocate_producer_ids(AllocateProducerIdsRequest(1, after.brokers[1].epoch))
+        more = await controller.submit(AllocateProducerIdsRequest(1, after.brokers[1].epoch))
         assert (more.producer_id_start, controller.image.epoch) == (1000, 2)
 
 
@@ -93,9 +92,9 @@ async def test_everything_is_there_again_after_a_restart(tmp_path: Path, kill: b
 async def test_a_restart_reads_the_snapshot_and_what_came_after_it(tmp_path: Path, kill: bool) -> None:
     async with running(tmp_path, kill=kill) as controller:
         await join(controller, 1, 11)
-        await controller.create_topics(topics("early", partitions=3))
+        await controller.submit(topics("early", partitions=3))
         snapshot = store_of(controller).write_snapshot()
-        await controller.create_topics(topics("late"))
+        await controller.submit(topics("late"))
         before = controller.image
     assert (tmp_path / METADATA / snapshot.file_name).exists()
     async with running(tmp_path) as controller:
@@ -105,7 +104,7 @@ async def test_a_restart_reads_the_snapshot_and_what_came_after_it(tmp_path: Pat
 async def test_a_snapshot_is_enough_where_the_log_was_lost(tmp_path: Path) -> None:
     async with running(tmp_path) as controller:
         await join(controller, 1, 11)
-        await controller.create_topics(topics("kept", partitions=3))
+        await controller.submit(topics("kept", partitions=3))
         await controller.fence_broker(1)
         store_of(controller).write_snapshot()
         before = controller.image
@@ -114,7 +113,7 @@ async def test_a_snapshot_is_enough_where_the_log_was_lost(tmp_path: Path) -> No
     async with running(tmp_path) as controller:
         assert controller.image == before
         await join(controller, 1, 12)
-        await controller.create_topics(topics("more"))
+        await controller.submit(topics("more"))
     async with running(tmp_path) as controller:
         assert sorted(controller.image.topics) == ["kept", "more"]
 
@@ -123,8 +122,8 @@ async def test_snapshots_are_written_when_the_log_has_become_much_longer_than_th
     async with running(tmp_path, snapshot_records=40) as controller:
         await join(controller, 1, 11)
         for turn in range(60):
-            await controller.create_topics(topics(f"t{turn}"))
-            await controller.delete_topics(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
+            await controller.submit(topics(f"t{turn}"))
+            await controller.submit(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
         before = controller.image
     names = sorted(path.name for path in (tmp_path / METADATA).glob("*.checkpoint"))
     assert len(names) == 2
@@ -136,10 +135,10 @@ async def test_snapshots_are_written_when_the_log_has_become_much_longer_than_th
 async def test_a_log_that_has_become_long_is_cut_at_a_snapshot(tmp_path: Path, kill: bool) -> None:
     async with running(tmp_path, snapshot_records=40, max_log_bytes=2000, kill=kill) as controller:
         await join(controller, 1, 11)
-        await controller.create_topics(topics("kept", partitions=3))
+        await controller.submit(topics("kept", partitions=3))
         for turn in range(60):
-            await controller.create_topics(topics(f"t{turn}"))
-            await controller.delete_topics(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
+            await controller.submit(topics(f"t{turn}"))
+            await controller.submit(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
         before = controller.image
     segments = sorted(path.name for path in (tmp_path / METADATA).glob("*.log"))
     assert segments[0] > "00000000000000000000.log"
@@ -155,8 +154,8 @@ async def test_snapshots_are_written_where_waiting_for_the_disk_hinders_nobody(t
 
     async def change(turns: int) -> None:
         for turn in range(turns):
-            await controller.create_topics(topics(f"t{turn}"))
-            await controller.delete_topics(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
+            await controller.submit(topics(f"t{turn}"))
+            await controller.submit(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
 
     async with running(tmp_path, snapshot_records=40, max_log_bytes=2000, on_disk=waiting.append) as controller:
         await join(controller, 1, 11)
@@ -176,7 +175,7 @@ async def test_a_change_too_large_for_one_batch_is_a_metadata_transaction(tmp_pa
     async with running(tmp_path, max_batch_bytes=2000, kill=True) as controller:
         await join(controller, 1, 11)
         before = controller.store.next_offset
-        await controller.create_topics(topics("large", partitions=100))
+        await controller.submit(topics("large", partitions=100))
         assert controller.store.next_offset == before + 1 + 100 + 2
         assert controller.image.offset == controller.store.next_offset - 1
         image = controller.image
@@ -188,14 +187,14 @@ async def test_nothing_changes_when_the_disk_fails_and_what_was_answered_before_
     disk = FailingDisk(tmp_path)
     async with running(tmp_path, disk=disk) as controller:
         await join(controller, 1, 11)
-        await controller.create_topics(topics("before"))
+        await controller.submit(topics("before"))
         before = controller.image
         disk.fail(errno.ENOSPC, lambda name, path, _: name == "write" and METADATA in path)
         with pytest.raises(OSError, match="No space left"):
-            await controller.create_topics(topics("never"))
+            await controller.submit(topics("never"))
         assert controller.image is before
         with pytest.raises(LogOfflineError):
-            await controller.create_topics(topics("neither"))
+            await controller.submit(topics("neither"))
         disk.heal()
     async with running(tmp_path) as controller:
         assert controller.image == before
@@ -207,13 +206,13 @@ async def test_a_snapshot_that_cannot_be_written_hinders_nobody(tmp_path: Path) 
         await join(controller, 1, 11)
         disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and path.endswith(".checkpoint"))
         for turn in range(30):
-            await controller.create_topics(topics(f"t{turn}"))
-            await controller.delete_topics(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
+            await controller.submit(topics(f"t{turn}"))
+            await controller.submit(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
         assert not list((tmp_path / METADATA).glob("*.checkpoint"))
         disk.heal()
         for turn in range(30):
-            await controller.create_topics(topics(f"t{turn}"))
-            await controller.delete_topics(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
+            await controller.submit(topics(f"t{turn}"))
+            await controller.submit(DeleteTopicsRequest(topic_names=[f"t{turn}"]))
         assert list((tmp_path / METADATA).glob("*.checkpoint"))
 
 
@@ -227,35 +226,35 @@ async def test_a_metadata_transaction_that_was_never_ended_is_aborted(tmp_path: 
         async with running(tmp_path) as controller:
             assert controller.image.topics == {}
             await join(controller, 1, 12)
-            await controller.create_topics(topics("after"))
+            await controller.submit(topics("after"))
             assert list(controller.image.topics) == ["after"]
-            await controller.delete_topics(DeleteTopicsRequest(topic_names=["after"]))
+            await controller.submit(DeleteTopicsRequest(topic_names=["after"]))
 
 
 async def test_a_new_incarnation_of_a_broker_leads_in_a_new_epoch(tmp_path: Path) -> None:
     async with running(tmp_path, kill=True) as controller:
         await join(controller, 1, 11)
-        await controller.create_topics(topics("t"))
+        await controller.submit(topics("t"))
         old = controller.image.brokers[1].epoch
     async with running(tmp_path) as controller:
         await join(controller, 1, 12)
         partition = controller.image.partition("t", 0)
         assert partition is not None
         assert (partition.leader, partition.isr, partition.leader_epoch) == (1, (1,), 2)
-        stale = await controller.allocate_producer_ids(AllocateProducerIdsRequest(1, old))
+        stale = await controller.submit(AllocateProducerIdsRequest(1, old))
         assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
 async def test_listeners_see_one_delta_of_all_and_then_each_change_in_order(tmp_path: Path) -> None:
     async with running(tmp_path) as controller:
         await join(controller, 1, 11)
-        await controller.create_topics(topics("a"))
+        await controller.submit(topics("a"))
         seen: list[MetadataDelta] = []
         unsubscribe = controller.subscribe(seen.append)
-        await controller.create_topics(topics("b"))
-        await controller.create_topics(topics("b"))
+        await controller.submit(topics("b"))
+        await controller.submit(topics("b"))
         unsubscribe()
-        await controller.create_topics(topics("c"))
+        await controller.submit(topics("c"))
     first, second = seen
     assert (first.before.topics, sorted(first.image.topics), first.brokers) == ({}, ["a"], frozenset({1}))
     assert second.before is first.image
@@ -282,7 +281,7 @@ async def test_a_listener_that_fails_hinders_neither_the_change_nor_the_others(t
         controller.subscribe(failing)
         controller.subscribe(after.append)
         for name in ("a", "b"):
-            response = await controller.create_topics(topics(name))
+            response = await controller.submit(topics(name))
             assert response.topics[0].error_code == ErrorCode.NONE
         assert sorted(controller.image.topics) == ["a", "b"]
         offset = controller.image.offset
@@ -304,11 +303,11 @@ async def test_the_quorum_is_this_node_alone(tmp_path: Path) -> None:
         request = DescribeQuorumRequest(
             [DescribeQuorumRequest.TopicData("__cluster_metadata", [DescribeQuorumRequest.PartitionData(0)])]
         )
-        partition = controller.describe_quorum(request).topics[0].partitions[0]
+        partition = (await controller.submit(request)).topics[0].partitions[0]
         assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (1, 1, 10)
         assert [voter.replica_id for voter in partition.current_voters] == [1]
         request.topics[0].topic_name = "other"
-        unknown = describe_quorum(controller.image, request, controller.store.quorum()).topics[0].partitions[0]
+        unknown = (await controller.submit(request)).topics[0].partitions[0]
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -345,7 +344,7 @@ async def test_a_directory_of_kafka_3_9_opens_at_its_own_levels(tmp_path: Path) 
         assert controller.image.levels == Emulation.KAFKA_3_9.initial
         assert controller.image.kept.zk_migration_state == 0
         await join(controller, 1, 99)
-        await controller.create_topics(topics("t"))
+        await controller.submit(topics("t"))
         image = controller.image
     async with running(tmp_path) as controller:
         assert controller.image == fenced(image)
@@ -377,7 +376,7 @@ async def test_the_directory_of_a_quorum_of_several_is_refused(tmp_path: Path) -
 
 
 def test_the_settings_of_a_controller_are_its_own() -> None:
-    assert settings({"num.partitions": "7"}).number(ClusterImage(), "num.partitions") == 7
+    assert context({"num.partitions": "7"}).number(ClusterImage(), "num.partitions") == 7
     assert directory_of(1) != directory_of(2)
 
 

@@ -47,13 +47,13 @@ async def _write(path: Path, emulation: Emulation = Emulation.UNION) -> str:
     directory.abandon()
     async with running(path, emulation=emulation) as controller:
         await join(controller, 1, 11)
-        await controller.create_topics(_with_configs("one", 1, retention_ms="3600000"))
-        await controller.create_topics(topics("two", partitions=3))
+        await controller.submit(_with_configs("one", 1, retention_ms="3600000"))
+        await controller.submit(topics("two", partitions=3))
         assert isinstance(controller.store, EmbeddedStore)
         snapshot = controller.store.write_snapshot().file_name
-        await controller.create_topics(topics("gone"))
-        await controller.delete_topics(DeleteTopicsRequest(topic_names=["gone"]))
-        await controller.allocate_producer_ids(AllocateProducerIdsRequest(1, controller.image.brokers[1].epoch))
+        await controller.submit(topics("gone"))
+        await controller.submit(DeleteTopicsRequest(topic_names=["gone"]))
+        await controller.submit(AllocateProducerIdsRequest(1, controller.image.brokers[1].epoch))
         await controller.fence_broker(1)
     return snapshot
 
@@ -93,6 +93,6 @@ async def test_kafka_goes_on_with_our_data_directory_and_we_with_what_it_left(tm
     async with running(kafka.data_directory) as controller:
         assert sorted((t.name, len(t.partitions)) for t in controller.image.topics.values()) == [("one", 1), ("two", 3)]
         await join(controller, 1, 12)
-        assert (await controller.create_topics(topics("three"))).topics[0].error_code == 0
+        assert (await controller.submit(topics("three"))).topics[0].error_code == 0
         leaders = {partition.leader for t in controller.image.topics.values() for partition in t.partitions}
         assert leaders == {1}

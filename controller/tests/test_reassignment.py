@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from controller.tests.controller_kit import cluster, directory_of, image_of, settings, uuid_of
+from controller.tests.controller_kit import cluster, context, directory_of, image_of, uuid_of
 
 from odradek_controller.commands.brokers import fence_broker
 from odradek_controller.commands.elect_leaders import PREFERRED, UNCLEAN, balance, elect_leaders
 from odradek_controller.commands.isr import alter_partition
 from odradek_controller.commands.reassign import alter_reassignments, list_reassignments
-from odradek_controller.configs.table import Release
 from odradek_controller.image import NO_LEADER, RECOVERING, ClusterImage, PartitionRegistration
+from odradek_controller.levels import Emulation
 from odradek_controller.zookeeper.load import zookeeper_levels
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition import AlterPartitionRequest
@@ -58,7 +58,7 @@ def asked(
         ],
         **more,
     )
-    records, response = alter_reassignments(image, request, settings())
+    records, response = alter_reassignments(image, request, context())
     result = response.responses[0].partitions[0]
     return image_of(records, image), (result.error_code, result.error_message)
 
@@ -74,7 +74,7 @@ def isr_changed(image: ClusterImage, isr: list[int]) -> tuple[ClusterImage, int]
         image.brokers[now.leader].epoch,
         [AlterPartitionRequest.TopicData(topic_id=T, partitions=[proposal])],
     )
-    records, response = alter_partition(image, request, settings())
+    records, response = alter_partition(image, request, context())
     return image_of(records, image), response.topics[0].partitions[0].error_code
 
 
@@ -172,7 +172,7 @@ def test_what_only_new_replicas_hold_is_not_given_up_without_leave() -> None:
     image = reassigned(with_partition([1, 2], [1, 2]), [3, 4])
     image, _ = isr_changed(image, [1, 2, 3])
     for broker in (1, 2):
-        image = image_of(fence_broker(image, broker, settings()), image)
+        image = image_of(fence_broker(image, broker, context()), image)
     assert (partition(image).leader, partition(image).isr) == (3, (3,))
     image, (error, message) = asked(image, None)
     assert error == ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -207,7 +207,7 @@ def test_over_zookeeper_a_replica_may_stay_whose_broker_is_away_but_none_may_go_
         request = AlterPartitionReassignmentsRequest(
             topics=[AlterPartitionReassignmentsRequest.ReassignableTopic("t", [wanted])]
         )
-        _, response = alter_reassignments(without_3, request, settings(), absent_may_stay=absent_may_stay)
+        _, response = alter_reassignments(without_3, request, context(), absent_may_stay=absent_may_stay)
         return int(response.responses[0].partitions[0].error_code)
 
     assert error([3, 1], absent_may_stay=True) == ErrorCode.NONE
@@ -232,13 +232,15 @@ def test_only_what_moves_is_listed() -> None:
         ],
         image,
     )
-    (topic,) = list_reassignments(image, ListPartitionReassignmentsRequest()).topics
+    (topic,) = list_reassignments(image, ListPartitionReassignmentsRequest(), context())[1].topics
     (found,) = topic.partitions
     assert (topic.name, found.replicas, found.adding_replicas, found.removing_replicas) == ("t", [1, 3, 2], [3], [2])
     asked_for = [
         ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics(name, [0, 5]) for name in ("t", "u", "none")
     ]
-    assert list_reassignments(image, ListPartitionReassignmentsRequest(topics=asked_for)).topics == [topic]
+    assert list_reassignments(image, ListPartitionReassignmentsRequest(topics=asked_for), context())[1].topics == [
+        topic
+    ]
 
 
 # -- elections --------------------------------------------------------------------------------------------------------
@@ -246,7 +248,7 @@ def test_only_what_moves_is_listed() -> None:
 
 def elected(image: ClusterImage, election_type: int, partitions: list[int] | None) -> tuple[ClusterImage, list[int]]:
     wanted = None if partitions is None else [ElectLeadersRequest.TopicPartitions("t", partitions)]
-    records, response = elect_leaders(image, ElectLeadersRequest(election_type, wanted), settings())
+    records, response = elect_leaders(image, ElectLeadersRequest(election_type, wanted), context())
     errors = [result.error_code for topic in response.replica_election_results for result in topic.partition_result]
     return image_of(records, image), errors
 
@@ -296,12 +298,12 @@ def test_leaders_are_balanced_above_the_percentage_only() -> None:
         ]
         return image_of([TopicRecord("t", T), *records], FIVE)
 
-    with_percentage = replace(settings(), release=Release.KAFKA_3_9)
+    with_percentage = replace(context(), emulation=Emulation.KAFKA_3_9)
     assert balance(image_with(1), with_percentage) == []
     image = image_with(2)
     image = image_of(balance(image, with_percentage), image)
     assert {partition.leader for partition in image.topics["t"].partitions} == {1}
-    assert len(balance(image_with(1), settings())) == 1, "4.3 knows no percentage"
+    assert len(balance(image_with(1), context())) == 1, "4.3 knows no percentage"
 
 
 @pytest.mark.parametrize("over_zookeeper", [False, True])
@@ -313,11 +315,11 @@ def test_an_election_that_ends_a_reassignment_is_told_in_a_new_leader_epoch_wher
             TopicRecord("t", T),
             PartitionRecord(0, T, [1, 2, 3], [2, 3], [], [3], 2, 0, 3, 5, [directory_of(n) for n in (1, 2, 3)]),
         ],
-        image_of(fence_broker(FIVE, 1, settings()), FIVE),
+        image_of(fence_broker(FIVE, 1, context()), FIVE),
     )
     if over_zookeeper:
         image = replace(image, levels=zookeeper_levels({}))
     request = ElectLeadersRequest(PREFERRED, [ElectLeadersRequest.TopicPartitions("t", [0])])
-    after = partition(image_of(elect_leaders(image, request, settings())[0], image))
+    after = partition(image_of(elect_leaders(image, request, context())[0], image))
     assert (after.leader, after.adding_replicas) == (2, ())
     assert after.leader_epoch == (4 if over_zookeeper else 3)

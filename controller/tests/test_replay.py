@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from controller.tests.controller_kit import CLUSTER_ID, cluster, directory_of, image_of, settings, topics, uuid_of
+from controller.tests.controller_kit import CLUSTER_ID, cluster, context, directory_of, image_of, topics, uuid_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,7 +70,7 @@ operations = st.lists(
 
 def decide(image: ClusterImage, operation: tuple[str, str, int, int], seed: int) -> list[Message]:
     what, name, first, second = operation
-    chance = settings(seed=seed)
+    chance = context(seed=seed)
     match what:
         case "create":
             return create_topics(image, topics(name, partitions=first, factor=second), chance)[0]
@@ -86,7 +86,7 @@ def decide(image: ClusterImage, operation: tuple[str, str, int, int], seed: int)
         case "fence":
             return fence_broker(image, first, chance)
         case "unfence":
-            return unfence_broker(image, first, settings())
+            return unfence_broker(image, first, context())
         case _:
             return controlled_shutdown(image, first, chance)
 
@@ -130,7 +130,7 @@ def check_invariants(image: ClusterImage) -> None:
 
 
 def test_an_older_image_does_not_change_when_records_are_replayed_on_it() -> None:
-    before = image_of(create_topics(THREE, topics("t", partitions=2), settings())[0], THREE)
+    before = image_of(create_topics(THREE, topics("t", partitions=2), context())[0], THREE)
     same = without_position(before)
     copy = {name: (dict(value) if isinstance(value, dict) else value) for name, value in same.items()}
     replay(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from controller.tests.controller_kit import CLUSTER_ID, cluster, directory_of, image_of, settings, topics, uuid_of
+from controller.tests.controller_kit import CLUSTER_ID, cluster, context, directory_of, image_of, topics, uuid_of
 
 from odradek_controller.commands.brokers import controlled_shutdown, fence_broker
 from odradek_controller.commands.create_partitions import create_partitions
@@ -44,7 +44,7 @@ def topic(
 
 
 def with_topics(image: ClusterImage, *wanted: Topic) -> ClusterImage:
-    records, response = create_topics(image, CreateTopicsRequest(topics=list(wanted)), settings(seed=7))
+    records, response = create_topics(image, CreateTopicsRequest(topics=list(wanted)), context(seed=7))
     assert [result.error_code for result in response.topics] == [0] * len(wanted)
     return image_of(records, image)
 
@@ -153,7 +153,7 @@ def test_switches_of_remote_storage_are_kept_but_over_zookeeper(name: str) -> No
     said = []
     for image in (ONE, over_zookeeper):
         for value in ("false", "TRUE"):
-            _, response = create_topics(image, CreateTopicsRequest([topic(configs=[(name, value)])]), settings())
+            _, response = create_topics(image, CreateTopicsRequest([topic(configs=[(name, value)])]), context())
             said.append((ErrorCode(response.topics[0].error_code).name, response.topics[0].error_message))
     kept, refused = ("NONE", None), ("INVALID_CONFIG", SWITCHES)
     assert said == [kept, kept, kept, refused]
@@ -161,7 +161,7 @@ def test_switches_of_remote_storage_are_kept_but_over_zookeeper(name: str) -> No
 
 @pytest.mark.parametrize(("wanted", "error", "message"), REFUSED)
 def test_a_topic_that_cannot_be_is_refused_in_kafkas_words(wanted: Topic, error: str, message: str) -> None:
-    records, response = create_topics(SOME, CreateTopicsRequest(topics=[wanted]), settings())
+    records, response = create_topics(SOME, CreateTopicsRequest(topics=[wanted]), context())
     result = response.topics[0]
     assert (records, ErrorCode(result.error_code).name, result.error_message) == ([], error, message)
     assert (result.name, result.topic_id, result.num_partitions, result.replication_factor, result.configs) == (
@@ -175,7 +175,7 @@ def test_a_topic_that_cannot_be_is_refused_in_kafkas_words(wanted: Topic, error:
 
 def test_a_created_topic_is_recorded_with_its_configurations_before_its_partitions() -> None:
     request = CreateTopicsRequest(topics=[topic("new", 2, 1, configs=[("retention.ms", "1000")])])
-    records, response = create_topics(ONE, request, settings(seed=3))
+    records, response = create_topics(ONE, request, context(seed=3))
     topic_id = random_uuid(random.Random(3).randbytes)
     # The seeded placement draws nothing with one broker, so that the id is the first draw.
     assert records == [
@@ -205,14 +205,14 @@ def test_a_created_topic_is_recorded_with_its_configurations_before_its_partitio
 
 
 def test_counts_of_minus_one_are_the_brokers_defaults() -> None:
-    static = settings({"num.partitions": "4", "default.replication.factor": "2"})
+    static = context({"num.partitions": "4", "default.replication.factor": "2"})
     image = cluster({1: None, 2: None})
     _, response = create_topics(image, CreateTopicsRequest(topics=[topic("d", -1, -1)]), static)
     assert (response.topics[0].num_partitions, response.topics[0].replication_factor) == (4, 2)
 
 
 def test_a_repeated_name_is_refused_once_and_the_others_are_created() -> None:
-    records, response = create_topics(ONE, topics("dup", "dup", "single"), settings())
+    records, response = create_topics(ONE, topics("dup", "dup", "single"), context())
     assert [(result.name, ErrorCode(result.error_code).name, result.error_message) for result in response.topics] == [
         ("single", "NONE", None),
         ("dup", "INVALID_REQUEST", "Duplicate topic name."),
@@ -223,7 +223,7 @@ def test_a_repeated_name_is_refused_once_and_the_others_are_created() -> None:
 def test_validate_only_answers_like_a_creation_and_records_nothing() -> None:
     request = topics("vo")
     request.validate_only = True
-    records, response = create_topics(ONE, request, settings())
+    records, response = create_topics(ONE, request, context())
     assert records == []
     assert (response.topics[0].error_code, response.topics[0].num_partitions) == (0, 1)
 
@@ -238,10 +238,10 @@ def test_a_fenced_replica_is_not_in_the_first_isr() -> None:
 
 def test_a_broker_gets_no_replica_while_it_shuts_down_and_may_when_it_is_down() -> None:
     three = cluster({1: None, 2: None, 3: None})
-    going = image_of(controlled_shutdown(three, 2, settings()), three)
-    _, refused = create_topics(going, CreateTopicsRequest(topics=[topic("t", 1, 3)]), settings(seed=7))
+    going = image_of(controlled_shutdown(three, 2, context()), three)
+    _, refused = create_topics(going, CreateTopicsRequest(topics=[topic("t", 1, 3)]), context(seed=7))
     assert refused.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
-    gone = image_of(fence_broker(going, 2, settings()), going)
+    gone = image_of(fence_broker(going, 2, context()), going)
     partition = with_topics(gone, topic("t", 1, 3)).partition("t", 0)
     assert partition is not None
     assert (sorted(partition.replicas), sorted(partition.isr)) == ([1, 2, 3], [1, 3])
@@ -290,13 +290,13 @@ GROW_REFUSED = [
 def test_a_topic_that_cannot_grow_so_is_refused_in_kafkas_words(
     request_: CreatePartitionsRequest, error: str, message: str | None
 ) -> None:
-    records, response = create_partitions(SOME, request_, settings())
+    records, response = create_partitions(SOME, request_, context())
     result = response.results[0]
     assert (records, ErrorCode(result.error_code).name, result.error_message) == ([], error, message)
 
 
 def test_new_partitions_follow_the_old_ones() -> None:
-    records, response = create_partitions(SOME, grow("two", 4, [[1], [1]]), settings())
+    records, response = create_partitions(SOME, grow("two", 4, [[1], [1]]), context())
     delta = replay(SOME, records)
     before, after = SOME.topics["two"], delta.image.topics["two"]
     assert response.results[0].error_code == 0
@@ -329,7 +329,7 @@ DELETE_REFUSED = [
 def test_a_deletion_that_makes_no_sense_is_refused_in_kafkas_words(
     wanted: list[State], expected: tuple[object, ...]
 ) -> None:
-    records, response = delete_topics(SOME, DeleteTopicsRequest(topics=wanted), settings())
+    records, response = delete_topics(SOME, DeleteTopicsRequest(topics=wanted), context())
     assert records == []
     assert [(r.name, r.topic_id, ErrorCode(r.error_code).name, r.error_message) for r in response.responses] == [
         expected
@@ -338,7 +338,7 @@ def test_a_deletion_that_makes_no_sense_is_refused_in_kafkas_words(
 
 def test_a_deleted_topic_is_gone_with_its_configurations() -> None:
     before = with_topics(ONE, topic("gone", configs=[("retention.ms", "5")]), topic("stays"))
-    records, response = delete_topics(before, DeleteTopicsRequest(topic_names=["gone", "nope"]), settings())
+    records, response = delete_topics(before, DeleteTopicsRequest(topic_names=["gone", "nope"]), context())
     delta = replay(before, records)
     assert [(r.name, ErrorCode(r.error_code).name) for r in response.responses] == [
         ("gone", "NONE"),
@@ -351,7 +351,7 @@ def test_a_deleted_topic_is_gone_with_its_configurations() -> None:
 
 
 def test_nothing_is_deleted_where_deletion_is_switched_off() -> None:
-    static = settings({"delete.topic.enable": "false"})
+    static = context({"delete.topic.enable": "false"})
     records, response = delete_topics(SOME, DeleteTopicsRequest(topic_names=["ok"]), static)
     assert (records, response.responses[0].error_code) == ([], ErrorCode.TOPIC_DELETION_DISABLED)
 

@@ -67,12 +67,12 @@ class Chaos:
         moves = [AlterPartitionReassignmentsRequest.ReassignableTopic(name, [move])]
         change = self.rng.choice(
             [
-                lambda: controller.create_topics(topics(name, partitions=2, factor=self.rng.randrange(1, 3))),
-                lambda: controller.delete_topics(DeleteTopicsRequest(topic_names=[name])),
-                lambda: controller.create_partitions(CreatePartitionsRequest([grow])),
-                lambda: controller.incremental_alter_configs(setting(2, name, segment_ms=str(600_000 + len(some)))),
-                lambda: controller.alter_reassignments(AlterPartitionReassignmentsRequest(topics=moves)),
-                lambda: controller.elect_leaders(ElectLeadersRequest(election_type=0, topic_partitions=None)),
+                lambda: controller.submit(topics(name, partitions=2, factor=self.rng.randrange(1, 3))),
+                lambda: controller.submit(DeleteTopicsRequest(topic_names=[name])),
+                lambda: controller.submit(CreatePartitionsRequest([grow])),
+                lambda: controller.submit(setting(2, name, segment_ms=str(600_000 + len(some)))),
+                lambda: controller.submit(AlterPartitionReassignmentsRequest(topics=moves)),
+                lambda: controller.submit(ElectLeadersRequest(election_type=0, topic_partitions=None)),
             ]
         )
         asked = asyncio.ensure_future(change())
@@ -146,7 +146,7 @@ async def test_whatever_breaks_one_controller_remains_and_says_what_is_stored(se
         await chaos.settle()
         chaos.watch()
         controller = await cluster.controller()
-        await controller.create_topics(topics("last"))
+        await controller.submit(topics("last"))
         # Nobody copies anything here, and what moves is not deleted.
         stay = [
             AlterPartitionReassignmentsRequest.ReassignableTopic(
@@ -159,7 +159,7 @@ async def test_whatever_breaks_one_controller_remains_and_says_what_is_stored(se
             )
             for topic in controller.image.topics.values()
         ]
-        await controller.alter_reassignments(AlterPartitionReassignmentsRequest(topics=stay))
+        await controller.submit(AlterPartitionReassignmentsRequest(topics=stay))
         await world.until(lambda: _granted(cluster))
         await world.until(lambda: _seen(cluster))
         image = await same_as_stored(cluster)

@@ -39,15 +39,13 @@ def real(server: ZooKeeperServer) -> RealWorld:
 async def small_life(cluster: ZooKeeperCluster) -> None:
     """What the facts show: t3 with a configuration and a partition more, ids given out, a topic come and gone."""
     controller = await cluster.controller()
-    await controller.create_topics(manual("t3", [1], [1], [1]))
-    await controller.incremental_alter_configs(setting(2, "t3", retention_ms="600000"))
-    await controller.incremental_alter_configs(setting(4, "1", log_cleaner_threads="2"))
-    await controller.incremental_alter_configs(setting(4, "", message_max_bytes="2000000"))
-    await controller.create_partitions(
-        CreatePartitionsRequest([CreatePartitionsRequest.CreatePartitionsTopic("t3", 4, None)])
-    )
-    await controller.allocate_producer_ids(AllocateProducerIdsRequest(1, controller.image.brokers[1].epoch))
-    await controller.create_topics(manual("gone", [1]))
+    await controller.submit(manual("t3", [1], [1], [1]))
+    await controller.submit(setting(2, "t3", retention_ms="600000"))
+    await controller.submit(setting(4, "1", log_cleaner_threads="2"))
+    await controller.submit(setting(4, "", message_max_bytes="2000000"))
+    await controller.submit(CreatePartitionsRequest([CreatePartitionsRequest.CreatePartitionsTopic("t3", 4, None)]))
+    await controller.submit(AllocateProducerIdsRequest(1, controller.image.brokers[1].epoch))
+    await controller.submit(manual("gone", [1]))
     await cluster.delete("gone")
 
 
@@ -78,10 +76,10 @@ async def test_the_second_candidate_goes_on_when_the_first_is_cut_off(server: Zo
         await cluster.controller()
         second = await cluster.join()
         await cluster.until_image(lambda found: len(found.image.brokers) == 2)
-        await first.controller.create_topics(manual("t", [1, 2], [2, 1]))
+        await first.controller.submit(manual("t", [1, 2], [2, 1]))
         cluster.world.cut(first.zk)
         await cluster.world.until(lambda: second.role.controller is not None)
-        deposed = asyncio.ensure_future(first.controller.create_topics(manual("late", [1])))
+        deposed = asyncio.ensure_future(first.controller.submit(manual("late", [1])))
         await cluster.world.until(lambda: 1 not in second.controller.image.brokers)
         partitions = second.controller.image.topics["t"].partitions
         assert [(p.leader, p.isr, p.leader_epoch) for p in partitions] == [(2, (2,), 1), (2, (2,), 1)]
@@ -100,9 +98,9 @@ async def test_a_restart_of_zookeeper_changes_nothing(server: ZooKeeperServer) -
     async with zookeeper_cluster(real(server)) as cluster:
         await cluster.join()
         controller = await cluster.controller()
-        await controller.create_topics(manual("t", [1]))
+        await controller.submit(manual("t", [1]))
         restarting = asyncio.ensure_future(cluster.world.restart())
-        await controller.create_topics(manual("meanwhile", [1]))
+        await controller.submit(manual("meanwhile", [1]))
         await restarting
         await cluster.tool.until_connected()
         image = await same_as_stored(cluster)

@@ -62,10 +62,8 @@ async def same_as_stored(cluster: ZooKeeperCluster) -> ClusterImage:
 
 def manual(name: str, *replicas: list[int], **configs: str) -> CreateTopicsRequest:
     rows = [CreateTopicsRequest.CreatableReplicaAssignment(index, brokers) for index, brokers in enumerate(replicas)]
-    settings = [
-        CreateTopicsRequest.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()
-    ]
-    return CreateTopicsRequest([CreateTopicsRequest.CreatableTopic(name, -1, -1, rows, settings)])
+    context = [CreateTopicsRequest.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
+    return CreateTopicsRequest([CreateTopicsRequest.CreatableTopic(name, -1, -1, rows, context)])
 
 
 def setting(kind: int, name: str, **values: str) -> IncrementalAlterConfigsRequest:
@@ -83,7 +81,7 @@ async def test_a_new_topic_has_the_nodes_of_kafka() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
-        await controller.create_topics(topics("t3", partitions=3))
+        await controller.submit(topics("t3", partitions=3))
         image = await same_as_stored(cluster)
         ours, facts = await cluster.dump(), dumped()[1]
         for path in [path for path in facts if path.startswith("/brokers/topics")]:
@@ -108,12 +106,12 @@ async def test_a_topic_begins_with_its_configuration_and_changes_are_notified() 
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
-        await controller.create_topics(manual("t", [1], retention_ms="1"))
+        await controller.submit(manual("t", [1], retention_ms="1"))
         assert await cluster.data("/config/topics/t") == '{"version":1,"config":{"retention.ms":"1"}}'
         assert await cluster.tool.children(paths.CONFIG_CHANGES) == []
-        await controller.incremental_alter_configs(setting(2, "t", segment_ms="600000"))
-        await controller.incremental_alter_configs(setting(4, "", message_max_bytes="2000000"))
-        await controller.incremental_alter_configs(setting(4, "1", log_cleaner_threads="2"))
+        await controller.submit(setting(2, "t", segment_ms="600000"))
+        await controller.submit(setting(4, "", message_max_bytes="2000000"))
+        await controller.submit(setting(4, "1", log_cleaner_threads="2"))
         tree = await cluster.dump("/config")
         assert tree["/config/topics/t"] == b'{"version":1,"config":{"retention.ms":"1","segment.ms":"600000"}}'
         facts = dumped()[2]
@@ -132,9 +130,9 @@ async def test_partitions_grow() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
-        await controller.create_topics(manual("t", [1]))
+        await controller.submit(manual("t", [1]))
         grown = CreatePartitionsRequest([CreatePartitionsRequest.CreatePartitionsTopic("t", 3, None)])
-        await controller.create_partitions(grown)
+        await controller.submit(grown)
         assert await cluster.version("/brokers/topics/t") == 1
         assert [await cluster.version(paths.state("t", index)) for index in range(3)] == [0, 0, 0]
         await same_as_stored(cluster)
@@ -145,11 +143,11 @@ async def test_a_deleted_topic_leaves_nothing() -> None:
         await cluster.join()
         controller = await cluster.controller()
         before = await cluster.dump()
-        await controller.create_topics(topics("t", "u", partitions=2))
+        await controller.submit(topics("t", "u", partitions=2))
         await cluster.delete("t", "u")
         after = await cluster.dump()
         assert after == before
-        await controller.create_topics(topics("t"))
+        await controller.submit(topics("t"))
         await same_as_stored(cluster)
 
 
@@ -159,7 +157,7 @@ async def test_the_isr_is_in_the_state_whose_version_is_the_partition_epoch() ->
             await cluster.join()
         controller = await cluster.controller()
         await cluster.until_image(lambda found: len(found.image.brokers) == 3)
-        await controller.create_topics(manual("t", [1, 2, 3]))
+        await controller.submit(manual("t", [1, 2, 3]))
         topic = controller.image.topics["t"]
         for step, isr in enumerate([[1, 2], [1], [1, 2, 3]]):
             proposal = AlterPartitionRequest.PartitionData(0, 0, isr, [], 0, step)
@@ -168,7 +166,7 @@ async def test_the_isr_is_in_the_state_whose_version_is_the_partition_epoch() ->
                 controller.image.brokers[1].epoch,
                 [AlterPartitionRequest.TopicData(topic_id=topic.id, partitions=[proposal])],
             )
-            response = await controller.alter_partition(request)
+            response = await controller.submit(request)
             result = response.topics[0].partitions[0]
             assert (result.error_code, result.isr, result.partition_epoch) == (ErrorCode.NONE, isr, step + 1)
         assert await cluster.version(paths.state("t", 0)) == 3
@@ -184,9 +182,9 @@ async def test_a_reassignment_is_in_the_topic_and_each_step_in_a_new_leader_epoc
             await cluster.join()
         controller = await cluster.controller()
         await cluster.until_image(lambda found: len(found.image.brokers) == 3)
-        await controller.create_topics(manual("t", [1, 2]))
+        await controller.submit(manual("t", [1, 2]))
         move = AlterPartitionReassignmentsRequest.ReassignablePartition(0, [1, 3])
-        await controller.alter_reassignments(
+        await controller.submit(
             AlterPartitionReassignmentsRequest(
                 topics=[AlterPartitionReassignmentsRequest.ReassignableTopic("t", [move])]
             )
@@ -202,7 +200,7 @@ async def test_a_reassignment_is_in_the_topic_and_each_step_in_a_new_leader_epoc
         await same_as_stored(cluster)
         topic = controller.image.topics["t"]
         proposal = AlterPartitionRequest.PartitionData(0, 1, [1, 2, 3], [], 0, 1)
-        await controller.alter_partition(
+        await controller.submit(
             AlterPartitionRequest(
                 1,
                 controller.image.brokers[1].epoch,
@@ -221,9 +219,9 @@ async def test_producer_ids_are_given_out_in_blocks() -> None:
         await cluster.join()
         controller = await cluster.controller()
         epoch = controller.image.brokers[1].epoch
-        await controller.allocate_producer_ids(AllocateProducerIdsRequest(1, epoch))
+        await controller.submit(AllocateProducerIdsRequest(1, epoch))
         assert await cluster.data(paths.PRODUCER_IDS) == dumped()[3][paths.PRODUCER_IDS].decode()
-        response = await controller.allocate_producer_ids(AllocateProducerIdsRequest(1, epoch))
+        response = await controller.submit(AllocateProducerIdsRequest(1, epoch))
         assert response.producer_id_start == 1000
         await same_as_stored(cluster)
 
@@ -232,7 +230,7 @@ async def test_a_large_change_is_cut_and_whole_at_the_end() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
-        await controller.create_topics(topics("large", partitions=2_500))
+        await controller.submit(topics("large", partitions=2_500))
         await same_as_stored(cluster)
         await cluster.delete("large")
         assert await cluster.tool.children(paths.TOPICS) == []
@@ -248,7 +246,7 @@ async def test_who_is_not_the_controller_any_more_stores_nothing() -> None:
         await cluster.tool.set(paths.CONTROLLER_EPOCH, b"9", stat.version)
         before = await cluster.dump()
         with pytest.raises(NotControllerError):
-            await controller.create_topics(topics("t"))
+            await controller.submit(topics("t"))
         assert controller.image.topics == {}
         assert {path for path in await cluster.dump() if "topics/t" in path} == set()
         assert before[paths.CONTROLLER_EPOCH] == b"9"
@@ -261,14 +259,14 @@ async def test_a_change_is_finished_though_nobody_waits_for_it() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
-        asking = asyncio.ensure_future(controller.create_topics(topics("t")))
+        asking = asyncio.ensure_future(controller.submit(topics("t")))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
         await cluster.until_image(lambda found: "t" in found.image.topics)
-        await controller.create_topics(topics("u"))
+        await controller.submit(topics("u"))
         await same_as_stored(cluster)
 
 
@@ -292,11 +290,11 @@ async def test_what_is_not_as_the_image_says_ends_the_term_and_is_read_anew() ->
     async with zookeeper_cluster() as cluster:
         member = await cluster.join()
         controller = await cluster.controller()
-        await controller.create_topics(topics("t"))
+        await controller.submit(topics("t"))
         state = await cluster.data(paths.state("t", 0))
         await cluster.tool.set(paths.state("t", 0), state.replace('"leader_epoch":0', '"leader_epoch":7').encode())
         with pytest.raises(NotControllerError, match="not what the image says"):
-            await controller.unregister_broker(UnregisterBrokerRequest(1))
+            await controller.submit(UnregisterBrokerRequest(1))
         await cluster.world.until(lambda: member.events == ["elected 1", "resigned", "elected 2"])
         assert (await cluster.partition("t")).leader_epoch == 7
         await same_as_stored(cluster)
@@ -369,11 +367,11 @@ async def test_an_unclean_leader_is_elected_where_that_is_allowed_and_marked() -
             await cluster.join()
         controller = await cluster.controller()
         await cluster.until_image(lambda found: len(found.image.brokers) == 2)
-        await controller.create_topics(manual("t", [2, 1]))
+        await controller.submit(manual("t", [2, 1]))
         topic = controller.image.topics["t"]
         proposal = AlterPartitionRequest.PartitionData(0, 0, [2], [], 0, 0)
         data = AlterPartitionRequest.TopicData(topic_id=topic.id, partitions=[proposal])
-        await controller.alter_partition(AlterPartitionRequest(2, controller.image.brokers[2].epoch, [data]))
+        await controller.submit(AlterPartitionRequest(2, controller.image.brokers[2].epoch, [data]))
         await cluster.members[1].unregister()
         await cluster.until_image(lambda found: 2 not in found.image.brokers)
         assert await cluster.data(paths.state("t", 0)) == (

@@ -58,8 +58,8 @@ async def test_a_broker_that_goes_leads_no_more_and_leaves_the_isr_in_a_new_lead
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
-        await controller.create_topics(manual("t", [2, 3], [3, 2]))
-        await controller.create_topics(manual("alone", [2]))
+        await controller.submit(manual("t", [2, 3], [3, 2]))
+        await controller.submit(manual("alone", [2]))
         await cluster.members[1].unregister()
         await cluster.until_image(lambda found: 2 not in found.image.brokers)
         found = [await cluster.partition(*place) for place in (("t", 0), ("t", 1), ("alone", 0))]
@@ -79,7 +79,7 @@ async def test_a_broker_that_was_gone_between_two_looks_has_a_new_epoch_and_has_
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
-        await controller.create_topics(manual("t", [2, 3]))
+        await controller.submit(manual("t", [2, 3]))
         epoch = controller.image.brokers[2].epoch
         await cluster.members[1].unregister()
         await cluster.members[1].register()
@@ -140,7 +140,7 @@ async def test_partitions_that_a_tool_added_are_begun() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
-        await controller.create_topics(manual("t", [1]))
+        await controller.submit(manual("t", [1]))
         topic_id = controller.image.topics["t"].id
         grown = TopicZnode(topic_id, {0: Assignment((1,)), 1: Assignment((2, 3)), 2: Assignment((3,))})
         await cluster.tool.set(paths.topic("t"), grown.encode())
@@ -154,11 +154,11 @@ async def test_a_topic_whose_node_is_removed_is_gone() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
-        await controller.create_topics(topics("t"))
+        await controller.submit(topics("t"))
         for path in (paths.state("t", 0), paths.partition("t", 0), paths.partitions("t"), paths.topic("t")):
             await cluster.tool.delete(path)
         await cluster.until_image(lambda found: not found.image.topics)
-        await controller.create_topics(topics("u"))
+        await controller.submit(topics("u"))
         assert sorted(controller.image.topics) == ["u"]
 
 
@@ -169,7 +169,7 @@ async def test_a_damaged_topic_is_reported_and_hinders_nothing() -> None:
         controller = await cluster.controller()
         await cluster.tool.create(paths.topic("worse"), b'{"partitions":{"1":[1]}}')
         await cluster.world.until(lambda: any("worse" in said for said in member.reports.said))
-        await controller.create_topics(topics("good"))
+        await controller.submit(topics("good"))
         assert list(controller.image.topics) == ["good"]
         assert any("/brokers/topics/bad" in said for said in member.reports.said)
 
@@ -182,7 +182,7 @@ async def test_a_damaged_topic_of_before_topic_ids_hinders_nothing() -> None:
         await cluster.tool.create(paths.state("old", 0), b"{")
         await cluster.join()
         controller = await cluster.controller()
-        await controller.create_topics(topics("good"))
+        await controller.submit(topics("good"))
         assert list(controller.image.topics) == ["good"]
         assert set(controller.unreadable) == {"old"}
 
@@ -195,7 +195,7 @@ async def test_a_topic_that_is_to_be_deleted_is_deleted_and_the_wish_with_it() -
         await cluster.join()
         controller = await cluster.controller()
         before = await cluster.dump()
-        await controller.create_topics(topics("t", partitions=2))
+        await controller.submit(topics("t", partitions=2))
         await cluster.tool.create(paths.delete_topic("t"))
         await cluster.tool.create(paths.delete_topic("never"))
         await cluster.until_image(lambda found: not found.image.topics)
@@ -212,41 +212,41 @@ async def test_a_topic_is_deleted_when_the_last_broker_that_holds_it_is_back() -
         await three(cluster)
         controller = await cluster.controller()
         before = await cluster.dump(paths.TOPICS)
-        await controller.create_topics(manual("t", [1, 2]))
-        await controller.create_topics(manual("u", [1, 2]))
-        await controller.create_topics(manual("v", [1, 3]))
+        await controller.submit(manual("t", [1, 2]))
+        await controller.submit(manual("u", [1, 2]))
+        await controller.submit(manual("v", [1, 3]))
         await cluster.members[1].unregister()
         await cluster.until_image(lambda found: 2 not in found.image.brokers)
         await cluster.tool.create(paths.delete_topic("t"))
         request = DeleteTopicsRequest(topic_names=["u", "v", "never"])
-        response = await controller.delete_topics(request)
+        response = await controller.submit(request)
         assert {result.name: result.error_code for result in response.responses} == {
             "u": ErrorCode.NONE,
             "v": ErrorCode.NONE,
             "never": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
         again = DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState(None, controller.image.topics["u"].id)])
-        (result,) = (await controller.delete_topics(again)).responses
+        (result,) = (await controller.submit(again)).responses
         assert (result.name, result.error_code) == ("u", ErrorCode.NONE)
         await cluster.until_image(lambda found: sorted(found.image.topics) == ["t", "u"])
         assert await cluster.tool.children(paths.DELETE_TOPICS) == ["t", "u"]
         # The name is taken, and nothing can be done with what goes.
-        (created,) = (await controller.create_topics(topics("t"))).topics
+        (created,) = (await controller.submit(topics("t"))).topics
         assert (created.error_code, created.error_message) == (
             ErrorCode.TOPIC_ALREADY_EXISTS,
             "Topic 't' is marked for deletion.",
         )
         grow = CreatePartitionsRequest.CreatePartitionsTopic("t", 2, None)
-        (grown,) = (await controller.create_partitions(CreatePartitionsRequest([grow]))).results
+        (grown,) = (await controller.submit(CreatePartitionsRequest([grow]))).results
         assert grown.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         move = AlterPartitionReassignmentsRequest.ReassignablePartition(0, [1, 3])
         moves = AlterPartitionReassignmentsRequest(
             topics=[AlterPartitionReassignmentsRequest.ReassignableTopic("t", [move])]
         )
-        (moved,) = (await controller.alter_reassignments(moves)).responses[0].partitions
+        (moved,) = (await controller.submit(moves)).responses[0].partitions
         assert moved.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elect = ElectLeadersRequest(0, [ElectLeadersRequest.TopicPartitions("t", [0])])
-        (elected,) = (await controller.elect_leaders(elect)).replica_election_results[0].partition_result
+        (elected,) = (await controller.submit(elect)).replica_election_results[0].partition_result
         assert elected.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await cluster.members[1].register()
         await cluster.until_image(lambda found: not found.image.topics)
@@ -258,12 +258,12 @@ async def test_a_topic_whose_replicas_move_is_deleted_when_they_have() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
-        await controller.create_topics(manual("t", [1]))
+        await controller.submit(manual("t", [1]))
         move = AlterPartitionReassignmentsRequest.ReassignablePartition(0, [2])
         moves = [AlterPartitionReassignmentsRequest.ReassignableTopic("t", [move])]
-        await controller.alter_reassignments(AlterPartitionReassignmentsRequest(topics=moves))
-        await controller.delete_topics(DeleteTopicsRequest(topic_names=["t"]))
-        await controller.create_topics(topics("later"))
+        await controller.submit(AlterPartitionReassignmentsRequest(topics=moves))
+        await controller.submit(DeleteTopicsRequest(topic_names=["t"]))
+        await controller.submit(topics("later"))
         await cluster.tool.create(paths.delete_topic("later"))
         await cluster.until_image(lambda found: sorted(found.image.topics) == ["t"])
         assert controller.image.topics["t"].id not in controller.deletions
@@ -277,9 +277,9 @@ async def test_a_replica_that_cannot_be_deleted_is_said_and_tried_again_when_its
         await three(cluster)
         member, other, _ = cluster.members
         controller = await cluster.controller()
-        await controller.create_topics(manual("t", [1, 2]))
+        await controller.submit(manual("t", [1, 2]))
         controller.deletions.begun = lambda topics: None
-        await controller.delete_topics(DeleteTopicsRequest(topic_names=["t"]))
+        await controller.submit(DeleteTopicsRequest(topic_names=["t"]))
         await cluster.world.until(lambda: controller.deletions.of(2) == [("t", 0)])
         brokers = controller.image.brokers
         controller.replicas_deleted(brokers[1], [("t", 0)], [])
@@ -305,10 +305,10 @@ async def test_a_broker_that_has_begun_anew_is_not_shut_down_by_what_it_asked_be
             await again.wait()
             found = await read_broker(cluster.tool, 2)
             assert found is not None
-            return brokers_changed(image, {**image.brokers, 2: found}, controller.settings)
+            return brokers_changed(image, {**image.brokers, 2: found}, controller.context)
 
         looking = asyncio.ensure_future(controller.reconcile(look))
-        asked = asyncio.ensure_future(controller.shut_down(ControlledShutdownRequest(2, old)))
+        asked = asyncio.ensure_future(controller.submit(ControlledShutdownRequest(2, old)))
         await cluster.members[1].unregister()
         await cluster.members[1].register()
         again.set()
@@ -322,7 +322,7 @@ async def test_where_deletion_is_disabled_the_wish_is_removed() -> None:
     async with zookeeper_cluster(delete_topic_enable="false") as cluster:
         await cluster.join()
         controller = await cluster.controller()
-        await controller.create_topics(topics("t"))
+        await controller.submit(topics("t"))
         await cluster.tool.create(paths.delete_topic("t"))
         await cluster.world.until(lambda: _no_children(cluster, paths.DELETE_TOPICS))
         assert "t" in controller.image.topics
@@ -339,7 +339,7 @@ async def catch_up(cluster: ZooKeeperCluster, topic: str, *isr: int) -> None:
     proposal = AlterPartitionRequest.PartitionData(0, found.leader_epoch, list(isr), [], 0, found.partition_epoch)
     data = AlterPartitionRequest.TopicData(topic_id=controller.image.topics[topic].id, partitions=[proposal])
     epoch = controller.image.brokers[found.leader].epoch
-    await controller.alter_partition(AlterPartitionRequest(found.leader, epoch, [data]))
+    await controller.submit(AlterPartitionRequest(found.leader, epoch, [data]))
 
 
 async def test_a_reassignment_of_an_old_tool_begins_and_its_list_goes_when_all_has_ended() -> None:
@@ -347,7 +347,7 @@ async def test_a_reassignment_of_an_old_tool_begins_and_its_list_goes_when_all_h
         await three(cluster)
         controller = await cluster.controller()
         for name in ("t", "u"):
-            await controller.create_topics(manual(name, [1]))
+            await controller.submit(manual(name, [1]))
         moves = {("t", 0): (2,), ("u", 0): (1, 3), ("never", 0): (1,), ("u", 9): (1,)}
         await cluster.tool.create(paths.REASSIGN_PARTITIONS, znodes.encode_reassignment(moves))
         await cluster.until_image(lambda found: found.image.topics["u"].partitions[0].reassigning)
@@ -375,7 +375,7 @@ async def test_a_reassignment_goes_on_under_the_next_controller() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
-        await controller.create_topics(manual("t", [1]))
+        await controller.submit(manual("t", [1]))
         await cluster.tool.create(paths.REASSIGN_PARTITIONS, znodes.encode_reassignment({("t", 0): (2, 3)}))
         await cluster.until_image(lambda found: found.image.topics["t"].partitions[0].reassigning)
         before = await cluster.partition("t")
@@ -391,7 +391,7 @@ async def test_a_list_that_asks_for_nothing_is_removed() -> None:
     async with zookeeper_cluster() as cluster:
         member = await cluster.join()
         controller = await cluster.controller()
-        await controller.create_topics(manual("t", [1]))
+        await controller.submit(manual("t", [1]))
         for wish in (znodes.encode_reassignment({("t", 0): (1,)}), b"damaged"):
             await cluster.tool.create(paths.REASSIGN_PARTITIONS, wish)
             await cluster.world.until(lambda: _gone(cluster, paths.REASSIGN_PARTITIONS))
@@ -403,7 +403,7 @@ async def test_preferred_leaders_are_elected_as_the_old_tool_asks() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
-        await controller.create_topics(manual("t", [2, 3]))
+        await controller.submit(manual("t", [2, 3]))
         await cluster.members[1].unregister()
         await cluster.until_image(lambda found: 2 not in found.image.brokers)
         await cluster.members[1].register()
@@ -432,7 +432,7 @@ async def test_configurations_that_others_change_are_known_and_not_written_again
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
-        await controller.create_topics(topics("t"))
+        await controller.submit(topics("t"))
         await notify(cluster, "topics/t", segment_ms="600000")
         await notify(cluster, "brokers/<default>", message_max_bytes="5")
         await cluster.until_image(lambda found: ConfigResource(4, "") in found.image.configs)
@@ -448,7 +448,7 @@ async def test_a_topic_that_may_lose_records_now_gets_a_leader() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
-        await controller.create_topics(manual("t", [2, 3]))
+        await controller.submit(manual("t", [2, 3]))
         await catch_up(cluster, "t", 2)
         await cluster.members[1].unregister()
         await cluster.until_image(lambda found: 2 not in found.image.brokers)
@@ -521,7 +521,7 @@ async def test_an_isr_that_a_leader_set_itself_is_known() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
-        await controller.create_topics(manual("t", [1, 2]))
+        await controller.submit(manual("t", [1, 2]))
         await cluster.tool.set(paths.state("t", 0), PartitionState(1, 0, (1,), 1).encode())
         await cluster.tool.create(paths.ISR_CHANGE, znodes.encode_partitions([("t", 0)]), sequential=True)
         await cluster.until_image(lambda found: found.image.topics["t"].partitions[0].isr == (1,))
@@ -544,7 +544,7 @@ async def test_what_changes_while_there_is_no_connection_is_seen_after_it() -> N
     async with zookeeper_cluster() as cluster:
         member = await cluster.join()
         controller = await cluster.controller()
-        await controller.create_topics(topics("t"))
+        await controller.submit(topics("t"))
         for round_ in range(3):
             cluster.world.drop(member.zk)
             node = TopicZnode(uuid_of(round_), {0: Assignment((1,))})
@@ -561,7 +561,7 @@ async def test_what_a_look_failed_at_is_looked_at_again_a_second_later() -> None
     world = DoubleWorld()
     async with zookeeper_cluster(world) as cluster:
         member = await cluster.join()
-        await (await cluster.controller()).create_topics(topics("t"))
+        await (await cluster.controller()).submit(topics("t"))
         del cluster.now_ms  # a clock that fails
         await notify(cluster, "topics/t", segment_ms="14")
         for _ in range(5_000):
@@ -596,7 +596,7 @@ async def test_a_controller_that_has_resigned_stores_nothing_though_nobody_else_
         await member.role.close()
         member.started = False
         with pytest.raises(NotControllerError, match="resigned"):
-            await controller.create_topics(topics("late"))
+            await controller.submit(topics("late"))
         assert await cluster.tool.children(paths.TOPICS) == []
 
 
@@ -608,9 +608,7 @@ async def test_the_next_controller_goes_on_where_the_last_one_was(how: str) -> N
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         first = next(member for member in cluster.members if member.role.controller)
-        await first.controller.create_topics(
-            manual("t", [first.id, *(m.id for m in cluster.members if m is not first)])
-        )
+        await first.controller.submit(manual("t", [first.id, *(m.id for m in cluster.members if m is not first)]))
         before = (await same_as_stored(cluster)).topics
         if how == "close":
             await first.role.close()
@@ -630,5 +628,5 @@ async def test_the_next_controller_goes_on_where_the_last_one_was(how: str) -> N
             cluster.world.heal(first.zk)
             await cluster.world.until(lambda: first.role.controller is None)
             assert first.events == ["elected 1", "resigned"]
-        await second.controller.create_topics(topics("u"))
+        await second.controller.submit(topics("u"))
         await same_as_stored(cluster)

@@ -112,7 +112,7 @@ class ZooKeeperCluster:
     async def delete(self, *names: str) -> None:
         """Until nothing is left of them."""
         controller = await self.controller()
-        response = await controller.delete_topics(DeleteTopicsRequest(topic_names=list(names)))
+        response = await controller.submit(DeleteTopicsRequest(topic_names=list(names)))
         assert [result.error_code for result in response.responses] == [0] * len(names)
         await self.until_image(lambda found: found.image.topics.keys().isdisjoint(names))
 
@@ -153,8 +153,8 @@ async def zookeeper_cluster(world: World | None = None, **static: str) -> AsyncI
         tool = await world.connect()
         await bootstrap.create_persistent_paths(tool)
         assert await bootstrap.cluster_id(tool, CLUSTER_ID) == CLUSTER_ID
-        settings = {name.replace("_", "."): value for name, value in static.items()}
-        cluster = ZooKeeperCluster(world, tool, settings)
+        context = {name.replace("_", "."): value for name, value in static.items()}
+        cluster = ZooKeeperCluster(world, tool, context)
         yield cluster
         for member in cluster.members:
             if member.started:

@@ -12,7 +12,8 @@ from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 async def handle(ctx: Context, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
     if not ctx.may_cluster(Operation.CLUSTER_ACTION):
         return AllocateProducerIdsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return await ctx.broker.as_member.allocate_producer_ids(request)
+    response: AllocateProducerIdsResponse = await ctx.broker.control_requests.handle(request)
+    return response
 
 
 API = Api(AllocateProducerIdsRequest, AllocateProducerIdsResponse, handle)

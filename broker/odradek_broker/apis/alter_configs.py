@@ -13,7 +13,8 @@ Result = AlterConfigsResponse.AlterConfigsResourceResponse
 
 async def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
     allowed, refused = may_alter(ctx, request.resources)
-    response = await ctx.broker.controller.alter_configs(AlterConfigsRequest(allowed, request.validate_only))
+    submitted = AlterConfigsRequest(allowed, request.validate_only)
+    response: AlterConfigsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)
     response.responses += [Result(*each) for each in refused]
     return response
 

@@ -12,7 +12,8 @@ from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPa
 async def handle(ctx: Context, request: AlterPartitionRequest) -> AlterPartitionResponse:
     if not ctx.may_cluster(Operation.CLUSTER_ACTION):
         return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return await ctx.broker.as_member.alter_partition(request)
+    response: AlterPartitionResponse = await ctx.broker.control_requests.handle(request)
+    return response
 
 
 API = Api(AlterPartitionRequest, AlterPartitionResponse, handle)

@@ -20,7 +20,8 @@ async def handle(ctx: Context, request: AlterPartitionReassignmentsRequest) -> A
         return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if ctx.expired(request.timeout_ms) and request.topics:
         return failed(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
-    return await ctx.broker.controller.alter_reassignments(request)
+    response: AlterPartitionReassignmentsResponse = await ctx.broker.controller_channel.submit(request, ctx.principal)
+    return response
 
 
 def failed(

@@ -30,9 +30,8 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         ctx.connection.client_software = (name, version)
     image, emulation, served = ctx.broker.image, ctx.broker.emulation, ctx.connection.routes.table.served
-    # Over ZooKeeper Kafka 3.9 has none.
-    over_zookeeper = ctx.broker.inter_broker is not None
-    supported = {} if over_zookeeper else served_features(emulation.supported_features(ctx.api_version), served)
+    stores_features = ctx.broker.metadata_source.stores_features
+    supported = served_features(emulation.supported_features(ctx.api_version), served) if stores_features else {}
     return ApiVersionsResponse(
         api_keys=_advertised(ctx),
         supported_features=[
@@ -49,7 +48,7 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
 
 
 def _advertised(ctx: Context) -> list[ApiVersionsResponse.ApiVersion]:
-    emulated = ctx.broker.controller.apis
+    emulated = ctx.broker.metadata_source.apis
     routes = ctx.connection.routes
     if emulated is None:
         ranges = routes.served()

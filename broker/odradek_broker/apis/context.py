@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek_broker.security.authorizer import CLUSTER_NAME, Operation, Principal, ResourceType
+from odradek_broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from odradek_controller.principal import Principal
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
@@ -67,7 +68,7 @@ class Context:
 
     def expired(self, timeout_ms: int) -> bool:
         """Return whether the controller refuses a change because the client gives it no time."""
-        return timeout_ms <= 0 and self.broker.controller.refuses_expired
+        return timeout_ms <= 0 and self.broker.metadata_source.refuses_expired
 
     def may(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Ask the authorizer. Callers ask in Kafka's order, since the first refusal decides the error."""

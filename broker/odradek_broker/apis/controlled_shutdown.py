@@ -12,7 +12,8 @@ from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest,
 async def handle(ctx: Context, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
     if not ctx.may_cluster(Operation.CLUSTER_ACTION):
         return ControlledShutdownResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return await ctx.broker.as_member.controlled_shutdown(request)
+    response: ControlledShutdownResponse = await ctx.broker.control_requests.handle(request)
+    return response
 
 
 def failed(ctx: Context, request: ControlledShutdownRequest, error: ErrorCode) -> ControlledShutdownResponse:

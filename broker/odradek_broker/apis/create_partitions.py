@@ -23,9 +23,8 @@ async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartit
         times = Counter(topic.name for topic in request.topics)
         if any(times[topic.name] == 1 for topic in allowed):
             return failed(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
-    response = await ctx.broker.controller.create_partitions(
-        CreatePartitionsRequest(allowed, request.timeout_ms, request.validate_only)
-    )
+    submitted = CreatePartitionsRequest(allowed, request.timeout_ms, request.validate_only)
+    response: CreatePartitionsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)
     response.results += [
         Result(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
         for topic in request.topics

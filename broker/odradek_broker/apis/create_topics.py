@@ -27,16 +27,19 @@ async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResp
         if any(times[topic.name] == 1 and topic.name != METADATA_TOPIC for topic in allowed):
             return failed(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
     if may_create_all:
-        return await ctx.broker.controller.create_topics(request)
+        return await _submit(ctx, request)
     refused = [
         Result(name=topic.name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="Authorization failed.")
         for topic in request.topics
         if topic not in allowed
     ]
-    response = await ctx.broker.controller.create_topics(
-        CreateTopicsRequest(allowed, request.timeout_ms, request.validate_only)
-    )
+    response = await _submit(ctx, CreateTopicsRequest(allowed, request.timeout_ms, request.validate_only))
     response.topics.extend(refused)
+    return response
+
+
+async def _submit(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    response: CreateTopicsResponse = await ctx.broker.controller_channel.submit(request, ctx.principal)
     return response
 
 

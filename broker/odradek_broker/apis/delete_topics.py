@@ -27,9 +27,8 @@ async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResp
         times = Counter((state.name, state.topic_id) for state in states)
         if any(times[state.name, state.topic_id] == 1 and _is_named(state) for state in allowed):
             return failed(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
-    response = await ctx.broker.controller.delete_topics(
-        DeleteTopicsRequest(topics=allowed, timeout_ms=request.timeout_ms)
-    )
+    submitted = DeleteTopicsRequest(topics=allowed, timeout_ms=request.timeout_ms)
+    response: DeleteTopicsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)
     response.responses += [
         # Who may not even describe a topic does not learn its name from its id.
         Result(state.name, state.topic_id, error, None)

@@ -101,7 +101,7 @@ def _entries(ctx: Context, kind: int, name: str) -> Described:
         case Resource.CLIENT_METRICS:
             if not name:
                 raise _Refused(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-            if broker.inter_broker is not None:
+            if not broker.metadata_source.stores_client_metrics:
                 message = "Config type client-metrics is only supported on KRaft clusters"
                 raise _Refused(ErrorCode.INVALID_REQUEST, message)
             return _of_subscription(_overrides(ctx, Resource.CLIENT_METRICS, name), layers.release)

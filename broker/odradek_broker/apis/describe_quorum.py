@@ -9,10 +9,11 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
 
-def handle(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+async def handle(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     if not ctx.may_cluster(Operation.DESCRIBE):
         return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return ctx.broker.controller.describe_quorum(request)
+    response: DescribeQuorumResponse = await ctx.broker.controller_channel.submit(request, ctx.principal)
+    return response
 
 
 API = Api(DescribeQuorumRequest, DescribeQuorumResponse, handle)

@@ -17,7 +17,8 @@ async def handle(ctx: Context, request: ElectLeadersRequest) -> ElectLeadersResp
         return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if ctx.expired(request.timeout_ms) and request.topic_partitions != []:
         return failed(ctx, request, ErrorCode.REQUEST_TIMED_OUT)
-    return await ctx.broker.controller.elect_leaders(request)
+    response: ElectLeadersResponse = await ctx.broker.controller_channel.submit(request, ctx.principal)
+    return response
 
 
 def failed(ctx: Context, request: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResponse:

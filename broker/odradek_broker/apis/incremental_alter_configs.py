@@ -16,9 +16,8 @@ Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     allowed, refused = may_alter(ctx, request.resources)
-    response = await ctx.broker.controller.incremental_alter_configs(
-        IncrementalAlterConfigsRequest(allowed, request.validate_only)
-    )
+    submitted = IncrementalAlterConfigsRequest(allowed, request.validate_only)
+    response: IncrementalAlterConfigsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)
     response.responses += [Result(*each) for each in refused]
     return response
 

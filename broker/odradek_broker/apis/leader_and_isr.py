@@ -14,7 +14,7 @@ FIRST_VERSION_BY_TOPIC = 5
 async def handle(ctx: Context, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
     if not ctx.may_cluster(Operation.CLUSTER_ACTION):
         return LeaderAndIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    response = await ctx.broker.as_member.leader_and_isr(request)
+    response: LeaderAndIsrResponse = await ctx.broker.control_requests.handle(request)
     if ctx.api_version >= FIRST_VERSION_BY_TOPIC:
         response.partition_errors = []
     else:

@@ -12,10 +12,11 @@ from odradek_wire.messages.list_partition_reassignments import (
 )
 
 
-def handle(ctx: Context, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+async def handle(ctx: Context, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
     if not ctx.may_cluster(Operation.DESCRIBE):
         return ListPartitionReassignmentsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
-    return ctx.broker.controller.list_reassignments(request)
+    response: ListPartitionReassignmentsResponse = await ctx.broker.controller_channel.submit(request, ctx.principal)
+    return response
 
 
 API = Api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, handle)

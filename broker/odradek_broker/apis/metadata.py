@@ -30,13 +30,13 @@ from odradek_wire.uuid import ZERO_UUID
 
 Topic = MetadataResponse.MetadataResponseTopic
 
-FIRST_WORD_WAIT_MS = 5_000
+FIRST_METADATA_WAIT_MS = 5_000
 """How long a broker that has just started waits for a controller's first word before it says what it knows: nothing."""
 
 
 def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
     broker = ctx.broker
-    return _answer(ctx, request) if broker.knows_topics else _when_told(ctx, request)
+    return _answer(ctx, request) if broker.has_metadata else _when_told(ctx, request)
 
 
 async def _when_told(ctx: Context, request: MetadataRequest) -> MetadataResponse:
@@ -44,7 +44,7 @@ async def _when_told(ctx: Context, request: MetadataRequest) -> MetadataResponse
     long. (Kafka's broker tells it so.)"""
     broker = ctx.broker
     told = broker.purgatory.wait(
-        [broker.first_word], lambda: broker.knows_topics or None, lambda: False, FIRST_WORD_WAIT_MS
+        [broker.first_metadata], lambda: broker.has_metadata or None, lambda: False, FIRST_METADATA_WAIT_MS
     )
     try:
         await told

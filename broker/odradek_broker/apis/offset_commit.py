@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Iterable
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
 from odradek_broker.deferred import Deferred
+from odradek_broker.metadata.cluster_ports import VersionZeroOffsets
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -34,16 +35,19 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse |
         return OffsetCommitResponse(topics=refused)
     request.topics = accepted
     if unsupported is not None:
-        return unsupported if ctx.broker.inter_broker is None else _commit_old(ctx, request, refused)
+        offsets = ctx.broker.version_zero_offsets
+        return unsupported if offsets is None else _commit_version_zero(ctx, offsets, request, refused)
     answer = ctx.broker.groups.commit(request, ctx.api_version)
     if not isinstance(answer, Deferred):
         return _merged(refused, request, answer)
     return answer.map(lambda committed: _merged(refused, request, committed))
 
 
-async def _commit_old(ctx: Context, request: OffsetCommitRequest, refused: list[TopicAnswer]) -> OffsetCommitResponse:
-    """In ZooKeeper, one by one."""
-    offsets, size_max = ctx.broker.as_member.old_offsets, ctx.broker.config.integer("offset.metadata.max.bytes")
+async def _commit_version_zero(
+    ctx: Context, offsets: VersionZeroOffsets, request: OffsetCommitRequest, refused: list[TopicAnswer]
+) -> OffsetCommitResponse:
+    """Commit one offset after the other, each in a znode of its own."""
+    size_max = ctx.broker.config.integer("offset.metadata.max.bytes")
     answered = []
     for topic in request.topics:
         answer = TopicAnswer(name=topic.name, partitions=[])

@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
 from odradek_broker.deferred import Deferred
+from odradek_broker.metadata.cluster_ports import VersionZeroOffsets
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -28,9 +29,10 @@ PartitionAnswer = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     if ctx.api_version == 0:
-        if ctx.broker.inter_broker is None:
+        offsets = ctx.broker.version_zero_offsets
+        if offsets is None:
             return failed(ctx, request, ErrorCode.UNSUPPORTED_VERSION)
-        return _fetch_old(ctx, request)
+        return _fetch_version_zero(ctx, offsets, request)
     answers: list[GroupAnswer] = []
     for group in _groups(ctx, request):
         refused = _sort_out(ctx, group)
@@ -41,8 +43,10 @@ def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | A
     return _response(ctx, request, answers)
 
 
-async def _fetch_old(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """From ZooKeeper, one by one."""
+async def _fetch_version_zero(
+    ctx: Context, offsets: VersionZeroOffsets, request: OffsetFetchRequest
+) -> OffsetFetchResponse:
+    """Fetch one offset after the other, each from a znode of its own."""
     if not ctx.may_group(Operation.DESCRIBE, request.group_id):
         return failed(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     (group,) = _groups(ctx, request)
@@ -53,7 +57,7 @@ async def _fetch_old(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchRe
         for index in topic.partition_indexes:
             error, offset = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
             if ctx.broker.image.partition(topic.name, index) is not None:
-                error, offset = await ctx.broker.as_member.old_offsets.fetch(group.group_id, topic.name, index)
+                error, offset = await offsets.fetch(group.group_id, topic.name, index)
             partitions.append(
                 PartitionAnswer(partition_index=index, committed_offset=offset, metadata="", error_code=error)
             )

@@ -12,7 +12,8 @@ from odradek_wire.messages.stop_replica import StopReplicaRequest, StopReplicaRe
 async def handle(ctx: Context, request: StopReplicaRequest) -> StopReplicaResponse:
     if not ctx.may_cluster(Operation.CLUSTER_ACTION):
         return StopReplicaResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return await ctx.broker.as_member.stop_replica(request)
+    response: StopReplicaResponse = await ctx.broker.control_requests.handle(request)
+    return response
 
 
 API = Api(StopReplicaRequest, StopReplicaResponse, handle)

@@ -12,7 +12,8 @@ from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest, Unr
 async def handle(ctx: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     if not ctx.may_cluster(Operation.ALTER):
         return UnregisterBrokerResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
-    return await ctx.broker.controller.unregister_broker(request)
+    response: UnregisterBrokerResponse = await ctx.broker.controller_channel.submit(request, ctx.principal)
+    return response
 
 
 API = Api(UnregisterBrokerRequest, UnregisterBrokerResponse, handle)

@@ -13,7 +13,8 @@ from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateF
 async def handle(ctx: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     if not ctx.may_cluster(Operation.ALTER):
         return UpdateFeaturesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
-    return await ctx.broker.controller.update_features(request)
+    response: UpdateFeaturesResponse = await ctx.broker.controller_channel.submit(request, ctx.principal)
+    return response
 
 
 API = Api(UpdateFeaturesRequest, UpdateFeaturesResponse, handle, notes="Only transaction.version can be changed.")

@@ -12,7 +12,8 @@ from odradek_wire.messages.update_metadata import UpdateMetadataRequest, UpdateM
 async def handle(ctx: Context, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
     if not ctx.may_cluster(Operation.CLUSTER_ACTION):
         return UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return await ctx.broker.as_member.update_metadata(request)
+    response: UpdateMetadataResponse = await ctx.broker.control_requests.handle(request)
+    return response
 
 
 API = Api(UpdateMetadataRequest, UpdateMetadataResponse, handle)

@@ -223,7 +223,7 @@ class GroupCoordinator:
     ) -> OffsetFetchGroup | Deferred[OffsetFetchGroup]:
         coordinated = self._coordinated(request.group_id)
         if isinstance(coordinated, ErrorCode):
-            if CONSUMER_OFFSETS not in self._broker.image.topics and self._broker.knows_topics:
+            if CONSUMER_OFFSETS not in self._broker.image.topics and self._broker.has_metadata:
                 # Nobody ever committed anything, or all was reset. Kafka says NOT_COORDINATOR, at which the admin
                 # client of librdkafka 2.16 crashes, in the very process of a user's test.
                 return offsets.fetch(OffsetStore(), request)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from odradek_broker.metadata.internal_topics import TOPICS
 from odradek_broker.metadata.view import INTERNAL_TOPICS, invalid_topic_name
 from odradek_wire.errors import ErrorCode
-from odradek_wire.messages.create_topics import CreateTopicsRequest
+from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
@@ -32,10 +32,7 @@ async def create_missing(broker: Broker, names: Iterable[str]) -> dict[str, Erro
             wanted.append(_creatable(broker, name))
     if wanted:
         request = CreateTopicsRequest(topics=wanted)
-        if broker.inter_broker is None:
-            response = await broker.controller.create_topics(request)
-        else:
-            response = await broker.inter_broker.create_missing(request)
+        response: CreateTopicsResponse = await broker.controller_channel.submit(request)
         for topic in response.topics:
             exists = topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
             error = errors[topic.name] = ErrorCode.NONE if exists else ErrorCode(topic.error_code)

@@ -24,7 +24,7 @@ from odradek_broker.network.memory import CONVERSION, MemoryExhausted
 from odradek_broker.network.receiver import Receiver
 from odradek_broker.network.routes import Route
 from odradek_broker.network.sender import ANSWER, ANSWER_WITH_TAGS, Sender, answer_head
-from odradek_broker.security.authorizer import ANONYMOUS, Principal
+from odradek_controller.principal import ANONYMOUS, Principal
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import DecodeError
 

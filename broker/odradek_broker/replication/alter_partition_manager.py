@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.inter_broker.coalescing_retry import CoalescingRetry
 from odradek_wire.errors import ErrorCode
-from odradek_wire.messages.alter_partition import AlterPartitionRequest
+from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
@@ -82,7 +82,7 @@ class AlterPartitionManager:
             sent[partition.topic_id, partition.index] = partition
         if not sent:
             return {}
-        response = await self._broker.controller.alter_partition(request)
+        response: AlterPartitionResponse = await self._broker.controller_channel.submit(request)
         if response.error_code:
             return {partition: proposals[partition] for partition in sent.values()}
         again: dict[Partition, frozenset[int]] = {}

@@ -15,7 +15,7 @@ from odradek_broker.storage.directory_identity import id_of
 from odradek_controller.image import LOST_DIRECTORY
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
-from odradek_wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from odradek_wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from odradek_wire.uuid import Uuid
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class AssignmentsManager:
         if not request.directories:
             return True
         try:
-            response = await self._broker.controller.assign_replicas_to_dirs(request)
+            response: AssignReplicasToDirsResponse = await self._broker.controller_channel.submit(request)
         except Exception as error:
             self._broker.log.error("AssignReplicasToDirs failed", exc_info=error)
             return False

@@ -6,9 +6,10 @@ in which an API asks (it decides which error a client sees) to the handlers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
+
+from odradek_controller.principal import Principal
 
 
 class Operation(IntEnum):
@@ -43,20 +44,6 @@ class ResourceType(IntEnum):
 
 
 CLUSTER_NAME = "kafka-cluster"
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """Who sent a request; Kafka writes it `User:name`."""
-
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.name}"
-
-
-ANONYMOUS = Principal("User", "ANONYMOUS")
 
 
 class Authorizer(Protocol):

@@ -138,7 +138,7 @@ class Markers:
                 here.append(place)
             elif leader is not None:
                 elsewhere.setdefault(leader, []).append(place)
-            elif broker.image.partition(*place) is None and broker.knows_topics:
+            elif broker.image.partition(*place) is None and broker.has_metadata:
                 # The topic is deleted, and the transaction with it.
                 settled.append(place)
             else:

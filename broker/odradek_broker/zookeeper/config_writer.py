@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch
 from odradek_controller.commands.alter_configs import alter_configs, incremental_alter_configs
-from odradek_controller.commands.settings import Settings
+from odradek_controller.commands.context import CommandContext
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import ClusterImage, ConfigResource
 from odradek_controller.replay import replay
@@ -51,23 +51,23 @@ class ConfigWriter:
         zk: ZooKeeper,
         configs: ConfigWatch,
         image: Callable[[], ClusterImage],
-        settings: Settings,
+        context: CommandContext,
         written: Callable[[Configs], Awaitable[None]],
     ) -> None:
         self._zk = zk
         self._configs = configs
         self._image = image
-        self._settings = settings
+        self._context = context
         self._written = written
         self._changing = asyncio.Lock()
 
     async def alter(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
         named = [ConfigResource(each.resource_type, each.resource_name) for each in request.resources]
-        return await self._change(named, lambda image: alter_configs(image, request, self._settings))
+        return await self._change(named, lambda image: alter_configs(image, request, self._context))
 
     async def alter_incrementally(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
         named = [ConfigResource(each.resource_type, each.resource_name) for each in request.resources]
-        return await self._change(named, lambda image: incremental_alter_configs(image, request, self._settings))
+        return await self._change(named, lambda image: incremental_alter_configs(image, request, self._context))
 
     async def _change(self, named: Iterable[ConfigResource], decide: Decide[Answer]) -> Answer:
         async with self._changing:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from odradek_broker.broker import Broker
 from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.inter_broker.channel import BrokerChannel
+from odradek_broker.metadata.cluster_ports import ClusterPorts
 from odradek_broker.node import Node
 from odradek_broker.storage.directory_identity import claim_over_zookeeper, cluster_of
 from odradek_broker.timers import TimerHandle
@@ -22,15 +23,17 @@ from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch, Entities
 from odradek_broker.zookeeper.config_writer import ConfigWriter
 from odradek_broker.zookeeper.consumer_offsets import ConsumerOffsets
-from odradek_broker.zookeeper.inbox import Inbox
+from odradek_broker.zookeeper.control_requests import ControlRequestHandler
+from odradek_broker.zookeeper.controller_channel import ZooKeeperControllerChannel
 from odradek_broker.zookeeper.log_dir_events import LogDirEvents
+from odradek_broker.zookeeper.metadata_source import ZooKeeperSource
 from odradek_broker.zookeeper.propagation import BACKOFF_MS, Propagation
 from odradek_broker.zookeeper.registration import Registration
-from odradek_broker.zookeeper.remote_controller import RemoteController
-from odradek_controller.commands.settings import Settings
+from odradek_controller.commands.context import CommandContext
 from odradek_controller.configs.table import Release
 from odradek_controller.controller import Controller
 from odradek_controller.image import BrokerRegistration, ClusterImage, Endpoint
+from odradek_controller.levels import Emulation
 from odradek_controller.store import NotControllerError
 from odradek_controller.zookeeper import acl_znodes
 from odradek_controller.zookeeper.bootstrap import cluster_id, create_persistent_paths
@@ -75,29 +78,29 @@ class Member:
         """Set when it has ended because its disks failed."""
         self.adapter = Adapter(ClusterImage(offset=0, levels=zookeeper_levels({})), node.id)
         self.configs = ConfigWatch(zk, self._configured, node.timers.sleep, self._log)
-        self.controller = RemoteController(
-            self.adapter,
-            self._channel("the controller", self._controller_address),
-            self._register,
-            node.timers.sleep,
-            self._log,
+        self.source = ZooKeeperSource(self.adapter, node.timers.sleep, self._log)
+        self.channel = ZooKeeperControllerChannel(
+            adapter=self.adapter,
+            source=self.source,
+            connection=self._channel("the controller", self._controller_address),
+            register=self._register,
+            sleep=node.timers.sleep,
         )
         self._log_dir_events = LogDirEvents(zk, node.id, node.timers.sleep, self._log)
-        self.inbox = Inbox(
-            self.adapter,
-            self.configs,
-            self.controller,
-            self._broker,
-            ConsumerOffsets(zk),
-            self._log_dir_events,
-            self._log,
+        self.control_requests = ControlRequestHandler(
+            adapter=self.adapter,
+            configs=self.configs,
+            source=self.source,
+            submit_local=self.channel.submit_local,
+            broker=self._broker,
+            log=self._log,
         )
-        self.controller.configs = ConfigWriter(
+        self.channel.configs = ConfigWriter(
             zk,
             self.configs,
             lambda: self.adapter.image,
-            Settings(node.id, self._rng.randbytes, self._rng.randrange, config.static, Release.KAFKA_3_9),
-            self.inbox.configured,
+            CommandContext(node.id, self._rng.randbytes, self._rng.randrange, config.static, Emulation.KAFKA_3_9),
+            self.control_requests.configured,
         )
         self.registration = Registration(
             zk,
@@ -147,18 +150,25 @@ class Member:
         self.adapter.image = replace(self.adapter.image, cluster_id=cluster)
         configs, entities = await self.configs.start()
         self.adapter.configured(configs)
-        await self.inbox.limited(entities)
+        await self.control_requests.limited(entities)
         acls = await acl_znodes.kept(self._zk)
         if acls:
             self._log.warning(
                 "the cluster has access control lists, and this broker enforces none", resources=len(acls)
             )
-        await node.join(self.controller, self._directory_failed, self.inbox)
+        ports = ClusterPorts(
+            self.source,
+            self.channel,
+            self.control_requests,
+            ConsumerOffsets(self._zk),
+            self._log_dir_events.tell,
+        )
+        await node.join(ports, self._directory_failed)
         self.role.start()
 
     async def _configured(self, configs: Configs, entities: Entities) -> None:
-        await self.inbox.configured(configs)
-        await self.inbox.limited(entities)
+        await self.control_requests.configured(configs)
+        await self.control_requests.limited(entities)
 
     def _broker(self) -> Broker:
         return self.node.broker
@@ -169,7 +179,7 @@ class Member:
 
     def _registered_again(self, epoch: int) -> None:
         own = self.adapter.image.brokers[self.node.id]
-        self.controller.tell(self.adapter.registered(own._replace(epoch=epoch)))
+        self.source.publish(self.adapter.registered(own._replace(epoch=epoch)))
 
     # -- where the controller is --------------------------------------------------------------------------------------
 
@@ -197,7 +207,7 @@ class Member:
 
     def _elected(self, controller: ZooKeeperController) -> None:
         self._log.info("this broker is the controller", epoch=controller.image.epoch)
-        self.controller.local = controller
+        self.channel.local = controller
         self._propagation = Propagation(
             self.node.id,
             controller,
@@ -215,7 +225,7 @@ class Member:
 
     def _resigned(self) -> None:
         self._log.info("this broker is the controller no more")
-        self.controller.local = None
+        self.channel.local = None
         propagation, self._propagation = self._propagation, None
         if propagation is not None:
             self._later(propagation.close())
@@ -256,7 +266,7 @@ class Member:
         await self.registration.close()
         await self.configs.close()
         await self._log_dir_events.close()
-        self.controller.close()
+        self.channel.close()
         await self._finish()
         await self.node.close()
         await self._zk.close()
@@ -266,7 +276,7 @@ class Member:
         retries = self._config.integer("controlled.shutdown.max.retries")
         for attempt in range(retries + 1):
             request = ControlledShutdownRequest(self.node.id, self.adapter.broker_epoch)
-            response = await self.controller.controlled_shutdown(request)
+            response = await self.channel.submit(request)
             if not response.error_code and not response.remaining_partitions:
                 return
             if attempt < retries:
@@ -276,7 +286,7 @@ class Member:
     async def kill(self) -> None:
         """As kill -9 would end it: connections break, nothing is written any more, here or in ZooKeeper. Its session is
         whoever's that brought it."""
-        self.controller.local = None
+        self.channel.local = None
         if self._propagation is not None:
             await self._propagation.close()
         await self._abandon()
@@ -288,7 +298,7 @@ class Member:
         self.registration.abandon()
         await self.configs.close()
         await self._log_dir_events.close()
-        self.controller.close()
+        self.channel.close()
         await self._finish()
         await self.node.kill()
 

@@ -102,11 +102,11 @@ class Trio:
 
     @property
     def controller(self) -> Controller | None:
-        return next((found for each in self.members.values() if (found := each.controller.local) is not None), None)
+        return next((found for each in self.members.values() if (found := each.channel.local) is not None), None)
 
     @property
     def controller_id(self) -> int:
-        return next(each.node.id for each in self.members.values() if each.controller.local is not None)
+        return next(each.node.id for each in self.members.values() if each.channel.local is not None)
 
     def seen_by(self, broker: int, index: int = 0) -> PartitionRegistration | None:
         return self.members[broker].adapter.image.partition("t", index)
@@ -423,7 +423,7 @@ async def test_a_deposed_controller_can_change_nothing(trio: Trio) -> None:
     assert old is not None
     trio.zookeeper.cut(trio.sessions[first])
     await trio.until(
-        lambda: any(each.controller.local is not None for broker, each in trio.members.items() if broker != first)
+        lambda: any(each.channel.local is not None for broker, each in trio.members.items() if broker != first)
     )
     topic = CreateTopicsRequest.CreatableTopic("u", 1, 1)
     client = await trio.client(first)
@@ -475,7 +475,7 @@ async def test_a_member_that_has_been_told_nothing_yet_does_not_say_that_nothing
     request = OffsetFetchRequest("g", [OffsetFetchRequest.OffsetFetchRequestTopic("t", [0])])
     assert trio.controller is None
     assert (await client.ask(request, 7)).error_code == ErrorCode.NOT_COORDINATOR
-    await trio.until(lambda: member.node.broker.knows_topics)
+    await trio.until(lambda: member.node.broker.has_metadata)
     answer = await client.ask(request, 7)
     assert answer.error_code == ErrorCode.NONE
     assert [each.committed_offset for topic in answer.topics for each in topic.partitions] == [-1]
@@ -725,9 +725,7 @@ async def test_a_deposed_controller_grants_no_broker_anything(trio: Trio) -> Non
         (AllocateProducerIdsRequest(2, old.image.brokers[2].epoch), 0, ErrorCode.NOT_CONTROLLER),
     ]
     trio.zookeeper.cut(trio.sessions[first])
-    await trio.until(
-        lambda: [each for broker, each in trio.members.items() if broker != first and each.controller.local]
-    )
+    await trio.until(lambda: [each for broker, each in trio.members.items() if broker != first and each.channel.local])
     tool = await trio.zookeeper.connect(chroot="/kafka")
     ids, _ = await tool.get("/latest_producer_id_block")
     for request, version, error in requests:

@@ -25,7 +25,7 @@ async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[Trio]:
 def producer_of(trio: Trio) -> TransactionalProducer:
     """It asks a member first that is not the controller."""
     return TransactionalProducer(
-        trio.client, lambda: next(broker for broker in trio.members if trio.members[broker].controller.local is None)
+        trio.client, lambda: next(broker for broker in trio.members if trio.members[broker].channel.local is None)
     )
 
 

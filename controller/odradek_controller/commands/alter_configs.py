@@ -24,7 +24,7 @@ from ..configs.definition import Type
 from ..configs.table import Resource, definitions
 from ..image import ClusterImage, ConfigResource
 from .config_rules import check_resource, check_values
-from .settings import Refusal, Settings
+from .context import CommandContext, Refusal
 
 
 class Operation(IntEnum):
@@ -52,7 +52,7 @@ class Result(NamedTuple):
 
 
 def incremental_alter_configs(
-    image: ClusterImage, request: IncrementalAlterConfigsRequest, settings: Settings
+    image: ClusterImage, request: IncrementalAlterConfigsRequest, context: CommandContext
 ) -> tuple[list[Message], IncrementalAlterConfigsResponse]:
     wanted = [
         (
@@ -61,13 +61,13 @@ def incremental_alter_configs(
         )
         for resource in request.resources
     ]
-    records, results = _alter_all(image, wanted, settings, replace=False)
+    records, results = _alter_all(image, wanted, context, replace=False)
     responses = [IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(*result) for result in results]
     return ([] if request.validate_only else records), IncrementalAlterConfigsResponse(responses=responses)
 
 
 def alter_configs(
-    image: ClusterImage, request: AlterConfigsRequest, settings: Settings
+    image: ClusterImage, request: AlterConfigsRequest, context: CommandContext
 ) -> tuple[list[Message], AlterConfigsResponse]:
     wanted = [
         (
@@ -76,20 +76,24 @@ def alter_configs(
         )
         for resource in request.resources
     ]
-    records, results = _alter_all(image, wanted, settings, replace=True)
+    records, results = _alter_all(image, wanted, context, replace=True)
     responses = [AlterConfigsResponse.AlterConfigsResourceResponse(*result) for result in results]
     return ([] if request.validate_only else records), AlterConfigsResponse(responses=responses)
 
 
 def _alter_all(
-    image: ClusterImage, wanted: Sequence[tuple[ConfigResource, Sequence[Change]]], settings: Settings, *, replace: bool
+    image: ClusterImage,
+    wanted: Sequence[tuple[ConfigResource, Sequence[Change]]],
+    context: CommandContext,
+    *,
+    replace: bool,
 ) -> tuple[list[Message], list[Result]]:
     """Each resource on its own: one that is refused does not hinder the others."""
     times = Counter(key for key, _ in wanted)
     records: list[Message] = []
     results = []
     for key, changes in wanted:
-        done = _REPEATED if times[key] > 1 else _alter(image, key, changes, settings, replace=replace)
+        done = _REPEATED if times[key] > 1 else _alter(image, key, changes, context, replace=replace)
         if isinstance(done, Refusal):
             results.append(Result(done.error, done.message, key.type, key.name))
         else:
@@ -102,19 +106,24 @@ _REPEATED = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at mos
 
 
 def _alter(
-    image: ClusterImage, key: ConfigResource, changes: Sequence[Change], settings: Settings, *, replace: bool
+    image: ClusterImage,
+    key: ConfigResource,
+    changes: Sequence[Change],
+    context: CommandContext,
+    *,
+    replace: bool,
 ) -> list[Message] | Refusal:
-    refusal = _check_shape(changes) or check_resource(image, key.type, key.name, settings)
+    refusal = _check_shape(changes) or check_resource(image, key.type, key.name, context)
     if refusal is not None:
         return refusal
     before = image.configs.get(key, {})
     after: dict[str, str] = {} if replace else dict(before)
     for item in changes:
-        refusal = _apply(item, key, after, settings, image)
+        refusal = _apply(item, key, after, context, image)
         if refusal is not None:
             return refusal
     changed = {item.name for item in changes if item.operation != Operation.DELETE}
-    refusal = check_values(image, key.type, key.name, after, changed, settings)
+    refusal = check_values(image, key.type, key.name, after, changed, context)
     if refusal is not None:
         return refusal
     return _records(key, before, after)
@@ -132,7 +141,7 @@ def _check_shape(changes: Sequence[Change]) -> Refusal | None:
 
 
 def _apply(
-    item: Change, key: ConfigResource, values: dict[str, str], settings: Settings, image: ClusterImage
+    item: Change, key: ConfigResource, values: dict[str, str], context: CommandContext, image: ClusterImage
 ) -> Refusal | None:
     """The change made in `values`; APPEND and SUBTRACT start from what applies when there is no override."""
     name, value = item.name, item.value or ""
@@ -142,13 +151,13 @@ def _apply(
         values[name] = value
     else:
         operation = Operation(item.operation)
-        definition = definitions(Resource(key.type), settings.release).get(name)
+        definition = definitions(Resource(key.type), context.release).get(name)
         if definition is None or definition.type is not Type.LIST:
             return Refusal(
                 ErrorCode.INVALID_CONFIG,
                 f"Can't {operation.name} to key {name} because its type is not LIST.",
             )
-        words = _words(values[name] if name in values else _below(name, key, settings, image))
+        words = _words(values[name] if name in values else _below(name, key, context, image))
         wanted = _words(value)
         if operation is Operation.APPEND:
             words += [word for word in wanted if word not in words]
@@ -162,14 +171,14 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _below(name: str, key: ConfigResource, settings: Settings, image: ClusterImage) -> str:
+def _below(name: str, key: ConfigResource, context: CommandContext, image: ClusterImage) -> str:
     """What applies without an override of this resource."""
-    layers = settings.layers(image)
-    definition = definitions(Resource(key.type), settings.release)[name]
+    layers = context.layers(image)
+    definition = definitions(Resource(key.type), context.release)[name]
     if key.type == Resource.TOPIC:
         return layers.topic(definition).value or ""
     if key.type == Resource.BROKER:
-        return settings.static.get(name, definition.default or "")
+        return context.static.get(name, definition.default or "")
     return definition.default or ""
 
 

@@ -10,14 +10,14 @@ from odradek_wire.uuid import Uuid
 
 from ..election import Election, change
 from ..image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, ClusterImage
+from .context import CommandContext
 from .policy import election_policy
-from .settings import Settings
 
 Response = AssignReplicasToDirsResponse
 
 
 def assign_replicas_to_dirs(
-    image: ClusterImage, request: AssignReplicasToDirsRequest, settings: Settings
+    image: ClusterImage, request: AssignReplicasToDirsRequest, context: CommandContext
 ) -> tuple[list[Message], Response]:
     """Each partition by itself. Of what is lost the broker is no leader any more, and not in sync."""
     if not image.levels.directories:
@@ -33,7 +33,7 @@ def assign_replicas_to_dirs(
             results = []
             for asked in topic.partitions:
                 place = topic.topic_id, asked.partition_index
-                found = _assign(image, request.broker_id, *place, directory.id, settings)
+                found = _assign(image, request.broker_id, *place, directory.id, context)
                 if isinstance(found, PartitionChangeRecord):
                     records.append(found)
                 error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
@@ -44,7 +44,7 @@ def assign_replicas_to_dirs(
 
 
 def _assign(
-    image: ClusterImage, broker_id: int, topic_id: Uuid, index: int, directory: Uuid, settings: Settings
+    image: ClusterImage, broker_id: int, topic_id: Uuid, index: int, directory: Uuid, context: CommandContext
 ) -> PartitionChangeRecord | ErrorCode | None:
     """None: it is there already."""
     if topic_id not in image.topics_by_id:
@@ -65,7 +65,7 @@ def _assign(
         isr = tuple(replica for replica in isr if replica != broker_id)
         if not isr and not image.levels.eligible_leaders:
             isr = partition.isr
-    policy = election_policy(image, image.topics_by_id[topic_id].name, settings.layers(image))
+    policy = election_policy(image, image.topics_by_id[topic_id].name, context.layers(image))
     return change(
         topic_id,
         index,

@@ -15,7 +15,7 @@ from odradek_wire.errors import ErrorCode
 
 from ..configs.definition import ConfigError
 from ..configs.effective import BrokerLayers
-from .settings import Refusal
+from .context import Refusal
 
 _POOLS = (
     "background.threads",

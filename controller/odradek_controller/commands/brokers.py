@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
+from odradek_wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from odradek_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from odradek_wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from odradek_wire.messages.register_broker_record import RegisterBrokerRecord
@@ -16,14 +17,14 @@ from odradek_wire.uuid import Uuid
 from ..election import Active, Election, change, without_broker
 from ..image import LOST_DIRECTORY, MIGRATING_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY, ClusterImage
 from ..image import PartitionRegistration as Partition
+from .context import CommandContext
 from .policy import ElectionPolicy, election_policy
-from .settings import Settings
 
 _RESERVED_DIRECTORIES = frozenset((UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY))
 
 
 def register_broker(
-    image: ClusterImage, request: BrokerRegistrationRequest, settings: Settings, next_offset: int
+    image: ClusterImage, request: BrokerRegistrationRequest, context: CommandContext
 ) -> tuple[list[Message], BrokerRegistrationResponse]:
     """A new incarnation begins fenced; its epoch is the offset of its registration, which is the first record.
 
@@ -41,7 +42,7 @@ def register_broker(
         request.broker_id,
         request.is_migrating_zk_broker,
         request.incarnation_id,
-        next_offset,
+        context.next_offset,
         [RegisterBrokerRecord.BrokerEndpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners],
         [
             RegisterBrokerRecord.BrokerFeature(f.name, f.min_supported_version, f.max_supported_version)
@@ -55,10 +56,10 @@ def register_broker(
     records: list[Message] = [record]
     clean = known is not None and request.previous_broker_epoch == known.epoch
     if not same and image.levels.eligible_leaders and not clean:
-        records += _leave(image, request.broker_id, settings, lost_unflushed=True)
+        records += _leave(image, request.broker_id, context, lost_unflushed=True)
     elif known is not None and not known.fenced and not same:
-        records += _leave(image, request.broker_id, settings)
-    return records, BrokerRegistrationResponse(broker_epoch=next_offset)
+        records += _leave(image, request.broker_id, context)
+    return records, BrokerRegistrationResponse(broker_epoch=context.next_offset)
 
 
 def _registration_error(image: ClusterImage, request: BrokerRegistrationRequest) -> ErrorCode:
@@ -78,7 +79,27 @@ def _registration_error(image: ClusterImage, request: BrokerRegistrationRequest)
     return ErrorCode.NONE
 
 
-def unfence_broker(image: ClusterImage, broker_id: int, settings: Settings) -> list[Message]:
+def broker_heartbeat(
+    image: ClusterImage, request: BrokerHeartbeatRequest, context: CommandContext
+) -> tuple[list[Message], BrokerHeartbeatResponse]:
+    """Unfence the broker, or move leadership away from it if it wants to shut down (Kafka's BrokerHeartbeatManager)."""
+    broker = image.brokers.get(request.broker_id)
+    if broker is None:
+        return [], BrokerHeartbeatResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
+    if broker.epoch != request.broker_epoch:
+        return [], BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    if request.want_shut_down:
+        records = controlled_shutdown(image, broker.id, context)
+    elif request.want_fence:
+        records = fence_broker(image, broker.id, context)
+    else:
+        records = unfence_broker(image, broker.id, context)
+    return records, BrokerHeartbeatResponse(
+        is_caught_up=True, is_fenced=request.want_fence, should_shut_down=request.want_shut_down
+    )
+
+
+def unfence_broker(image: ClusterImage, broker_id: int, context: CommandContext) -> list[Message]:
     """The broker may lead: partitions without a leader that it can lead get it."""
     broker = image.brokers.get(broker_id)
     if broker is None or not broker.fenced:
@@ -88,23 +109,23 @@ def unfence_broker(image: ClusterImage, broker_id: int, settings: Settings) -> l
     def active(replica: int) -> bool:
         return replica == broker_id or image.is_active(replica)
 
-    return [*records, *_elect_leaderless(image, _held_by(image, broker_id), active, settings)]
+    return [*records, *_elect_leaderless(image, _held_by(image, broker_id), active, context)]
 
 
-def elect_leaderless(image: ClusterImage, settings: Settings) -> list[Message]:
+def elect_leaderless(image: ClusterImage, context: CommandContext) -> list[Message]:
     """Partitions without a leader get one if the configuration, which has changed, allows it now."""
     partitions = (
         (topic.id, index, partition)
         for topic in image.topics.values()
         for index, partition in enumerate(topic.partitions)
     )
-    return list(_elect_leaderless(image, partitions, image.is_active, settings))
+    return list(_elect_leaderless(image, partitions, image.is_active, context))
 
 
 def _elect_leaderless(
-    image: ClusterImage, partitions: Iterable[tuple[Uuid, int, Partition]], active: Active, settings: Settings
+    image: ClusterImage, partitions: Iterable[tuple[Uuid, int, Partition]], active: Active, context: CommandContext
 ) -> Iterator[Message]:
-    policies = _Policies(image, settings)
+    policies = _Policies(image, context)
     for topic_id, index, partition in partitions:
         # One that has not begun yet (over ZooKeeper) has lost nothing: it gets its first state instead.
         if partition.leader == NO_LEADER and partition.partition_epoch >= 0:
@@ -123,23 +144,23 @@ def _elect_leaderless(
                 yield record
 
 
-def fence_broker(image: ClusterImage, broker_id: int, settings: Settings) -> list[Message]:
+def fence_broker(image: ClusterImage, broker_id: int, context: CommandContext) -> list[Message]:
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return []
     return [
         BrokerRegistrationChangeRecord(broker_id, broker.epoch, 1),
-        *_leave(image, broker_id, settings),
+        *_leave(image, broker_id, context),
     ]
 
 
-def controlled_shutdown(image: ClusterImage, broker_id: int, settings: Settings) -> list[Message]:
+def controlled_shutdown(image: ClusterImage, broker_id: int, context: CommandContext) -> list[Message]:
     """Marked as going; a partition that nobody else can lead stays until the broker is fenced."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced or broker.in_controlled_shutdown:
         return []
     records: list[Message] = [BrokerRegistrationChangeRecord(broker_id, broker.epoch, 0, 1)]
-    policies = _Policies(image, settings)
+    policies = _Policies(image, context)
     for topic_id, index, partition in _held_by(image, broker_id):
         others = tuple(replica for replica in partition.isr if replica != broker_id)
         if others:
@@ -159,14 +180,14 @@ def controlled_shutdown(image: ClusterImage, broker_id: int, settings: Settings)
 
 
 def unregister_broker(
-    image: ClusterImage, request: UnregisterBrokerRequest, settings: Settings
+    image: ClusterImage, request: UnregisterBrokerRequest, context: CommandContext
 ) -> tuple[list[Message], UnregisterBrokerResponse]:
     broker = image.brokers.get(request.broker_id)
     if broker is None:
         message = f"Broker ID {request.broker_id} is not currently registered"
         return [], UnregisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)
     return [
-        *_leave(image, request.broker_id, settings),
+        *_leave(image, request.broker_id, context),
         UnregisterBrokerRecord(request.broker_id, broker.epoch),
     ], UnregisterBrokerResponse()
 
@@ -178,9 +199,9 @@ def _but(image: ClusterImage, broker_id: int) -> Callable[[int], bool]:
 class _Policies:
     """Each topic's election policy, looked up once."""
 
-    def __init__(self, image: ClusterImage, settings: Settings) -> None:
+    def __init__(self, image: ClusterImage, context: CommandContext) -> None:
         self._image = image
-        self._layers = settings.layers(image)
+        self._layers = context.layers(image)
         self._known: dict[Uuid, ElectionPolicy] = {}
 
     def of(self, topic_id: Uuid) -> ElectionPolicy:
@@ -192,10 +213,10 @@ class _Policies:
 
 
 def _leave(
-    image: ClusterImage, broker_id: int, settings: Settings, *, lost_unflushed: bool = False
+    image: ClusterImage, broker_id: int, context: CommandContext, *, lost_unflushed: bool = False
 ) -> Iterator[Message]:
     """What partitions become when this broker is not there any more."""
-    policies = _Policies(image, settings)
+    policies = _Policies(image, context)
     for topic_id, index, partition in _held_by(image, broker_id):
         policy = policies.of(topic_id)
         record = without_broker(

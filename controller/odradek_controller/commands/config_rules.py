@@ -17,8 +17,8 @@ from ..configs.effective import BrokerLayers
 from ..configs.table import Resource, changeable, definitions, parse
 from ..image import ClusterImage
 from .broker_values import check_broker_values
+from .context import CommandContext, Refusal
 from .min_isr import MIN_ISR
-from .settings import Refusal, Settings
 from .topic_configs import check_topic_configs
 from .topic_names import check_topic_name
 
@@ -26,14 +26,14 @@ Values = Mapping[str, str]
 _INVALID = ErrorCode.INVALID_REQUEST
 
 
-def check_resource(image: ClusterImage, kind: int, name: str, settings: Settings) -> Refusal | None:
+def check_resource(image: ClusterImage, kind: int, name: str, context: CommandContext) -> Refusal | None:
     """Whether there is such a resource."""
     match kind:
         case Resource.TOPIC:
             return _check_topic_exists(image, name)
         case Resource.BROKER:
-            return _check_broker_exists(image, name, settings)
-        case Resource.GROUP if definitions(Resource.GROUP, settings.release):
+            return _check_broker_exists(image, name, context)
+        case Resource.GROUP if definitions(Resource.GROUP, context.release):
             return None if name else Refusal(_INVALID, "Default group resources are not allowed.")
         case Resource.CLIENT_METRICS:
             return None if name else Refusal(_INVALID, "Subscription name can't be empty")
@@ -57,23 +57,23 @@ def as_node_id(name: str) -> int | None:
     return number if -(1 << 31) <= number < 1 << 31 else None
 
 
-def _check_broker_exists(image: ClusterImage, name: str, settings: Settings) -> Refusal | None:
+def _check_broker_exists(image: ClusterImage, name: str, context: CommandContext) -> Refusal | None:
     if not name:
         return None
     node_id = as_node_id(name)
     if node_id is None:
         return Refusal(_INVALID, f"Node id must be an integer, but it is: {name}")
     if node_id not in image.brokers:
-        expected = min(image.brokers, default=settings.node_id)
+        expected = min(image.brokers, default=context.node_id)
         return Refusal(_INVALID, f"Unexpected broker id, expected {expected}, but received {name}")
     return None
 
 
 def check_values(
-    image: ClusterImage, kind: int, name: str, values: Values, changed: Set[str], settings: Settings
+    image: ClusterImage, kind: int, name: str, values: Values, changed: Set[str], context: CommandContext
 ) -> Refusal | None:
     """Whether the resource may have exactly these; `changed` are the names that the request sets."""
-    layers = settings.layers(image)
+    layers = context.layers(image)
     match kind:
         case Resource.TOPIC:
             return check_topic_configs(values, layers, image.levels)

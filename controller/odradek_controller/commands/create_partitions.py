@@ -10,15 +10,15 @@ from odradek_wire.messages.create_partitions import CreatePartitionsRequest, Cre
 
 from ..image import ClusterImage, TopicImage
 from ..placement import PlacementError, check_assignment, place
+from .context import CommandContext, Refusal
 from .new_partitions import MAX_PARTITIONS_PER_REQUEST, TOO_MANY, partition_record, usable_brokers
-from .settings import Refusal, Settings
 
 Topic = CreatePartitionsRequest.CreatePartitionsTopic
 Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
 def create_partitions(
-    image: ClusterImage, request: CreatePartitionsRequest, settings: Settings
+    image: ClusterImage, request: CreatePartitionsRequest, context: CommandContext
 ) -> tuple[list[Message], CreatePartitionsResponse]:
     times = Counter(topic.name for topic in request.topics)
     records: list[Message] = []
@@ -28,7 +28,7 @@ def create_partitions(
     for topic in request.topics:
         if times[topic.name] > 1:
             continue
-        done = _grow(image, topic, settings)
+        done = _grow(image, topic, context)
         if isinstance(done, Refusal):
             results.append(Result(topic.name, done.error, done.message))
         else:
@@ -37,7 +37,7 @@ def create_partitions(
     return ([] if request.validate_only else records), CreatePartitionsResponse(results=results)
 
 
-def _grow(image: ClusterImage, request: Topic, settings: Settings) -> list[Message] | Refusal:
+def _grow(image: ClusterImage, request: Topic, context: CommandContext) -> list[Message] | Refusal:
     topic = image.topics.get(request.name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -52,7 +52,7 @@ def _grow(image: ClusterImage, request: Topic, settings: Settings) -> list[Messa
         )
     if more > MAX_PARTITIONS_PER_REQUEST:
         return TOO_MANY
-    replicas = _replicas(image, topic, request, settings)
+    replicas = _replicas(image, topic, request, context)
     if isinstance(replicas, Refusal):
         return replicas
     records: list[Message] = []
@@ -64,13 +64,15 @@ def _grow(image: ClusterImage, request: Topic, settings: Settings) -> list[Messa
     return records
 
 
-def _replicas(image: ClusterImage, topic: TopicImage, request: Topic, settings: Settings) -> list[list[int]] | Refusal:
+def _replicas(
+    image: ClusterImage, topic: TopicImage, request: Topic, context: CommandContext
+) -> list[list[int]] | Refusal:
     before = len(topic.partitions)
     more = request.count - before
     factor = len(topic.partitions[0].replicas)
     try:
         if request.assignments is None:
-            return place(usable_brokers(image), range(before, request.count), factor, settings.randbelow)
+            return place(usable_brokers(image), range(before, request.count), factor, context.randbelow)
         if len(request.assignments) != more:
             return Refusal(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -16,8 +16,8 @@ from ..configs.effective import BrokerLayers
 from ..configs.table import Resource, definitions
 from ..image import ClusterImage
 from ..placement import PlacementError, check_assignment, place
+from .context import CommandContext, PlainTopicEntries, Refusal
 from .new_partitions import MAX_PARTITIONS_PER_REQUEST, TOO_MANY, partition_record, usable_brokers
-from .settings import PlainTopicEntries, Refusal, Settings
 from .topic_configs import check_topic_configs
 from .topic_names import METADATA_TOPIC, check_collision, check_topic_name
 
@@ -35,11 +35,10 @@ class Created(NamedTuple):
 
 
 def create_topics(
-    image: ClusterImage, request: CreateTopicsRequest, settings: Settings, plain: PlainTopicEntries | None = None
+    image: ClusterImage, request: CreateTopicsRequest, context: CommandContext
 ) -> tuple[list[Message], CreateTopicsResponse]:
     """Each topic by itself: what is wrong with one does not stop the others. Nothing is recorded by `validate_only`."""
-    layers = settings.layers(image)
-    plain = plain or PlainTopicEntries()
+    layers = context.layers(image)
     defaults = (int(layers.value("num.partitions") or 1), int(layers.value("default.replication.factor") or 1))
     too_many = _partitions(request, defaults[0]) > MAX_PARTITIONS_PER_REQUEST
     times = Counter(topic.name for topic in request.topics)
@@ -50,12 +49,12 @@ def create_topics(
         if times[topic.name] > 1:
             continue
         refusal = TOO_MANY if too_many else _check_names(image, topic.name)
-        done = refusal or _create(image, topic, settings, layers, defaults)
+        done = refusal or _create(image, topic, context, layers, defaults)
         if isinstance(done, Refusal):
             (late if topic.name == METADATA_TOPIC else results).append(_refused(topic.name, done))
             continue
         records += done.records
-        results.append(_created(topic, done, layers, plain))
+        results.append(_created(topic, done, layers, context.plain_topics))
     repeated = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     late += [_refused(name, repeated) for name, count in times.items() if count > 1]
     return ([] if request.validate_only else records), CreateTopicsResponse(topics=results + late)
@@ -81,16 +80,16 @@ def _check_names(image: ClusterImage, name: str) -> Refusal | None:
 
 
 def _create(
-    image: ClusterImage, topic: Topic, settings: Settings, layers: BrokerLayers, defaults: tuple[int, int]
+    image: ClusterImage, topic: Topic, context: CommandContext, layers: BrokerLayers, defaults: tuple[int, int]
 ) -> Created | Refusal:
     overrides = {config.name: config.value for config in topic.configs}
     refusal = check_topic_configs(overrides, layers, image.levels)
     if refusal is not None:
         return refusal
-    replicas = _assigned(image, topic) if topic.assignments else _placed(image, topic, settings, defaults)
+    replicas = _assigned(image, topic) if topic.assignments else _placed(image, topic, context, defaults)
     if isinstance(replicas, Refusal):
         return replicas
-    topic_id = _new_topic_id(image, settings)
+    topic_id = _new_topic_id(image, context)
     records: list[Message] = [TopicRecord(topic.name, topic_id)]
     records += [ConfigRecord(Resource.TOPIC, topic.name, name, value) for name, value in overrides.items()]
     for index, brokers in enumerate(replicas):
@@ -101,10 +100,10 @@ def _create(
     return Created(topic_id, replicas, records)
 
 
-def _new_topic_id(image: ClusterImage, settings: Settings) -> Uuid:
-    topic_id = random_uuid(settings.randbytes)
+def _new_topic_id(image: ClusterImage, context: CommandContext) -> Uuid:
+    topic_id = random_uuid(context.randbytes)
     while topic_id in image.topics_by_id:
-        topic_id = random_uuid(settings.randbytes)
+        topic_id = random_uuid(context.randbytes)
     return topic_id
 
 
@@ -143,7 +142,7 @@ def _assigned(image: ClusterImage, topic: Topic) -> list[list[int]] | Refusal:
 
 
 def _placed(
-    image: ClusterImage, topic: Topic, settings: Settings, defaults: tuple[int, int]
+    image: ClusterImage, topic: Topic, context: CommandContext, defaults: tuple[int, int]
 ) -> list[list[int]] | Refusal:
     if topic.replication_factor != -1 and topic.replication_factor <= 0:
         return Refusal(
@@ -155,7 +154,7 @@ def _placed(
     partitions = defaults[0] if topic.num_partitions == -1 else topic.num_partitions
     factor = defaults[1] if topic.replication_factor == -1 else topic.replication_factor
     try:
-        return place(usable_brokers(image), range(partitions), factor, settings.randbelow)
+        return place(usable_brokers(image), range(partitions), factor, context.randbelow)
     except PlacementError as error:
         return Refusal(
             ErrorCode.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {factor} time(s): {error}"

@@ -11,7 +11,7 @@ from odradek_wire.messages.remove_topic_record import RemoveTopicRecord
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 from ..image import ClusterImage, TopicImage
-from .settings import Refusal, Settings
+from .context import CommandContext, Refusal
 
 Result = DeleteTopicsResponse.DeletableTopicResult
 Wanted = tuple[str | None, Uuid]
@@ -29,11 +29,11 @@ def request_for_all(image: ClusterImage) -> DeleteTopicsRequest:
 
 
 def delete_topics(
-    image: ClusterImage, request: DeleteTopicsRequest, settings: Settings
+    image: ClusterImage, request: DeleteTopicsRequest, context: CommandContext
 ) -> tuple[list[Message], DeleteTopicsResponse]:
     wanted: list[Wanted] = [(topic.name, topic.topic_id) for topic in request.topics]
     wanted += [(name, ZERO_UUID) for name in request.topic_names]
-    if not settings.flag(image, "delete.topic.enable"):
+    if not context.flag(image, "delete.topic.enable"):
         return [], DeleteTopicsResponse(responses=[_refused(name, key, _DISABLED) for name, key in wanted])
     names = Counter(name for name, key in wanted if name is not None and key == ZERO_UUID)
     ids = Counter(key for name, key in wanted if name is None and key != ZERO_UUID)

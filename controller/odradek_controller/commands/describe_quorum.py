@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
 from odradek_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
 from ..image import ClusterImage
 from ..store import QuorumState
+from .context import CommandContext
 from .topic_names import METADATA_TOPIC
 
 Topic = DescribeQuorumResponse.TopicData
@@ -14,19 +16,22 @@ Partition = DescribeQuorumResponse.PartitionData
 Node = DescribeQuorumResponse.Node
 
 
-def describe_quorum(image: ClusterImage, request: DescribeQuorumRequest, quorum: QuorumState) -> DescribeQuorumResponse:
+def describe_quorum(
+    image: ClusterImage, request: DescribeQuorumRequest, context: CommandContext
+) -> tuple[list[Message], DescribeQuorumResponse]:
     """Anything but partition 0 of the metadata topic is unknown; the answer has the shape of the question."""
+    quorum = context.quorum()
     topics = [
         Topic(topic.topic_name, [_partition(topic.topic_name, p.partition_index, quorum) for p in topic.partitions])
         for topic in request.topics
     ]
     if not any(partition.error_code == ErrorCode.NONE for topic in topics for partition in topic.partitions):
-        return DescribeQuorumResponse(topics=topics)
+        return [], DescribeQuorumResponse(topics=topics)
     nodes = [
         Node(controller.id, [DescribeQuorumResponse.Listener(e.name, e.host, e.port) for e in controller.listeners])
         for controller in image.controllers.values()
     ]
-    return DescribeQuorumResponse(topics=topics, nodes=nodes)
+    return [], DescribeQuorumResponse(topics=topics, nodes=nodes)
 
 
 def _partition(topic: str, index: int, quorum: QuorumState) -> Partition:

@@ -13,8 +13,8 @@ from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 from ..configs.effective import BrokerLayers
 from ..election import Election, change
 from ..image import NO_LEADER, ClusterImage, PartitionRegistration, TopicImage
+from .context import CommandContext, Refusal
 from .policy import election_policy
-from .settings import Refusal, Settings
 
 PREFERRED = 0
 UNCLEAN = 1
@@ -29,12 +29,12 @@ Result = ElectLeadersResponse.PartitionResult
 
 
 def elect_leaders(
-    image: ClusterImage, request: ElectLeadersRequest, settings: Settings
+    image: ClusterImage, request: ElectLeadersRequest, context: CommandContext
 ) -> tuple[list[Message], ElectLeadersResponse]:
     """Null asks for all partitions, and then only those are in the answer for which something had to be done."""
     if request.election_type not in (PREFERRED, UNCLEAN):
         return [], _unknown_type(request)
-    layers = settings.layers(image)
+    layers = context.layers(image)
     records: list[Message] = []
     response = ElectLeadersResponse()
     for name, indexes in _asked(image, request):
@@ -88,14 +88,14 @@ def _elect(
     return record or _IMPOSSIBLE[election_type]
 
 
-def balance(image: ClusterImage, settings: Settings) -> list[Message]:
+def balance(image: ClusterImage, context: CommandContext) -> list[Message]:
     """Preferred leaders for every broker that leads too few of the partitions that are its own to lead.
 
     Too few: more than `leader.imbalance.per.broker.percentage` of them are led by others. 4.3 has no such setting, and
     tolerates none.
     """
-    layers = settings.layers(image)
-    allowed = settings.number(image, "leader.imbalance.per.broker.percentage") / 100
+    layers = context.layers(image)
+    allowed = context.number(image, "leader.imbalance.per.broker.percentage") / 100
     own: defaultdict[int, int] = defaultdict(int)
     elsewhere: defaultdict[int, list[tuple[TopicImage, int, PartitionRegistration]]] = defaultdict(list)
     for topic in image.topics.values():

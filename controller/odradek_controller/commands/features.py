@@ -12,22 +12,19 @@ from odradek_wire.messages.feature_level_record import FeatureLevelRecord
 from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 from ..image import ClusterImage
-from ..levels import CLIENT_APIS, TRANSACTION_VERSION, Features
-from .settings import Settings
+from ..levels import CLIENT_APIS, TRANSACTION_VERSION
+from .context import CommandContext
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def update_features(
-    image: ClusterImage, request: UpdateFeaturesRequest, settings: Settings, features: Features
+    image: ClusterImage, request: UpdateFeaturesRequest, context: CommandContext
 ) -> tuple[list[Message], UpdateFeaturesResponse]:
-    """One refusal refuses the request, as in Kafka; setting a level that is already there is no change.
-
-    `features`: name to the levels that this controller supports.
-    """
+    """Refuse the whole request if one update is refused, as Kafka does; setting a level to its value is no change."""
     records: list[Message] = []
     for update in request.feature_updates:
-        why = _refuse(image, update, settings, features)
+        why = _refuse(image, update, context)
         if why is not None:
             message = (
                 "The update failed for all features since the following feature had an error: "
@@ -47,18 +44,17 @@ def update_features(
 def _refuse(
     image: ClusterImage,
     update: UpdateFeaturesRequest.FeatureUpdateKey,
-    settings: Settings,
-    features: Features,
+    context: CommandContext,
 ) -> str | None:
     name, level = update.feature, update.max_version_level
     upgrade_type = update.upgrade_type  # an upgrade in version 0, whose word for downgrades Kafka does not heed
-    supported = features.get(name)
+    supported = context.supported_features.get(name)
     if supported is None:
-        return f"Local controller {settings.node_id} does not support this feature."
+        return f"Local controller {context.node_id} does not support this feature."
     if upgrade_type not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
         return "The controller does not support the given upgrade type."
     if not supported.low <= level <= supported.high:
-        return f"Local controller {settings.node_id} only supports versions {supported.low}-{supported.high}"
+        return f"Local controller {context.node_id} only supports versions {supported.low}-{supported.high}"
     current = image.levels.level(name)
     if level == current:
         return None

@@ -13,14 +13,14 @@ from odradek_wire.messages.config_record import ConfigRecord
 
 from ..configs.table import Resource
 from ..image import ClusterImage, ConfigResource
+from .context import CommandContext
 from .min_isr import explicit_min_isr
-from .settings import Settings
 
 
-def forget_configs(image: ClusterImage, settings: Settings) -> list[Message]:
+def forget_configs(image: ClusterImage, context: CommandContext) -> list[Message]:
     """Only what differs is recorded."""
     topics = {key: values for key, values in image.configs.items() if key.type == Resource.TOPIC}
-    first = explicit_min_isr(replace(image, configs=topics), settings)
+    first = explicit_min_isr(replace(image, configs=topics), context)
     kept = {(ConfigResource(record.resource_type, record.resource_name), record.name) for record in first}
     removed = [
         ConfigRecord(key.type, key.name, name, None)

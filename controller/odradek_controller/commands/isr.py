@@ -10,15 +10,15 @@ from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 from ..election import change
 from ..image import RECOVERED, RECOVERING, ClusterImage, PartitionRegistration, TopicImage
 from ..replay import changed_partition
+from .context import CommandContext
 from .policy import election_policy
-from .settings import Settings
 
 Proposal = AlterPartitionRequest.PartitionData
 Result = AlterPartitionResponse.PartitionData
 
 
 def alter_partition(
-    image: ClusterImage, request: AlterPartitionRequest, settings: Settings
+    image: ClusterImage, request: AlterPartitionRequest, context: CommandContext
 ) -> tuple[list[Message], AlterPartitionResponse]:
     """Each partition by itself; a stale broker is told so once, for all."""
     broker = image.brokers.get(request.broker_id)
@@ -30,7 +30,7 @@ def alter_partition(
         found = image.topics_by_id.get(topic.topic_id)
         results = []
         for proposal in topic.partitions:
-            result, record = _alter(image, request.broker_id, found, proposal, settings)
+            result, record = _alter(image, request.broker_id, found, proposal, context)
             results.append(result)
             if record is not None:
                 records.append(record)
@@ -39,7 +39,7 @@ def alter_partition(
 
 
 def _alter(
-    image: ClusterImage, broker_id: int, topic: TopicImage | None, proposal: Proposal, settings: Settings
+    image: ClusterImage, broker_id: int, topic: TopicImage | None, proposal: Proposal, context: CommandContext
 ) -> tuple[Result, PartitionChangeRecord | None]:
     index = proposal.partition_index
     if topic is None:
@@ -59,7 +59,7 @@ def _alter(
         partition._replace(isr=tuple(wanted), leader_recovery_state=proposal.leader_recovery_state),
         active=image.is_active,
         eligible_leaders=image.levels.eligible_leaders,
-        min_isr=election_policy(image, topic.name, settings.layers(image)).min_isr,
+        min_isr=election_policy(image, topic.name, context.layers(image)).min_isr,
         # The leader hears of its own proposal by the answer; of the end of a reassignment it must be told.
         epoch_tells_all=image.levels.leader_epoch_tells_all and partition.reassigning,
     )

@@ -14,18 +14,18 @@ from odradek_wire.uuid import Uuid
 
 from ..election import Election, change
 from ..image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, ClusterImage, PartitionRegistration
+from .context import CommandContext
 from .policy import election_policy
-from .settings import Settings
 
 Place = tuple[Uuid, int]
 
 
 def replicas_found(
-    image: ClusterImage, broker_id: int, lost: Collection[Place], served: Collection[Place], settings: Settings
+    image: ClusterImage, broker_id: int, lost: Collection[Place], served: Collection[Place], context: CommandContext
 ) -> list[Message]:
     """Of what is lost the broker leads nothing and, unless it was the last, is not in sync; what it serves it may lead
     again."""
-    layers = settings.layers(image)
+    layers = context.layers(image)
     records: list[Message] = []
     for topic_id, index in sorted({*lost, *served}):
         partition = image.partition(topic_id, index)
@@ -53,7 +53,7 @@ def replicas_found(
     return records
 
 
-def all_found(image: ClusterImage, broker_id: int, settings: Settings) -> list[Message]:
+def all_found(image: ClusterImage, broker_id: int, context: CommandContext) -> list[Message]:
     """The broker is gone, or another incarnation is there: nothing is known of its disks."""
     lost = [
         (topic.id, index)
@@ -61,7 +61,7 @@ def all_found(image: ClusterImage, broker_id: int, settings: Settings) -> list[M
         for index, partition in enumerate(topic.partitions)
         if partition.directories and partition.directory(broker_id) == LOST_DIRECTORY
     ]
-    return replicas_found(image, broker_id, (), lost, settings)
+    return replicas_found(image, broker_id, (), lost, context)
 
 
 def _on_disk(partition: PartitionRegistration, broker_id: int, directory: Uuid) -> PartitionRegistration:

@@ -6,14 +6,14 @@ from odradek_wire.messages.config_record import ConfigRecord
 
 from ..configs.table import Resource
 from ..image import ClusterImage, ConfigResource
-from .settings import Settings
+from .context import CommandContext
 
 MIN_ISR = "min.insync.replicas"
 
 
-def explicit_min_isr(image: ClusterImage, settings: Settings) -> list[ConfigRecord]:
+def explicit_min_isr(image: ClusterImage, context: CommandContext) -> list[ConfigRecord]:
     """The record that is missing, if it is."""
     key = ConfigResource(int(Resource.BROKER), "")
     if not image.levels.eligible_leaders or MIN_ISR in image.configs.get(key, {}):
         return []
-    return [ConfigRecord(key.type, key.name, MIN_ISR, settings.layers(image).value(MIN_ISR))]
+    return [ConfigRecord(key.type, key.name, MIN_ISR, context.layers(image).value(MIN_ISR))]

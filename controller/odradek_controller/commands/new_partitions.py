@@ -10,7 +10,7 @@ from odradek_wire.uuid import Uuid
 
 from ..image import RECOVERED, UNASSIGNED_DIRECTORY, BrokerRegistration, ClusterImage
 from ..placement import UsableBroker
-from .settings import Refusal
+from .context import Refusal
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 TOO_MANY = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")

@@ -8,13 +8,14 @@ from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 from odradek_wire.messages.producer_ids_record import ProducerIdsRecord
 
 from ..image import ClusterImage
+from .context import CommandContext
 
 BLOCK = 1000
 _LAST = (1 << 63) - 1
 
 
 def allocate_producer_ids(
-    image: ClusterImage, request: AllocateProducerIdsRequest
+    image: ClusterImage, request: AllocateProducerIdsRequest, context: CommandContext
 ) -> tuple[list[Message], AllocateProducerIdsResponse]:
     broker = image.brokers.get(request.broker_id)
     if broker is None:

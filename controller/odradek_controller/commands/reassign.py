@@ -19,9 +19,9 @@ from ..election import Election, change
 from ..image import ClusterImage, PartitionRegistration, TopicImage
 from ..placement import PlacementError, check_assignment
 from ..reassignment import begun, reverted
+from .context import CommandContext, Refusal
 from .new_partitions import default_directory
 from .policy import election_policy
-from .settings import Refusal, Settings
 
 Result = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 Ongoing = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
@@ -30,7 +30,7 @@ Ongoing = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 def alter_reassignments(
     image: ClusterImage,
     request: AlterPartitionReassignmentsRequest,
-    settings: Settings,
+    context: CommandContext,
     *,
     absent_may_stay: bool = False,
 ) -> tuple[list[Message], AlterPartitionReassignmentsResponse]:
@@ -46,7 +46,7 @@ def alter_reassignments(
         results = []
         for wanted in topic.partitions:
             index = wanted.partition_index
-            done = _reassign(image, topic.name, index, wanted.replicas, settings, request, absent_may_stay)
+            done = _reassign(image, topic.name, index, wanted.replicas, context, request, absent_may_stay)
             if isinstance(done, Refusal):
                 results.append(Result(index, done.error, done.message))
             else:
@@ -61,7 +61,7 @@ def _reassign(
     name: str,
     index: int,
     replicas: Sequence[int] | None,
-    settings: Settings,
+    context: CommandContext,
     request: AlterPartitionReassignmentsRequest,
     absent_may_stay: bool,
 ) -> list[Message] | Refusal:
@@ -71,7 +71,7 @@ def _reassign(
     partition = image.partition(name, index)
     if partition is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
-    policy = election_policy(image, name, settings.layers(image))
+    policy = election_policy(image, name, context.layers(image))
     if replicas is None:
         if not partition.reassigning:
             return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
@@ -113,8 +113,8 @@ def _reassign(
 
 
 def list_reassignments(
-    image: ClusterImage, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+    image: ClusterImage, request: ListPartitionReassignmentsRequest, context: CommandContext
+) -> tuple[list[Message], ListPartitionReassignmentsResponse]:
     """What is under way, of all topics or of those that are asked for; unknown ones are left out."""
     response = ListPartitionReassignmentsResponse()
     asked: Iterable[tuple[TopicImage, Iterable[int]]]
@@ -134,7 +134,7 @@ def list_reassignments(
         ]
         if ongoing:
             response.topics.append(ListPartitionReassignmentsResponse.OngoingTopicReassignment(topic.name, ongoing))
-    return response
+    return [], response
 
 
 def _ongoing(index: int, partition: PartitionRegistration) -> Ongoing:

@@ -10,7 +10,7 @@ from ..configs.definition import ConfigError
 from ..configs.effective import BrokerLayers
 from ..configs.table import Resource, definitions, parse
 from ..levels import Levels
-from .settings import Refusal
+from .context import Refusal
 
 _REMOTE_LOG_SWITCHES = ("remote.log.delete.on.disable", "remote.log.copy.disable")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from odradek_wire.errors import ErrorCode
 
-from .settings import Refusal
+from .context import Refusal
 
 MAX_LENGTH = 249
 METADATA_TOPIC = "__cluster_metadata"

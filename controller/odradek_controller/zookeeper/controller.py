@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from odradek_log.reporting import Reporter
 from odradek_wire.errors import ErrorCode
@@ -32,6 +33,7 @@ from ..commands.reassign import alter_reassignments
 from ..controller import Controller
 from ..image import BrokerRegistration, ClusterImage
 from ..levels import Emulation
+from ..principal import Principal
 from ..replay import replay
 from . import paths
 from .client import Create
@@ -43,7 +45,6 @@ class ZooKeeperController(Controller):
     """`deletions` are those of its term."""
 
     store: ZooKeeperStore
-    refuses_expired = False
 
     def __init__(
         self,
@@ -65,9 +66,29 @@ class ZooKeeperController(Controller):
         """Topics that are there and cannot be read: nothing is known of who holds them."""
         return self.store.nodes.unreadable
 
+    async def submit(self, request: Message, principal: Principal | None = None) -> Any:
+        """As `Controller.submit`; the requests that differ over ZooKeeper are decided here."""
+        match request:
+            case ControlledShutdownRequest():
+                return await self._shut_down(request)
+            case CreateTopicsRequest():
+                return await self._create_topics(request, principal)
+            case DeleteTopicsRequest():
+                return await self._delete_topics(request)
+            case CreatePartitionsRequest():
+                return await self._create_partitions(request, principal)
+            case AlterPartitionReassignmentsRequest():
+                return await self._alter_reassignments(request)
+            case ElectLeadersRequest():
+                return await self._elect_leaders(request)
+            case UpdateFeaturesRequest():
+                return _refuse_features(request)
+            case _:
+                return await super().submit(request, principal)
+
     # -- what brokers ask ---------------------------------------------------------------------------------------------
 
-    async def shut_down(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+    async def _shut_down(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
         """Others lead what the broker leads, as far as they can; what it still leads is in the answer. Who has begun
         anew since it was asked is not meant."""
 
@@ -77,7 +98,7 @@ class ZooKeeperController(Controller):
                 return (), ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
             if request.broker_epoch != -1 and request.broker_epoch < broker.epoch:
                 return (), ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-            records = controlled_shutdown(image, broker.id, self.settings)
+            records = controlled_shutdown(image, broker.id, self.context)
             remaining = [
                 ControlledShutdownResponse.RemainingPartition(topic.name, index)
                 for topic in self.deletions.without(replay(image, records).image).topics.values()
@@ -98,7 +119,7 @@ class ZooKeeperController(Controller):
         def decide(image: ClusterImage) -> tuple[list[Message], None]:
             if not _is_current(image, broker):
                 return [], None
-            return replicas_found(image, broker.id, lost, served, self.settings), None
+            return replicas_found(image, broker.id, lost, served, self.context), None
 
         await self._change(decide)
 
@@ -114,10 +135,10 @@ class ZooKeeperController(Controller):
 
     # -- what clients ask ---------------------------------------------------------------------------------------------
 
-    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    async def _create_topics(self, request: CreateTopicsRequest, principal: Principal | None) -> CreateTopicsResponse:
         unreadable = [topic.name for topic in request.topics if topic.name in self.unreadable]
         request.topics = [topic for topic in request.topics if topic.name not in unreadable]
-        response = await super().create_topics(request)
+        response: CreateTopicsResponse = await super().submit(request, principal)
         response.topics += [
             CreateTopicsResponse.CreatableTopicResult(
                 name, error_code=ErrorCode.TOPIC_ALREADY_EXISTS, error_message=f"Topic '{name}' already exists."
@@ -129,19 +150,21 @@ class ZooKeeperController(Controller):
                 result.error_message = f"Topic '{result.name}' is marked for deletion."
         return response
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         """NONE: the deletion is under way. Whoever asked is answered when metadata does not show the topic any more."""
-        _, response = delete_topics(self.image, request, self.settings)
+        _, response = delete_topics(self.image, request, self.context)
         for result in response.responses:
             if result.error_code == ErrorCode.NONE:
                 assert result.name is not None
                 await self.store.tidy(Create(paths.delete_topic(result.name)))
         return response
 
-    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    async def _create_partitions(
+        self, request: CreatePartitionsRequest, principal: Principal | None
+    ) -> CreatePartitionsResponse:
         going = [topic for topic in request.topics if self._is_going(topic.name)]
         request.topics = [topic for topic in request.topics if topic not in going]
-        response = await super().create_partitions(request)
+        response: CreatePartitionsResponse = await super().submit(request, principal)
         response.results += [
             CreatePartitionsResponse.CreatePartitionsTopicResult(
                 topic.name, ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion."
@@ -150,34 +173,35 @@ class ZooKeeperController(Controller):
         ]
         return response
 
-    async def alter_reassignments(
+    async def _alter_reassignments(
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
         return await self._change(
             lambda image: alter_reassignments(
-                self.deletions.without(image), request, self.settings, absent_may_stay=True
+                self.deletions.without(image), request, self.context, absent_may_stay=True
             )
         )
 
-    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        return await self._change(lambda image: elect_leaders(self.deletions.without(image), request, self.settings))
+    async def _elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        return await self._change(lambda image: elect_leaders(self.deletions.without(image), request, self.context))
 
     async def balance_leaders(self) -> None:
-        await self._change(lambda image: (balance(self.deletions.without(image), self.settings), None))
-
-    async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        """Over ZooKeeper brokers of 3.9 support none (KafkaController.validateFeatureUpdate)."""
-        results = [
-            UpdateFeaturesResponse.UpdatableFeatureResult(
-                update.feature, ErrorCode.INVALID_REQUEST, _why_no_feature(update)
-            )
-            for update in request.feature_updates
-        ]
-        return UpdateFeaturesResponse(error_message=None, results=results)
+        await self._change(lambda image: (balance(self.deletions.without(image), self.context), None))
 
     def _is_going(self, name: str) -> bool:
         topic = self.image.topics.get(name)
         return topic is not None and topic.id in self.deletions
+
+
+def _refuse_features(request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Brokers of 3.9 support no feature over ZooKeeper (KafkaController.validateFeatureUpdate)."""
+    results = [
+        UpdateFeaturesResponse.UpdatableFeatureResult(
+            update.feature, ErrorCode.INVALID_REQUEST, _why_no_feature(update)
+        )
+        for update in request.feature_updates
+    ]
+    return UpdateFeaturesResponse(error_message=None, results=results)
 
 
 def _why_no_feature(update: UpdateFeaturesRequest.FeatureUpdateKey) -> str:

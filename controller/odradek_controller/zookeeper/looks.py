@@ -20,9 +20,9 @@ from odradek_wire.messages.remove_topic_record import RemoveTopicRecord
 from odradek_wire.uuid import random_uuid
 
 from ..commands.brokers import elect_leaderless
+from ..commands.context import CommandContext
 from ..commands.elect_leaders import PREFERRED, elect_leaders
 from ..commands.reassign import alter_reassignments
-from ..commands.settings import Settings
 from ..image import BrokerRegistration, ClusterImage, MetadataDelta, TopicImage
 from ..replay import replay
 from . import paths
@@ -74,7 +74,7 @@ class Looks:
     def __init__(
         self,
         zk: ZooKeeper,
-        settings: Settings,
+        context: CommandContext,
         store: ZooKeeperStore,
         deletions: Deletions,
         *,
@@ -87,7 +87,7 @@ class Looks:
         reporter: Reporter,
     ) -> None:
         self._zk = zk
-        self._settings = settings
+        self._context = context
         self._store = store
         self._deletions = deletions
         self._watch = watch
@@ -148,7 +148,7 @@ class Looks:
                 self._unwatch(path)
             else:
                 present[broker.id] = broker
-        return brokers_changed(image, present, self._settings)
+        return brokers_changed(image, present, self._context)
 
     async def _topics(self, image: ClusterImage) -> Sequence[Message]:
         """Those that came or went, and those whose nodes were set."""
@@ -212,7 +212,7 @@ class Looks:
     async def _to_delete(self, image: ClusterImage) -> Sequence[Message]:
         """A topic on the list is removed when nobody holds it any more, and held up while its replicas move."""
         self._deletions.keep_to(image)
-        enabled = self._settings.flag(image, "delete.topic.enable")
+        enabled = self._context.flag(image, "delete.topic.enable")
         topics = []
         for name in await self._children(paths.DELETE_TOPICS):
             topic = image.topics.get(name)
@@ -267,7 +267,7 @@ class Looks:
             move = AlterPartitionReassignmentsRequest.ReassignablePartition(index, list(replicas))
             request.topics.append(AlterPartitionReassignmentsRequest.ReassignableTopic(topic, [move]))
         image = self._deletions.without(image)
-        records, response = alter_reassignments(image, request, self._settings, absent_may_stay=True)
+        records, response = alter_reassignments(image, request, self._context, absent_may_stay=True)
         for topic_result in response.responses:
             for result in topic_result.partitions:
                 if result.error_code != ErrorCode.NONE:
@@ -294,7 +294,7 @@ class Looks:
             self._damaged(paths.PREFERRED_ELECTION, error)
             return ()
         request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=asked)
-        return elect_leaders(self._deletions.without(image), request, self._settings)[0]
+        return elect_leaders(self._deletions.without(image), request, self._context)[0]
 
     async def _wish(self, path: str) -> tuple[bytes, int] | None:
         """What a tool has written there, and the node's version."""
@@ -328,7 +328,7 @@ class Looks:
             draft.add(await self._config(image, entity))
         self._config_changes_seen = listed
         if draft.records:
-            draft.add(elect_leaderless(draft.image, self._settings))
+            draft.add(elect_leaderless(draft.image, self._context))
         return draft.records
 
     async def _config(self, image: ClusterImage, entity: str) -> Sequence[Message]:

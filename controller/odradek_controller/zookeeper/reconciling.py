@@ -19,10 +19,10 @@ from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest
 from odradek_wire.uuid import Uuid
 
 from ..commands.brokers import unfence_broker, unregister_broker
+from ..commands.context import CommandContext, Refusal
 from ..commands.lost_replicas import all_found
 from ..commands.new_partitions import partition_record
 from ..commands.policy import election_policy
-from ..commands.settings import Refusal, Settings
 from ..election import Election, change
 from ..image import NO_LEADER, BrokerRegistration, ClusterImage, PartitionRegistration, TopicImage
 from ..image_records import broker_record
@@ -47,7 +47,7 @@ class Draft:
 
 
 def begin_term(
-    image: ClusterImage, settings: Settings, doubtful: Mapping[tuple[str, int], frozenset[int]]
+    image: ClusterImage, context: CommandContext, doubtful: Mapping[tuple[str, int], frozenset[int]]
 ) -> list[Message]:
     """Nobody who is not there is in sync or leads, whoever can lead does, and what was begun goes on.
 
@@ -55,15 +55,15 @@ def begin_term(
     come, as far as others are not. (Kafka's controller does not see that; a leader would go on in its epoch with less.)
     """
     draft = Draft(image)
-    draft.add(_led_by_who_is_there(image, settings, doubtful))
+    draft.add(_led_by_who_is_there(image, context, doubtful))
     draft.add(begin_partitions(draft.image))
     return draft.records
 
 
 def _led_by_who_is_there(
-    image: ClusterImage, settings: Settings, doubtful: Mapping[tuple[str, int], frozenset[int]]
+    image: ClusterImage, context: CommandContext, doubtful: Mapping[tuple[str, int], frozenset[int]]
 ) -> Iterator[Message]:
-    layers = settings.layers(image)
+    layers = context.layers(image)
     for topic in image.topics.values():
         policy = election_policy(image, topic.name, layers)
         for index, partition in enumerate(topic.partitions):
@@ -105,7 +105,7 @@ def begin_partitions(image: ClusterImage) -> Iterator[PartitionRecord]:
 
 
 def brokers_changed(
-    image: ClusterImage, present: Mapping[int, BrokerRegistration], settings: Settings
+    image: ClusterImage, present: Mapping[int, BrokerRegistration], context: CommandContext
 ) -> list[Message]:
     """The records when these brokers are there now. One with another epoch was gone in between.
 
@@ -119,13 +119,13 @@ def brokers_changed(
         if key in image.brokers and image.brokers[key].epoch != broker.epoch
     ]
     for broker in came:
-        _come(draft, broker, settings)
+        _come(draft, broker, context)
     for broker in bounced:
-        _go(draft, broker.id, settings)
+        _go(draft, broker.id, context)
     for broker in bounced:
-        _come(draft, broker, settings)
+        _come(draft, broker, context)
     for broker_id in sorted(image.brokers.keys() - present.keys()):
-        _go(draft, broker_id, settings)
+        _go(draft, broker_id, context)
     for key, broker in sorted(present.items()):
         known = draft.image.brokers[key]
         if _announced(known) != _announced(broker):
@@ -133,18 +133,18 @@ def brokers_changed(
     return draft.records
 
 
-def _go(draft: Draft, broker_id: int, settings: Settings) -> None:
-    draft.add(unregister_broker(draft.image, UnregisterBrokerRequest(broker_id), settings)[0])
-    draft.add(all_found(draft.image, broker_id, settings))
+def _go(draft: Draft, broker_id: int, context: CommandContext) -> None:
+    draft.add(unregister_broker(draft.image, UnregisterBrokerRequest(broker_id), context)[0])
+    draft.add(all_found(draft.image, broker_id, context))
 
 
 def _announced(broker: BrokerRegistration) -> object:
     return broker.listeners, broker.rack, broker.features
 
 
-def _come(draft: Draft, broker: BrokerRegistration, settings: Settings) -> None:
+def _come(draft: Draft, broker: BrokerRegistration, context: CommandContext) -> None:
     draft.add([_registration(broker, in_controlled_shutdown=False, fenced=True)])
-    draft.add(unfence_broker(draft.image, broker.id, settings))
+    draft.add(unfence_broker(draft.image, broker.id, context))
     draft.add(begin_partitions(draft.image))
 
 

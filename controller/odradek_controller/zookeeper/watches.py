@@ -48,7 +48,7 @@ class Watches:
         self._watched: set[str] = set()
         self._looks = Looks(
             zk,
-            controller.settings,
+            controller.context,
             store,
             controller.deletions,
             watch=self._watch,

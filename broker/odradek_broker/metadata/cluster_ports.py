@@ -1,0 +1,45 @@
+"""The ports through which a broker reaches its cluster: one set for each home of the metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from odradek_broker.metadata.controller_channel import ControllerChannel
+from odradek_broker.metadata.source import MetadataSource
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+
+
+class ControlRequests(Protocol):
+    """Handles what the controller and other brokers send to a broker: LeaderAndIsr, UpdateMetadata, StopReplica, and
+    AlterPartition, AllocateProducerIds and ControlledShutdown, which reach the broker that is the controller."""
+
+    async def handle(self, request: Message) -> Any:
+        """Return the response. Raises NotControllerError for the last three if the controller is another broker."""
+        ...
+
+
+class VersionZeroOffsets(Protocol):
+    """Offsets that groups commit and fetch with version 0, which Kafka keeps apart from those of later versions."""
+
+    async def commit(self, group: str, topic: str, partition: int, offset: int) -> ErrorCode: ...
+
+    async def fetch(self, group: str, topic: str, partition: int) -> tuple[ErrorCode, int]:
+        """Return the error and the committed offset, -1 with an error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPorts:
+    """The ports of one broker. An optional port is None where the home of the metadata has no such thing."""
+
+    source: MetadataSource
+    channel: ControllerChannel
+    control_requests: ControlRequests | None = None
+    """Given, the broker serves inter-broker APIs on its inter-broker and control-plane listeners."""
+    version_zero_offsets: VersionZeroOffsets | None = None
+    notify_log_dir_failure: Callable[[], None] | None = None
+    """Called after replicas were lost with a log directory, where the controller does not learn of it by
+    AssignReplicasToDirs."""

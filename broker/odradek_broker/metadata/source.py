@@ -1,0 +1,62 @@
+"""The metadata source: where a broker gets the metadata of its cluster from, as an ordered sequence of deltas.
+
+One implementation for each home of the metadata: the embedded controller (`odradek_controller.controller.Controller`)
+and ZooKeeper (`zookeeper.metadata_source`). A KRaft quorum's metadata log would be a third.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from odradek_controller.image import ClusterImage, MetadataDelta
+from odradek_controller.levels import ApiRanges, Emulation
+
+
+class MetadataSource(Protocol):
+    """The cluster's metadata as this broker receives it."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The image after the last delta."""
+        ...
+
+    def subscribe(self, listener: Callable[[MetadataDelta], None]) -> Callable[[], None]:
+        """Call the listener with the whole image as one delta now, and with each later delta; return the unsubscriber.
+
+        The listener runs synchronously, in the order of the deltas, and must not submit a request itself.
+        """
+        ...
+
+    @property
+    def emulation(self) -> Emulation:
+        """The release whose behaviour the cluster shows."""
+        ...
+
+    @property
+    def apis(self) -> ApiRanges | None:
+        """The versions that ApiVersions advertises to clients, by API key; None for all that are served."""
+        ...
+
+    @property
+    def refuses_expired(self) -> bool:
+        """Whether a change with a `timeout_ms` of 0 or less is refused with REQUEST_TIMED_OUT, as by QuorumController.
+
+        Over ZooKeeper the change is made and answered with that error, as ZkAdminManager does.
+        """
+        ...
+
+    @property
+    def unserved_apis(self) -> Collection[int]:
+        """The keys of APIs that this home of the metadata cannot serve."""
+        ...
+
+    @property
+    def stores_features(self) -> bool:
+        """Whether feature levels can be stored, so that ApiVersions lists supported features."""
+        ...
+
+    @property
+    def stores_client_metrics(self) -> bool:
+        """Whether client metrics subscriptions can be stored."""
+        ...

@@ -1,0 +1,125 @@
+"""Control requests over ZooKeeper: what the controller and other brokers send to this broker, handled in order.
+
+Owns the order: control requests and changed configurations pass through the adapter one at a time, and a request waits
+until the configurations of the topics that it names for the first time are read. Requests that other brokers send to
+the controller go to the controller of this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from odradek_broker.zookeeper.adapter import Adapter
+from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch, Entities
+from odradek_broker.zookeeper.metadata_source import ZooKeeperSource
+from odradek_controller.configs.table import Resource
+from odradek_controller.image import ConfigResource, Fate, MetadataDelta
+from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Message
+from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from odradek_wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from odradek_wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+if TYPE_CHECKING:
+    from odradek_broker.broker import Broker
+    from odradek_broker.logger import Logger
+
+
+class ControlRequestHandler:
+    """The broker's `ControlRequests`."""
+
+    def __init__(
+        self,
+        *,
+        adapter: Adapter,
+        configs: ConfigWatch,
+        source: ZooKeeperSource,
+        submit_local: Callable[[Message], Awaitable[Any]],
+        broker: Callable[[], Broker],
+        log: Logger,
+    ) -> None:
+        """`broker` is called when the first request has arrived."""
+        self._adapter = adapter
+        self._configs = configs
+        self._source = source
+        self._submit_local = submit_local
+        self._broker = broker
+        self._log = log
+        self._handling = asyncio.Lock()
+
+    async def handle(self, request: Message) -> Any:
+        """As `ControlRequests.handle`."""
+        match request:
+            case LeaderAndIsrRequest():
+                return await self._leader_and_isr(request)
+            case UpdateMetadataRequest():
+                return await self._update_metadata(request)
+            case StopReplicaRequest():
+                return await self._stop_replica(request)
+            case _:
+                return await self._submit_local(request)
+
+    async def _leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        async with self._handling:
+            await self._read_configs(request)
+            delta, response = self._adapter.leader_and_isr(request)
+            if delta is not None:
+                self._source.publish(delta)
+                self._report_broken_disks(response)
+            return response
+
+    async def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        async with self._handling:
+            await self._read_configs(request)
+            delta, response = self._adapter.update_metadata(request)
+            if delta is not None:
+                self._source.publish(delta)
+            return response
+
+    async def _stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        async with self._handling:
+            delta, response = self._adapter.stop_replica(request)
+            if delta is not None:
+                self._source.publish(delta)
+                self._report_what_is_still_there(delta, response)
+            return response
+
+    async def configured(self, configs: Configs) -> None:
+        """Publish those of these configurations that differ from the image."""
+        async with self._handling:
+            known = self._adapter.image.configs
+            news = {key: values for key, values in configs.items() if values != known.get(key, {})}
+            if news:
+                self._source.publish(self._adapter.configured(news))
+
+    async def limited(self, entities: Entities) -> None:
+        """Publish changed quotas and credentials; an entity that cannot be read keeps its last value."""
+        async with self._handling:
+            delta, damaged = self._adapter.limited(entities)
+            for error in damaged:
+                self._log.error("a quota or a credential cannot be read", path=error.path, exc_info=error)
+            if delta is not None:
+                self._source.publish(delta)
+
+    async def _read_configs(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> None:
+        names = self._adapter.unknown_topics(request)
+        if names:
+            wanted = [ConfigResource(Resource.TOPIC, name) for name in names]
+            found = await self._configs.retried(lambda: self._configs.of(wanted))
+            self._source.publish(self._adapter.configured(found))
+
+    def _report_broken_disks(self, response: LeaderAndIsrResponse) -> None:
+        partitions = self._broker().partitions
+        for each in response.partition_errors:
+            partition = partitions.get(each.topic_name, each.partition_index)
+            if not each.error_code and partition is not None and partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
+                each.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _report_what_is_still_there(self, delta: MetadataDelta, response: StopReplicaResponse) -> None:
+        directories = self._broker().replica_manager.directories
+        for each in response.partition_errors:
+            key = (each.topic_name, each.partition_index)
+            if delta.fates.get(key) is Fate.DELETED and any(directory.holds(*key) for directory in directories):
+                each.error_code = ErrorCode.KAFKA_STORAGE_ERROR

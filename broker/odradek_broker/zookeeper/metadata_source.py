@@ -1,0 +1,74 @@
+"""The metadata source over ZooKeeper: deltas that the adapter makes of control requests and of watched znodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
+
+from odradek_broker.logger import Logger
+from odradek_broker.zookeeper.adapter import Adapter
+from odradek_controller.image import ClusterImage, MetadataDelta
+from odradek_controller.levels import NOT_OVER_ZOOKEEPER, Emulation, zookeeper_apis
+from odradek_wire.uuid import Uuid
+
+Listener = Callable[[MetadataDelta], None]
+
+
+class ZooKeeperSource:
+    """The broker's `MetadataSource`. `publish` is called with each delta, in order."""
+
+    emulation = Emulation.KAFKA_3_9
+    apis = zookeeper_apis()
+    refuses_expired = False
+    unserved_apis: Collection[int] = NOT_OVER_ZOOKEEPER
+    # Brokers of Kafka 3.9 support no feature over ZooKeeper.
+    stores_features = False
+    stores_client_metrics = False
+
+    def __init__(self, adapter: Adapter, sleep: Callable[[int], Awaitable[None]], log: Logger) -> None:
+        """`sleep` takes milliseconds."""
+        self._adapter = adapter
+        self._sleep = sleep
+        self._log = log
+        self._listeners: list[Listener] = []
+        self._waiting: set[asyncio.Event] = set()
+        """Set after each delta."""
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._adapter.image
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """As `MetadataSource.subscribe`; the first delta is incomplete, because no controller has yet sent this broker
+        the list of its replicas."""
+        image = self.image
+        first = MetadataDelta.between(ClusterImage(cluster_id=image.cluster_id), image)
+        listener(replace(first, complete=False))
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def publish(self, delta: MetadataDelta) -> None:
+        """Call every listener. An exception in one is logged: the change has been made and cannot be refused."""
+        for listener in tuple(self._listeners):
+            try:
+                listener(delta)
+            except Exception as error:
+                self._log.error("a metadata change could not be applied in full", exc_info=error)
+        for waiting in self._waiting:
+            waiting.set()
+
+    async def until_removed(self, topic_ids: Collection[Uuid], timeout_ms: int) -> None:
+        """Return when the image has none of these topics, or after the timeout."""
+        changed = asyncio.Event()
+        self._waiting.add(changed)
+        limit = asyncio.ensure_future(self._sleep(timeout_ms))
+        try:
+            while not limit.done() and not self.image.topics_by_id.keys().isdisjoint(topic_ids):
+                changed.clear()
+                change = asyncio.ensure_future(changed.wait())
+                await asyncio.wait((limit, change), return_when=asyncio.FIRST_COMPLETED)
+                change.cancel()
+        finally:
+            self._waiting.remove(changed)
+            limit.cancel()
