@@ -43,8 +43,8 @@ from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 if TYPE_CHECKING:
     from odradek_broker.groups.group_coordinator import GroupCoordinator
     from odradek_broker.replication.partition import Partition
+    from odradek_broker.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from odradek_broker.transactions.transaction_coordinator import TransactionCoordinator
-    from odradek_broker.transactions.verification import Verifier
 
 SESSION_EVICTION_MS = 120_000
 """How long a fetch session is safe from larger ones (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
@@ -119,7 +119,7 @@ class Broker:
         self.creation_failures = CreationFailures(clock, log)
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
-        self._verifier: Verifier | None = None
+        self._add_partitions_to_txn_manager: AddPartitionsToTxnManager | None = None
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -131,13 +131,21 @@ class Broker:
         return self._groups
 
     @property
-    def verifier(self) -> Verifier:
-        """Asks transaction coordinators, loaded when the first transaction begins in a partition here."""
-        if self._verifier is None:
-            from odradek_broker.transactions.verification import Verifier
+    def add_partitions_to_txn_manager(self) -> AddPartitionsToTxnManager:
+        """Verifies transactions, imported when the first transaction begins in a partition of this broker."""
+        if self._add_partitions_to_txn_manager is None:
+            from odradek_broker.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 
-            self._verifier = Verifier(self, lambda: self.transactions)
-        return self._verifier
+            self._add_partitions_to_txn_manager = AddPartitionsToTxnManager(
+                node_id=self.node_id,
+                image=lambda: self.image,
+                channels=self.channels,
+                local_coordinator=lambda: self.transactions,
+                request_timeout_s=self.config.integer("request.timeout.ms") / 1000,
+                timers=self.timers,
+                log=self.log,
+            )
+        return self._add_partitions_to_txn_manager
 
     @property
     def transactions(self) -> TransactionCoordinator:
@@ -149,9 +157,9 @@ class Broker:
         return self._transactions
 
     @property
-    def about_transactions(self) -> tuple[TransactionCoordinator | None, Verifier | None]:
-        """The coordinator and who asks coordinators, as far as they are loaded."""
-        return self._transactions, self._verifier
+    def about_transactions(self) -> tuple[TransactionCoordinator | None, AddPartitionsToTxnManager | None]:
+        """The transaction coordinator and the AddPartitionsToTxnManager, as far as they are in use."""
+        return self._transactions, self._add_partitions_to_txn_manager
 
     @property
     def control_requests(self) -> ControlRequests:
@@ -265,8 +273,8 @@ class Broker:
         await self.alter_partition_manager.close()
         await self.moves.close()
         await self.assignments_manager.close()
-        if self._verifier is not None:
-            await self._verifier.close()
+        if self._add_partitions_to_txn_manager is not None:
+            await self._add_partitions_to_txn_manager.close()
         if self._transactions is not None:
             await self._transactions.close()
 

@@ -158,7 +158,7 @@ def _coordinated_transactions(broker: Broker) -> Iterator[Metric]:
     """Those of this broker's transactional ids. All zero as long as nobody has used one: there is nobody to ask."""
     from odradek_broker.transactions.core.transaction import Ending, TransactionState
 
-    coordinator, verifier = broker.about_transactions
+    coordinator, manager = broker.about_transactions
     shards = [] if coordinator is None else list(coordinator.shards)
     transactions = [each for shard in shards for each in shard.transactions.values()]
     states = Counter(each.state for each in transactions)
@@ -191,8 +191,8 @@ def _coordinated_transactions(broker: Broker) -> Iterator[Metric]:
     yield Metric(
         "kafka_server_AddPartitionsToTxnManager_VerificationFailureRate_total",
         "counter",
-        "Partitions in which no transaction was let begin, for its coordinator did not confirm it.",
-        [(NONE, 0 if verifier is None else verifier.failures)],
+        "Partitions in which a transaction could not begin, because the coordinator did not verify it.",
+        [(NONE, 0 if manager is None else manager.verification_failures)],
     )
 
 

@@ -9,7 +9,7 @@ each partition, and the wait for acks. Imports none of the three, which all impo
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from odradek_broker.apis.context import Context
 from odradek_broker.deferred import Deferred
@@ -25,7 +25,7 @@ from odradek_wire.uuid import Uuid
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
-    from odradek_log.verification_guard import VerificationGuard
+    from odradek_broker.transactions.transaction_verification import TransactionVerification
 
 PartitionAnswer = ProduceResponse.PartitionProduceResponse
 TopicAnswer = ProduceResponse.TopicProduceResponse
@@ -59,14 +59,16 @@ WITHOUT_START = frozenset(
 )
 
 
-class Admission(Protocol):
-    """The coordinator's decision on the transactional batches of one request (`produce_transactional`)."""
-
-    def of(self, partition: Partition) -> VerificationGuard | None:
-        """Return what a batch for this partition is appended with."""
-
-    def refusal(self, partition: Partition) -> PartitionAnswer | None:
-        """Return the answer for a partition whose batch is refused, or None."""
+UNVERIFIED = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Not all producers retry after these errors of a transaction coordinator. After NOT_ENOUGH_REPLICAS all do, without
+another Metadata request."""
 
 
 def append_usual_batch(broker: Broker, partition: Partition, records: memoryview) -> bytes | None:
@@ -93,9 +95,9 @@ def append_usual_batch(broker: Broker, partition: Partition, records: memoryview
 
 
 def append(
-    ctx: Context, request: ProduceRequest, admission: Admission | None = None
+    ctx: Context, request: ProduceRequest, verification: TransactionVerification | None = None
 ) -> ProduceResponse | Deferred[ProduceResponse] | None:
-    """`admission` is there if there are batches of transactions, and says which of them may be appended."""
+    """`verification` has the guards and errors of transactional batches, if there are any."""
     acks = request.acks
     if acks not in (ALL, 1, 0):
         return failed(ctx, request, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -122,7 +124,7 @@ def append(
             elif partition.error:
                 answer = _refused(ctx, key, index, partition.error)
             else:
-                answer = _append(ctx, partition, data, version, acks, admission)
+                answer = _append(ctx, partition, data, version, acks, verification)
             if answer.error_code:
                 failures = True
             elif partition is not None and (
@@ -181,17 +183,18 @@ def _append(
     data: ProduceRequest.PartitionProduceData,
     version: int,
     acks: int,
-    admission: Admission | None,
+    verification: TransactionVerification | None,
 ) -> PartitionAnswer:
     """Append one partition's records; the answer for that partition."""
     index = data.index
     records: Any = data.records
     guard = None
-    if admission is not None:
-        refusal = admission.refusal(partition)
-        if refusal is not None:
-            return refusal
-        guard = admission.of(partition)
+    if verification is not None:
+        topic_partition = partition.topic, partition.index
+        error = verification.errors.get(topic_partition)
+        if error is not None:
+            return _unverified(index, error, verification)
+        guard = verification.guards.get(topic_partition)
     # What every modern client sends passes this line; whatever is doubtful is looked at closely.
     if version < 7 or records is None or len(records) < 61 or records[MAGIC_POSITION] != 2 or partition.guarded:
         error = _unacceptable(ctx, partition, records, version, acks)
@@ -222,6 +225,17 @@ def _append(
         ],
         error_message=result.message if result.record_errors else None,
     )
+
+
+def _unverified(index: int, error: ErrorCode, verification: TransactionVerification) -> PartitionAnswer:
+    message = None
+    concurrent = error == ErrorCode.CONCURRENT_TRANSACTIONS and not verification.operation.adds
+    if concurrent or error in UNVERIFIED:
+        message = f"Unable to verify the partition has been added to the transaction. Underlying error: {error.name}"
+        error = ErrorCode.NOT_ENOUGH_REPLICAS
+    elif error == ErrorCode.INVALID_TXN_STATE:
+        message = "Partition was not added to the transaction"
+    return PartitionAnswer(index, error, -1, error_message=message)
 
 
 def is_one_batch(records: bytes | memoryview) -> bool:

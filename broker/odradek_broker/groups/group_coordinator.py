@@ -38,8 +38,8 @@ from odradek_wire.records.attributes import COMPRESSIONS, NO_PRODUCER_EPOCH, NO_
 
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
-    from odradek_broker.transactions.offsets_verification import Verdict
     from odradek_controller.image import MetadataDelta
+    from odradek_log.verification_guard import VerificationGuard
 
 MS_PER_MINUTE = 60_000
 
@@ -176,25 +176,32 @@ class GroupCoordinator:
         """As `commit`, for offsets that count once the producer's transaction is committed. The transaction's
         coordinator may be asked first."""
         # Most brokers never see one.
-        from odradek_broker.transactions.offsets_verification import verify
+        from odradek_broker.transactions.transaction_verification import VERIFICATION_ENABLE, verify_offset_commit
 
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         coordinated = self._coordinated(request.group_id)
         if isinstance(coordinated, ErrorCode):
             return coordinated
-        verdict = verify(self._broker, coordinated.partition, request, api_version)
-        if isinstance(verdict, Deferred):
+        broker = self._broker
+        guard = verify_offset_commit(
+            broker.add_partitions_to_txn_manager,
+            coordinated.partition,
+            request,
+            api_version,
+            required=broker.config.boolean(VERIFICATION_ENABLE),
+        )
+        if isinstance(guard, Deferred):
             answer: Deferred[TxnOffsetCommitResponse | ErrorCode]
-            answer = verdict.then(lambda granted: self._commit_in_transaction(request, granted))
+            answer = guard.then(lambda verified: self._commit_in_transaction(request, verified))
             return answer.result() if answer.done else answer
-        return self._commit_in_transaction(request, verdict)
+        return self._commit_in_transaction(request, guard)
 
     def _commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, verdict: Verdict
+        self, request: TxnOffsetCommitRequest, guard: VerificationGuard | ErrorCode
     ) -> TxnOffsetCommitResponse | ErrorCode | Deferred[TxnOffsetCommitResponse | ErrorCode]:
-        if isinstance(verdict, ErrorCode):
-            return group_write_error(verdict)
+        if isinstance(guard, ErrorCode):
+            return group_write_error(guard)
         coordinated = self._coordinated(request.group_id)
         if isinstance(coordinated, ErrorCode):
             return coordinated
@@ -215,7 +222,7 @@ class GroupCoordinator:
         elif producer.epoch == NO_PRODUCER_EPOCH:
             done(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka has no better code for it
         else:
-            coordinated.write_in_transaction(records, producer, verdict, done)
+            coordinated.write_in_transaction(records, producer, guard, done)
         return answer.result() if answer.done else answer
 
     def fetch(

@@ -66,7 +66,7 @@ async def coordinated(node: Node, client: Any) -> Coordinator:
     found = Coordinator()
     await client.create_topic("t", 3)
     await client.create_topic(TRANSACTION_STATE, 3)
-    node.broker.verifier.own = lambda: found
+    node.broker.add_partitions_to_txn_manager.local_coordinator = lambda: found
     return found
 
 

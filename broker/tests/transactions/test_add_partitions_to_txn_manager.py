@@ -1,5 +1,5 @@
-"""A partition and the coordinator that it asks on two brokers: one request at a time, and what becomes of questions
-that meet or get lost."""
+"""A partition leader that verifies transactions with a coordinator on another broker: one request at a time, and
+transactions that meet in the queue or lose their response."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ from broker.tests.transactions.producers import TransactionalProducer, Transacti
 
 from odradek_broker.deferred import Deferred
 from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
+from odradek_broker.inter_broker.channel import BrokerChannel
 from odradek_broker.network.interceptors import Delay, Disconnect, Fail, Verdict
+from odradek_broker.transactions.add_partitions_to_txn_manager import (
+    CONNECT_S_MAX,
+    AddPartitionsToTxnManager,
+    PartitionErrors,
+    TransactionSupportedOperation,
+)
 from odradek_broker.transactions.core.transaction import Producer
-from odradek_broker.transactions.verification import CONNECT_S_MAX, Claim, Manner, Refusals, Verifier, _Line
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
@@ -26,14 +32,14 @@ HELD_MS = 500
 
 
 class Pair:
-    """Topic t on one broker, the transaction coordinator of everybody on another."""
+    """Topic t on one broker, the coordinator of all transactional ids on another."""
 
     def __init__(self, brokers: Transactions) -> None:
         self.brokers = brokers
-        self.asked: list[list[str]] = []
+        self.requests: list[list[str]] = []
         """The transactional ids of each request that reached the coordinator."""
         self.verdict: Verdict | None = None
-        """What becomes of the next ones."""
+        """The interceptor's verdict on the next requests."""
 
     async def start(self) -> None:
         await self.brokers.start()
@@ -46,7 +52,7 @@ class Pair:
         def judge(ctx: Any, request: Any) -> Verdict | None:
             if ctx.api_key != ApiKey.ADD_PARTITIONS_TO_TXN or ctx.api_version < 4:
                 return None
-            self.asked.append([each.transactional_id for each in request.transactions])
+            self.requests.append([each.transactional_id for each in request.transactions])
             return self.verdict
 
         self.brokers.cluster.nodes[self.coordinator].broker.interceptors.before_handle.append(judge)
@@ -60,14 +66,18 @@ class Pair:
             assert await self.brokers.until_answered(lambda: found.add(*places)) == 0
         return found
 
-    def ask(self, name: str, producer: Producer) -> Deferred[Refusals]:
-        verifier = self.brokers.cluster.nodes[self.leader].broker.verifier
-        found = verifier.ask(Claim(name, producer, (("t", 0),), Manner.VERIFY_OR_ABORT))
-        assert isinstance(found, Deferred)
-        return found
+    @property
+    def manager(self) -> AddPartitionsToTxnManager:
+        return self.brokers.cluster.nodes[self.leader].broker.add_partitions_to_txn_manager
 
-    async def until_asked(self, count: int) -> None:
-        await self.brokers.until(lambda: len(self.asked) == count)
+    def verify(self, name: str, producer: Producer) -> Deferred[PartitionErrors]:
+        operation = TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED
+        errors = self.manager.add_or_verify(name, producer, [("t", 0)], operation)
+        assert isinstance(errors, Deferred)
+        return errors
+
+    async def until_requested(self, count: int) -> None:
+        await self.brokers.until(lambda: len(self.requests) == count)
 
 
 @pytest.fixture
@@ -78,7 +88,7 @@ async def pair(tmp_path: Path, connect: Connect) -> AsyncIterator[Pair]:
     await found.brokers.cluster.stop(grace_ms=100)
 
 
-async def test_the_coordinator_on_another_broker_decides_what_is_appended(pair: Pair) -> None:
+async def test_the_coordinator_on_another_broker_decides_about_appends(pair: Pair) -> None:
     producer = await pair.producer("a", 0, 2)
     assert await producer.produce(pair.leader) == 0
     assert await producer.produce(pair.leader, partition=2) == 0
@@ -88,18 +98,18 @@ async def test_the_coordinator_on_another_broker_decides_what_is_appended(pair: 
     assert await producer.produce(pair.leader) == ErrorCode.INVALID_TXN_STATE
 
 
-async def test_what_gathers_while_a_request_is_under_way_goes_out_in_one(pair: Pair) -> None:
+async def test_transactions_gather_while_a_request_is_in_flight(pair: Pair) -> None:
     producers = {name: await pair.producer(name, 0) for name in "abc"}
     pair.verdict = Delay(HELD_MS)
-    answers = [pair.ask("a", producers["a"].producer)]
-    await pair.until_asked(1)
-    answers += [pair.ask(name, producers[name].producer) for name in "bc"]
+    pending = [pair.verify("a", producers["a"].producer)]
+    await pair.until_requested(1)
+    pending += [pair.verify(name, producers[name].producer) for name in "bc"]
     pair.brokers.clock.advance_timeouts(HELD_MS)
-    assert [await answer for answer in answers[:1]] == [{}]
-    await pair.until_asked(2)
+    assert [await each for each in pending[:1]] == [{}]
+    await pair.until_requested(2)
     pair.brokers.clock.advance_timeouts(HELD_MS)
-    assert [await answer for answer in answers[1:]] == [{}, {}]
-    assert pair.asked == [["a"], ["b", "c"]]
+    assert [await each for each in pending[1:]] == [{}, {}]
+    assert pair.requests == [["a"], ["b", "c"]]
 
 
 @pytest.mark.parametrize(
@@ -110,35 +120,35 @@ async def test_what_gathers_while_a_request_is_under_way_goes_out_in_one(pair: P
         ((1, 0), (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH)),
     ],
 )
-async def test_of_two_questions_of_one_id_that_wait_the_newer_holds(
+async def test_of_two_transactions_of_one_id_in_the_queue_the_newer_is_sent(
     pair: Pair, epochs: tuple[int, int], errors: tuple[ErrorCode, ErrorCode]
 ) -> None:
     producer = (await pair.producer("a", 0)).producer
     other = (await pair.producer("b", 0)).producer
     pair.verdict = Delay(HELD_MS)
-    first = pair.ask("b", other)
-    await pair.until_asked(1)
-    answers = [pair.ask("a", producer._replace(epoch=epoch)) for epoch in epochs]
-    decided = [answer.done for answer in answers]
+    first = pair.verify("b", other)
+    await pair.until_requested(1)
+    pending = [pair.verify("a", producer._replace(epoch=epoch)) for epoch in epochs]
+    decided = [each.done for each in pending]
     assert decided == ([True, False] if epochs[0] <= epochs[1] else [False, True])
     pair.verdict = None
     pair.brokers.clock.advance_timeouts(HELD_MS)
     await first
-    found = [(await answer).get(("t", 0), ErrorCode.NONE) for answer in answers]
+    found = [(await each).get(("t", 0), ErrorCode.NONE) for each in pending]
     assert tuple(found) == errors
-    assert pair.asked == [["b"], ["a"]]
+    assert pair.requests == [["b"], ["a"]]
 
 
-async def test_a_question_that_got_lost_is_asked_again_by_the_client_on_another_connection(pair: Pair) -> None:
+async def test_a_lost_response_is_an_error_after_which_clients_retry(pair: Pair) -> None:
     producer = await pair.producer("a", 0)
     pair.verdict = Disconnect()
     assert await producer.produce(pair.leader) == ErrorCode.NOT_ENOUGH_REPLICAS
     pair.verdict = None
     assert await producer.produce(pair.leader) == 0
-    assert pair.asked == [["a"], ["a"]]
+    assert pair.requests == [["a"], ["a"]]
 
 
-async def test_that_a_broker_may_not_ask_is_hidden_from_its_clients(pair: Pair) -> None:
+async def test_a_missing_permission_of_the_broker_is_hidden_from_clients(pair: Pair) -> None:
     producer = await pair.producer("a", 0)
     pair.verdict = Fail(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     assert await producer.produce(pair.leader) == ErrorCode.INVALID_TXN_STATE
@@ -146,7 +156,7 @@ async def test_that_a_broker_may_not_ask_is_hidden_from_its_clients(pair: Pair) 
     assert await producer.produce(pair.leader) == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_whoever_leads_the_transaction_topic_next_is_asked_next(pair: Pair) -> None:
+async def test_the_next_leader_of_the_transaction_topic_is_the_coordinator(pair: Pair) -> None:
     producer = await pair.producer("a", 0, 1)
     assert await producer.produce(pair.leader) == 0
     await pair.brokers.cluster.stop_broker(pair.coordinator)
@@ -157,17 +167,17 @@ async def test_whoever_leads_the_transaction_topic_next_is_asked_next(pair: Pair
     assert error == 0
 
 
-async def test_a_broker_that_ends_leaves_no_question_open(pair: Pair) -> None:
+async def test_close_completes_every_pending_verification(pair: Pair) -> None:
     producer = (await pair.producer("a", 0)).producer
     pair.verdict = Delay(HELD_MS)
-    answers = [pair.ask("a", producer)]
-    await pair.until_asked(1)
-    answers.append(pair.ask("a", producer))
-    await pair.brokers.cluster.nodes[pair.leader].broker.verifier.close()
-    assert [await answer for answer in answers] == [{("t", 0): ErrorCode.NETWORK_EXCEPTION}] * 2
+    pending = [pair.verify("a", producer)]
+    await pair.until_requested(1)
+    pending.append(pair.verify("a", producer))
+    await pair.manager.close()
+    assert [await each for each in pending] == [{("t", 0): ErrorCode.NETWORK_EXCEPTION}] * 2
 
 
-async def test_a_transaction_whose_markers_are_late_does_not_delay_the_answer_for_others(pair: Pair) -> None:
+async def test_late_markers_of_a_transaction_do_not_delay_the_others(pair: Pair) -> None:
     late, other = await pair.producer("late", 0), await pair.producer("other")
     assert await late.produce(pair.leader) == 0
     pair.brokers.hold_markers_back(pair.leader)
@@ -184,26 +194,26 @@ async def test_a_transaction_whose_markers_are_late_does_not_delay_the_answer_fo
     } == {"late": ErrorCode.CONCURRENT_TRANSACTIONS, "other": ErrorCode.NONE}
 
 
-async def answers(*asked: Deferred[Refusals]) -> list[ErrorCode]:
-    """NONE for who is part of the transaction."""
+async def outcomes(*pending: Deferred[PartitionErrors]) -> list[ErrorCode]:
+    """The error of partition t-0, NONE if it is part of the transaction."""
     async with asyncio.timeout(TIMEOUT_S):
-        return [(await each).get(("t", 0), ErrorCode.NONE) for each in asked]
+        return [(await each).get(("t", 0), ErrorCode.NONE) for each in pending]
 
 
-async def test_who_fails_with_its_answer_keeps_nobody_from_theirs(pair: Pair) -> None:
+async def test_an_exception_of_one_caller_does_not_affect_the_others(pair: Pair) -> None:
     producers = {name: (await pair.producer(name, 0)).producer for name in "abc"}
 
-    def fail(_: Deferred[Refusals]) -> None:
-        raise RuntimeError("as planned")
+    def fail(_: Deferred[PartitionErrors]) -> None:
+        raise RuntimeError("planned")
 
-    pair.ask("a", producers["a"]).when_done(fail)
-    others = [pair.ask(name, producers[name]) for name in "bc"]
-    assert await answers(*others) == [ErrorCode.NONE] * 2
-    assert pair.asked == [["a", "b", "c"]]
-    assert await answers(pair.ask("a", producers["a"])) == [ErrorCode.NONE]
+    pair.verify("a", producers["a"]).when_done(fail)
+    others = [pair.verify(name, producers[name]) for name in "bc"]
+    assert await outcomes(*others) == [ErrorCode.NONE] * 2
+    assert pair.requests == [["a", "b", "c"]]
+    assert await outcomes(pair.verify("a", producers["a"])) == [ErrorCode.NONE]
 
 
-def told(codes: Iterable[tuple[str, int]]) -> AddPartitionsToTxnResponse:
+def response_with(codes: Iterable[tuple[str, int]]) -> AddPartitionsToTxnResponse:
     response = AddPartitionsToTxnResponse
     return response(
         results_by_transaction=[
@@ -216,55 +226,55 @@ def told(codes: Iterable[tuple[str, int]]) -> AddPartitionsToTxnResponse:
     )
 
 
-async def test_an_answer_of_a_later_protocol_is_an_error_of_its_own_question_only(
+async def test_an_unknown_error_code_affects_only_its_own_partition(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def exchange(self: Any, claims: Any) -> AddPartitionsToTxnResponse:
-        return told([("a", 12345), ("b", 0)])
+    async def respond(self: Any, *request: Any) -> AddPartitionsToTxnResponse:
+        return response_with([("a", 12345), ("b", 0)])
 
-    monkeypatch.setattr(_Line, "_exchange", exchange)
-    asked = [pair.ask(name, Producer(1, 0)) for name in "abc"]
+    monkeypatch.setattr(BrokerChannel, "request", respond)
+    pending = [pair.verify(name, Producer(1, 0)) for name in "abc"]
     expected = [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION]
-    assert await answers(*asked) == expected, "and who is left out asks again"
+    assert await outcomes(*pending) == expected, "the client retries what the response leaves out"
 
 
-async def test_whatever_goes_wrong_with_a_request_its_questions_are_answered(
+async def test_an_exception_while_sending_completes_every_verification(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def exchange(self: Any, claims: Any) -> AddPartitionsToTxnResponse:
-        raise RuntimeError("as planned")
+    async def fail(self: Any, *request: Any) -> AddPartitionsToTxnResponse:
+        raise RuntimeError("planned")
 
     producers = {name: (await pair.producer(name, 0)).producer for name in "ab"}
     with monkeypatch.context() as patched:
-        patched.setattr(_Line, "_exchange", exchange)
-        asked = [pair.ask(name, producers[name]) for name in "ab"]
-        assert await answers(*asked) == [ErrorCode.NETWORK_EXCEPTION] * 2
-    assert await answers(pair.ask("a", producers["a"])) == [ErrorCode.NONE]
+        patched.setattr(BrokerChannel, "request", fail)
+        pending = [pair.verify(name, producers[name]) for name in "ab"]
+        assert await outcomes(*pending) == [ErrorCode.NETWORK_EXCEPTION] * 2
+    assert await outcomes(pair.verify("a", producers["a"])) == [ErrorCode.NONE]
 
 
-async def test_a_host_that_is_gone_is_waited_for_no_longer_than_a_connection_takes(
+async def test_connecting_to_the_coordinator_takes_ten_seconds_at_most(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waited: list[float] = []
+    timeouts_s: list[float] = []
 
     async def connect(host: str, port: int, name: str, timeout_s: float) -> Any:
-        waited.append(timeout_s)
-        raise BrokerConnectionError("nobody is there")
+        timeouts_s.append(timeout_s)
+        raise BrokerConnectionError("planned")
 
     monkeypatch.setattr(BrokerConnection, "connect", connect)
-    assert await answers(pair.ask("a", Producer(1, 0))) == [ErrorCode.NETWORK_EXCEPTION]
-    assert waited == [CONNECT_S_MAX]
+    assert await outcomes(pair.verify("a", Producer(1, 0))) == [ErrorCode.NETWORK_EXCEPTION]
+    assert timeouts_s == [CONNECT_S_MAX]
 
 
-async def test_what_waits_for_a_coordinator_that_has_moved_is_not_asked_there(
+async def test_a_waiting_transaction_is_not_sent_to_a_former_coordinator(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producers = {name: (await pair.producer(name, 0)).producer for name in "ab"}
     pair.verdict = Delay(HELD_MS)
-    first = pair.ask("a", producers["a"])
-    await pair.until_asked(1)
-    waiting = pair.ask("b", producers["b"])
-    monkeypatch.setattr(Verifier, "coordinator_of", lambda self, transactional_id: pair.leader)
+    first = pair.verify("a", producers["a"])
+    await pair.until_requested(1)
+    waiting = pair.verify("b", producers["b"])
+    monkeypatch.setattr(AddPartitionsToTxnManager, "coordinator_of", lambda self, transactional_id: pair.leader)
     pair.brokers.clock.advance_timeouts(HELD_MS)
-    assert await answers(first, waiting) == [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]
-    assert pair.asked == [["a"]]
+    assert await outcomes(first, waiting) == [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]
+    assert pair.requests == [["a"]]

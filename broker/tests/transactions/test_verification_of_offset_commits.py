@@ -13,8 +13,8 @@ from broker.tests.conftest import Connect
 from broker.tests.test_txn_offset_commit import EPOCH, PRODUCER, commit, end, fetch, request, started
 from broker.tests.transactions.test_produce_in_transactions import Coordinator
 
+from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.transactions.core.transaction import Producer
-from odradek_broker.transactions.verification import TRANSACTION_STATE
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
 
@@ -41,7 +41,7 @@ async def client(node: Node, connect: Connect) -> Any:
 async def coordinator(node: Node, client: Any) -> Coordinator:
     found = Coordinator()
     await client.create_topic(TRANSACTION_STATE)
-    node.broker.verifier.own = lambda: found
+    node.broker.add_partitions_to_txn_manager.local_coordinator = lambda: found
     return found
 
 
