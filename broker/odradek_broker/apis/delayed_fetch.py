@@ -1,52 +1,122 @@
-"""When a Fetch that found fewer than `min_bytes` is answered before `max_wait_ms` all the same.
+"""A Fetch that is attempted until it is complete: immediately if it can be, else whenever a partition changes.
 
-Follows the cases of Kafka's DelayedFetch.tryComplete. Owns those that compare offsets with the log's segments: they
-matter only to a Fetch with `min_bytes` above 1, or with a hard limit (versions 0-2), because any record completes the
-others. Errors, diverging epochs and preferred replicas complete a Fetch too; the reader of the partition reports them
-(`fetch`).
+Kafka's DelayedFetch. Owns one pass over the partitions, which of them are idle and skipped, and when the response is
+sent: with `min_bytes`, after an error, or for a reason of `early_completion`. Leaves waiting to the purgatory, and each
+partition to `fetch_read`.
 """
 
 from __future__ import annotations
 
-from odradek_broker.replication.core.fetch_session import FetchedPartition, PartitionKey
-from odradek_broker.replication.partition import Partition
+from odradek_broker.apis.context import Context
+from odradek_broker.apis.early_completion import EarlyCompletion
+from odradek_broker.apis.fetch_context import FetchContext
+from odradek_broker.apis.fetch_read import PartitionReader
+from odradek_broker.apis.fetch_refusal import PartitionData
+from odradek_broker.purgatory import Watchers
+from odradek_broker.replication.core.fetch_session import FetchedPartition
+from odradek_broker.replication.follower_fetches import Follower
+from odradek_broker.replication.idle_partitions import IdlePartitions, is_idle_for_consumer, is_idle_for_follower
+from odradek_broker.replication.partition import DISK_TROUBLE, Partition
+from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 
 
-class EarlyCompletion:
-    """The partitions that one attempt of a Fetch has read, and whether the Fetch must be answered because of them."""
+class DelayedFetch:
+    """One request: `attempt` it once, and after each change of what `watchers` watches, until there is a response."""
 
-    __slots__ = ("_first_segments", "_min_bytes", "_read")
+    __slots__ = ("_calls", "_context", "_ctx", "_early", "_hard_limit", "_max_bytes", "_min_bytes", "_reader")
 
-    def __init__(self, min_bytes: int) -> None:
-        self._min_bytes = min_bytes
-        self._first_segments: dict[PartitionKey, int] = {}
-        """The base offset of the segment that held the fetch offset at the first attempt, when it may have been the
-        log's end: an append that rolls a segment completes the Fetch."""
-        self._read: list[tuple[FetchedPartition, Partition, int]] = []
+    def __init__(self, ctx: Context, request: FetchRequest, context: FetchContext) -> None:
+        self._ctx = ctx
+        self._context = context
+        self._calls = ctx.broker.follower_fetches.calls
+        self._max_bytes = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
+        self._min_bytes = min_bytes = min(request.min_bytes, self._max_bytes)
+        # Up to version 2 the limit was hard: a first batch that did not fit was not sent.
+        self._hard_limit = ctx.api_version <= 2
+        self._early = EarlyCompletion(min_bytes) if min_bytes > 1 or self._hard_limit else None
+        self._reader = PartitionReader(ctx, request, context, self._early)
 
-    def begin_attempt(self) -> None:
-        self._read.clear()
+    def watchers(self) -> list[Watchers]:
+        """Return what the Fetch waits on: a follower's for the logs to grow, a consumer's for more to be committed."""
+        context, watched = self._context, self._reader.watched
+        if context.follower is not None:
+            found = [partition.replica_watchers for partition in watched]
+            found.append(self._ctx.broker.follower_fetches.watchers)
+            return found if context.idle is None else [*found, context.idle.watchers]
+        return [partition.watchers for partition in watched]
 
-    def add(self, wanted: FetchedPartition, partition: Partition, limit: int) -> None:
-        """Add a partition that was read up to the offset `limit`, without an error."""
-        key = (wanted.topic, wanted.index)
-        if key not in self._first_segments:
-            self._first_segments[key] = partition.log.segment_base_offset(wanted.fetch_offset)
-        self._read.append((wanted, partition, limit))
-
-    def is_due(self) -> bool:
-        """Return whether waiting is pointless or there are enough bytes. Raises what a failing disk raises.
-
-        Kafka's cases: the fetch offset is beyond what the reader may read; it is on an older segment than the end of
-        what the reader may read; or `min_bytes` can be read, up to `partition_max_bytes` of each partition, whether or
-        not they fit into this response."""
-        available = 0
-        for wanted, partition, limit in self._read:
-            offset = wanted.fetch_offset
-            if offset == limit:
+    def attempt(self, at_any_rate: bool = False) -> FetchResponse | None:
+        """Read all partitions; return the response if there is enough, an error, or nothing to wait for."""
+        context, reader = self._context, self._reader
+        if not reader.first:
+            reader.begin_again()
+        reader.urgent = at_any_rate or (context.follower is not None and self._is_called())
+        found: list[tuple[FetchedPartition, PartitionData]] = []
+        room = self._max_bytes
+        min_one = not self._hard_limit
+        size = 0
+        session = context.session
+        # The active ones are copied: partitions become idle on the way.
+        for wanted in context.wanted if session is None else list(session.active.values()):
+            if session is not None and self._is_idle(wanted):
                 continue
-            log = partition.log
-            if offset > limit or self._first_segments[wanted.topic, wanted.index] < log.segment_base_offset(limit):
-                return True
-            available += min(log.available_bytes(offset, limit), wanted.max_bytes)
-        return available >= self._min_bytes
+            data = reader.read(wanted, room, min_one)
+            length = 0 if data.records is None else len(data.records)
+            if length:
+                min_one = False
+                size += length
+                room = max(room - length, 0)
+            found.append((wanted, data))
+        reader.first = False
+        waits_for_any = reader.watched or context.idle
+        if size >= self._min_bytes or reader.urgent or not waits_for_any or self._completes_early():
+            return context.respond(found)
+        return None
+
+    def expire(self) -> FetchResponse:
+        """Return the response with whatever there is: `max_wait_ms` is over."""
+        response = self.attempt(True)
+        assert response is not None
+        return response
+
+    def _completes_early(self) -> bool:
+        if self._early is None:
+            return False
+        try:
+            return self._early.is_due()
+        except DISK_TROUBLE:
+            return True  # The response says what was read; the next Fetch meets the failed disk.
+
+    def _is_called(self) -> bool:
+        """Return whether this broker has become the leader of more partitions since the follower sent the request."""
+        return self._calls != self._ctx.broker.follower_fetches.calls
+
+    # -- idle partitions ----------------------------------------------------------------------------------------------
+
+    def _is_idle(self, wanted: FetchedPartition) -> bool:
+        """Return whether a partition of a session can be skipped."""
+        context = self._context
+        partition = context.find(wanted.topic, wanted.index)  # type: ignore[arg-type]  # a name or an id
+        if partition is None or partition.error or not self._ctx.broker.authorizer.allows_everything:
+            return False
+        if context.idle is not None:
+            assert context.follower is not None
+            return self._becomes_idle(wanted, partition, context.follower, context.idle)
+        if not is_idle_for_consumer(partition, wanted, self._reader.read_committed):
+            return False
+        self._reader.watch_idle(wanted, partition)
+        return True
+
+    def _becomes_idle(
+        self, wanted: FetchedPartition, partition: Partition, follower: Follower, idle: IdlePartitions
+    ) -> bool:
+        """Return whether the partition is idle for a follower, and keep it apart from the active ones if so."""
+        if not is_idle_for_follower(partition, wanted, follower.id) or follower.error(partition, wanted.leader_epoch):
+            return False
+        if self._reader.first:
+            follower.holds(partition, wanted)
+            if not is_idle_for_follower(partition, wanted, follower.id):
+                return False
+        assert partition.leader is not None
+        idle.add((wanted.topic, wanted.index), partition, partition.leader.followers[follower.id])
+        return True

@@ -1,0 +1,154 @@
+"""The partitions that a Fetch asks for, with its incremental session if it has one, and the response to it.
+
+Kafka's FetchContext. Owns finding, creating and closing the session of a request, and which partitions the response
+mentions. The rules of sessions are in `replication.core.fetch_session`.
+"""
+
+from __future__ import annotations
+
+from odradek_broker.apis.context import Context
+from odradek_broker.apis.fetch_refusal import (
+    FIRST_VERSION_WITH_IDS,
+    FIRST_VERSION_WITH_LEADERS,
+    PartitionData,
+    add_endpoints,
+)
+from odradek_broker.replication.core.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchedPartition,
+    FetchSession,
+)
+from odradek_broker.replication.follower_fetches import Follower
+from odradek_broker.replication.idle_partitions import IdlePartitions
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.fetch import FetchRequest, FetchResponse
+
+
+class FetchContext:
+    """One request: its reader, its partitions, its session."""
+
+    __slots__ = ("_by_id", "_ctx", "_request", "error", "find", "follower", "idle", "session", "wanted")
+
+    def __init__(self, ctx: Context, request: FetchRequest) -> None:
+        self._ctx = ctx
+        self._request = request
+        version = ctx.api_version
+        self._by_id = version >= FIRST_VERSION_WITH_IDS
+        partitions = ctx.broker.partitions
+        self.find = partitions.get_by_id if self._by_id else partitions.get
+        """The hosted partition of a topic's name or id, and an index."""
+        state = request.replica_state
+        replica, epoch = (state.replica_id, state.replica_epoch) if version >= 15 else (request.replica_id, -1)
+        self.follower = Follower(ctx.broker, replica, epoch) if replica >= 0 else None
+        """The broker that fetches; None: a consumer fetches."""
+        self.session: FetchSession | None = None
+        self.idle: IdlePartitions | None = None
+        """The idle partitions of a follower's session."""
+        self.wanted: list[FetchedPartition] = []
+        """The partitions of a request without a session."""
+        self.error: int = ErrorCode.NONE
+        """Why there is no such session: the error of the whole response."""
+        self._find_session()
+
+    def respond(self, found: list[tuple[FetchedPartition, PartitionData]]) -> FetchResponse:
+        """Return the response that says of the partitions found what the session's reader does not know yet."""
+        session = self.session
+        response = FetchResponse(error_code=0, session_id=NO_SESSION)
+        sent = found
+        if session is not None:
+            response.session_id = session.id
+            sent = []
+            for wanted, data in found:
+                has_records = bool(data.records)
+                urgent = has_records or data.preferred_read_replica >= 0
+                if wanted.must_tell(data.high_watermark, data.log_start_offset, _refuses(data), urgent):
+                    sent.append((wanted, data))
+                    if has_records:
+                        session.served(wanted)
+        elif self._request.session_epoch == INITIAL_EPOCH:
+            self._create_session(response)
+            for wanted, data in found:
+                wanted.must_tell(data.high_watermark, data.log_start_offset, _refuses(data), False)
+        topics: dict[str | bytes, FetchResponse.FetchableTopicResponse] = {}
+        for wanted, data in sent:
+            topic = topics.get(wanted.topic)
+            if topic is None:
+                topic = topics[wanted.topic] = FetchResponse.FetchableTopicResponse()
+                if self._by_id:
+                    topic.topic_id = wanted.topic  # type: ignore[assignment]
+                else:
+                    topic.topic = wanted.topic  # type: ignore[assignment]
+                response.responses.append(topic)
+            topic.partitions.append(data)
+            if data.records:
+                partition = self.find(wanted.topic, wanted.index)  # type: ignore[arg-type]  # a name or an id
+                if partition is not None:
+                    partition.bytes_out += len(data.records)
+                    if self.follower is not None:
+                        self.follower.gets(partition, len(data.records))
+        if self._ctx.api_version >= FIRST_VERSION_WITH_LEADERS:
+            add_endpoints(self._ctx, response, sent)
+        return response
+
+    def _find_session(self) -> None:
+        request = self._request
+        sessions = self._ctx.broker.fetch_sessions
+        epoch = request.session_epoch
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if request.session_id != NO_SESSION:
+                sessions.remove(request.session_id)
+            self.wanted = self._read_request()
+            return
+        found = sessions.resume(request.session_id, epoch, self._by_id, self._ctx.now_ms)
+        if isinstance(found, ErrorCode):
+            self.error = found
+            return
+        if request.topics or request.forgotten_topics_data:
+            found.update(
+                self._read_request(),
+                [
+                    (topic.topic_id if self._by_id else topic.topic, index)
+                    for topic in request.forgotten_topics_data
+                    for index in topic.partitions
+                ],
+            )
+        if found.partitions:
+            self.session = found
+            if isinstance(found.idle, IdlePartitions):
+                self.idle = found.idle
+        else:
+            sessions.remove(found.id)
+
+    def _create_session(self, response: FetchResponse) -> None:
+        is_follower = self.follower is not None
+        created = self._ctx.broker.fetch_sessions.create(
+            self.wanted, len(self.wanted), self._by_id, is_follower, self._ctx.now_ms
+        )
+        if created is not None:
+            response.session_id = created.id
+            if is_follower:
+                created.keep_idle_apart(IdlePartitions(self._ctx.broker.purgatory, created))
+
+    def _read_request(self) -> list[FetchedPartition]:
+        by_id = self._by_id
+        return [
+            FetchedPartition(
+                topic.topic_id if by_id else topic.topic,
+                data.partition,
+                data.fetch_offset,
+                data.partition_max_bytes,
+                data.current_leader_epoch,
+                data.last_fetched_epoch,
+                data.log_start_offset,
+                data.high_watermark,
+            )
+            for topic in self._request.topics
+            for data in topic.partitions
+        ]
+
+
+def _refuses(data: PartitionData) -> int | bool:
+    """Return whether a reader takes no high watermark from the response: the error, or that the logs part."""
+    return data.error_code or data.diverging_epoch.epoch >= 0

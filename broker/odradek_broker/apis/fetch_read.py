@@ -1,0 +1,223 @@
+"""Reading one partition for a Fetch, as it is now.
+
+Owns how far each reader may read (followers to the log's end, consumers to the high watermark or the last stable
+offset), what a follower's fetch offset says of its progress, the choice of a replica in the consumer's rack (KIP-392),
+diverging epochs (KIP-595), and batches converted down for consumers of versions 0-3.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from odradek_broker.apis.context import Context
+from odradek_broker.apis.early_completion import EarlyCompletion
+from odradek_broker.apis.fetch_context import FetchContext
+from odradek_broker.apis.fetch_refusal import (
+    BEFORE_READING,
+    FIRST_VERSION_WITH_FOLLOWERS,
+    PartitionData,
+    refusal,
+    refused,
+    why_not_hosted,
+)
+from odradek_broker.network.memory import CONVERSION
+from odradek_broker.replication.core.fetch_session import FetchedPartition, PartitionKey
+from odradek_broker.replication.follower_fetches import preferred_replica
+from odradek_broker.replication.partition import DISK_TROUBLE, Partition
+from odradek_log.errors import OffsetOutOfRangeError
+from odradek_log.segment import FileSlice
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.fetch import FetchRequest, FetchResponse
+from odradek_wire.records.conversion import down_convert
+from odradek_wire.records.errors import CorruptRecordError, UnsupportedRecordsError
+
+AbortedTransaction: TypeAlias = FetchResponse.AbortedTransaction
+
+FIRST_VERSION_WITH_BATCHES = 4
+READ_COMMITTED = 1
+NONE_REFUSED: frozenset[PartitionKey] = frozenset()
+
+
+class PartitionReader:
+    """Reads the partitions of one request, perhaps several times."""
+
+    __slots__ = (
+        "_context",
+        "_converted_bytes",
+        "_ctx",
+        "_early",
+        "_follower",
+        "_rack",
+        "_refused_before_reading",
+        "first",
+        "read_committed",
+        "urgent",
+        "watched",
+    )
+
+    def __init__(
+        self, ctx: Context, request: FetchRequest, context: FetchContext, early: EarlyCompletion | None
+    ) -> None:
+        self._ctx = ctx
+        self._context = context
+        self._follower = follower = context.follower
+        self.read_committed = request.isolation_level == READ_COMMITTED and follower is None
+        may_read_followers = ctx.api_version >= FIRST_VERSION_WITH_FOLLOWERS and follower is None
+        self._rack = request.rack_id if may_read_followers else ""
+        self._early = early
+        self._refused_before_reading: frozenset[PartitionKey] = NONE_REFUSED
+        """Partitions that a consumer may not read or that are unknown, since the first look: they do not end the wait
+        for the others, as in Kafka (KafkaApis.handleFetchRequest)."""
+        self._converted_bytes = 0
+        self.first = True
+        """Whether this is the first look at the logs; later ones say nothing new of a follower's progress."""
+        self.urgent = False
+        """Whether something that was read completes the Fetch."""
+        self.watched: list[Partition] = []
+        """The partitions whose changes may complete the Fetch."""
+
+    def begin_again(self) -> None:
+        """Forget what an earlier attempt has read."""
+        self.watched = []
+        self._converted_bytes = 0
+        if self._early is not None:
+            self._early.begin_attempt()
+
+    def watch_idle(self, wanted: FetchedPartition, partition: Partition) -> None:
+        """Watch a partition that has nothing new for a consumer, without reading it."""
+        self.watched.append(partition)
+        if self._early is not None:
+            self._early.add(wanted, partition, wanted.fetch_offset)
+
+    def read(self, wanted: FetchedPartition, room: int, min_one: bool) -> PartitionData:
+        """Return the partition's part of the response. Errors complete the Fetch, save those of
+        `_was_refused_before`."""
+        ctx = self._ctx
+        partition = self._context.find(wanted.topic, wanted.index)  # type: ignore[arg-type]  # a name or an id
+        if partition is None:
+            return self._error(wanted, why_not_hosted(ctx, wanted))
+        follower = self._follower
+        error = refusal(ctx, partition, wanted, follower)
+        if error:
+            return self._error(wanted, error)
+        if wanted.last_fetched_epoch >= 0:
+            diverging = self._diverging(partition, wanted)
+            if diverging is not None:
+                return diverging
+        stable = partition.last_stable_offset
+        if follower is not None:
+            limit = partition.log_end_offset
+            if self.first and wanted.fetch_offset <= limit:
+                follower.holds(partition, wanted)
+            if wanted.known_high_watermark < partition.high_watermark:
+                self.urgent = True  # It serves consumers, who wait for this.
+            if -1 < wanted.told_log_start_offset < partition.log_start_offset:
+                self.urgent = True  # DeleteRecords waits for the follower.
+        else:
+            limit = stable if self.read_committed else partition.high_watermark
+            if self._rack:
+                preferred = preferred_replica(ctx.broker, partition, self._rack, wanted.fetch_offset)
+                if preferred is not None:
+                    return self._sent_elsewhere(partition, wanted, preferred)
+        high_watermark = partition.high_watermark
+        max_bytes = wanted.max_bytes if wanted.max_bytes < room else room
+        records: object = b""
+        aborted: list[AbortedTransaction] | None = [] if self.read_committed else None
+        if follower is not None and follower.is_held_up(partition):
+            max_bytes, min_one = 0, False
+        elif self._early is not None:
+            self._early.add(wanted, partition, limit)
+        elif wanted.fetch_offset > limit:
+            self.urgent = True  # As after a truncation of the leader (Kafka's DelayedFetch).
+        try:
+            found = partition.log.read(wanted.fetch_offset, max_bytes, limit=limit, min_one=min_one)
+            if found is not None:
+                is_understood = ctx.api_version >= FIRST_VERSION_WITH_BATCHES
+                if not (is_understood or partition.log.config.message_downconversion_enable):
+                    return self._error(wanted, ErrorCode.UNSUPPORTED_VERSION)
+                records = found if is_understood else self._converted(found, wanted.fetch_offset)
+                if aborted is not None:
+                    aborted = _aborted(partition, wanted.fetch_offset, found)
+        except OffsetOutOfRangeError:
+            return self._error(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+        except UnsupportedRecordsError:
+            return self._error(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        except CorruptRecordError:
+            return self._error(wanted, ErrorCode.CORRUPT_MESSAGE)
+        except DISK_TROUBLE:
+            partition.take_offline()
+            return self._error(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.watched.append(partition)
+        return PartitionData(
+            partition_index=wanted.index,
+            high_watermark=high_watermark,
+            last_stable_offset=stable,
+            log_start_offset=partition.log.log_start_offset,
+            aborted_transactions=aborted,
+            records=records,  # type: ignore[arg-type]  # bytes, a slice of a file, or a converted message set
+        )
+
+    def _sent_elsewhere(self, partition: Partition, wanted: FetchedPartition, replica: int) -> PartitionData:
+        """A replica in the consumer's rack has what it wants (KIP-392)."""
+        self.urgent = True
+        return PartitionData(
+            partition_index=wanted.index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            aborted_transactions=None,
+            preferred_read_replica=replica,
+            records=b"",
+        )
+
+    def _converted(self, found: FileSlice, fetch_offset: int) -> bytes:
+        """For a consumer that knows batches not yet: message set of magic 0 (versions 0, 1) or 1 (versions 2, 3).
+
+        Nothing while memory is exhausted: an answer without records is always right, and the consumer asks again."""
+        if not self._ctx.connection.has_room(self._converted_bytes + CONVERSION * len(found)):
+            return b""
+        converted = bytes(
+            down_convert(found.tobytes(), 0 if self._ctx.api_version < 2 else 1, first_offset=fetch_offset)
+        )
+        self._converted_bytes += len(converted)
+        return converted
+
+    def _diverging(self, partition: Partition, wanted: FetchedPartition) -> PartitionData | None:
+        """KIP-595: tell a reader whose last epoch ended elsewhere where its log and ours part."""
+        epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+        if epoch < 0:
+            return self._error(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+        if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+            return None
+        self.urgent = True
+        return PartitionData(
+            partition_index=wanted.index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log.log_start_offset,
+            diverging_epoch=FetchResponse.EpochEndOffset(epoch, end_offset),
+            aborted_transactions=None,
+            records=b"",
+        )
+
+    def _error(self, wanted: FetchedPartition, error: ErrorCode) -> PartitionData:
+        self.urgent |= not self._was_refused_before(wanted, error)
+        return refused(self._ctx, wanted, error)
+
+    def _was_refused_before(self, wanted: FetchedPartition, error: ErrorCode) -> bool:
+        """Return whether a consumer's other partitions are waited for in spite of the error. A follower is answered
+        immediately, so that it asks again for a new partition as soon as this broker leads it."""
+        if error not in BEFORE_READING or self._follower is not None:
+            return False
+        key = (wanted.topic, wanted.index)
+        if self.first:
+            self._refused_before_reading |= {key}
+        return key in self._refused_before_reading
+
+
+def _aborted(partition: Partition, fetch_offset: int, found: FileSlice) -> list[AbortedTransaction]:
+    """What a reader of committed records must skip of what was found. Raises what a failing disk raises."""
+    return [
+        AbortedTransaction(transaction.producer_id, transaction.first_offset)
+        for transaction in partition.log.aborted_in(fetch_offset, found)
+    ]
