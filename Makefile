@@ -19,7 +19,7 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 TESTED := $(wildcard wire/tests log/tests controller/tests broker/tests broker/simulation kit/tests pipeline/tests docker/tests tools/tests bench/tests compat_tests)
-PACKAGES := wire/odradek_wire log/odradek_log controller/odradek_controller broker/odradek_broker broker/simulation kit/odradek pipeline/odradek_pipeline tools/odradek_peers tools/odradek_stacks bench compat_tests
+PACKAGES := wire/odradek_wire log/odradek_log controller/odradek_controller controller/zookeeper_double broker/odradek_broker broker/simulation kit/odradek pipeline/odradek_pipeline tools/odradek_peers tools/odradek_stacks bench compat_tests
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -ra --durations=15
 PARALLEL := -n $(WORKERS) --dist loadscope

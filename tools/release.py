@@ -26,9 +26,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 TEST_SUPPORT = re.compile(
-    r"(^|/)(tests?|simulation|compat_tests|bench|odradek_peers|odradek_stacks)/|(^|/)(test_[^/]*|conftest|double)\.py$"
+    r"(^|/)(tests?|simulation|zookeeper_double|compat_tests|bench|odradek_peers|odradek_stacks)/"
+    r"|(^|/)(test_[^/]*|conftest)\.py$"
 )
-"""Files that only tests need: their folders, and ZooKeeper's double."""
+"""Files that only tests need."""
 IN_SDIST = ("LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "pyproject.toml", "Makefile")
 ENGINE_ANSWERS_WITHIN_S = 20
 

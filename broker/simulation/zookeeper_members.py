@@ -21,7 +21,6 @@ from odradek_broker.zookeeper.member import Member
 from odradek_controller.controller import Controller
 from odradek_controller.image import ClusterImage
 from odradek_controller.zookeeper.client import MultiError, Op, OpResult, ZooKeeper, ZooKeeperError
-from odradek_controller.zookeeper.double import DoubleZooKeeper, ZooKeeperDouble
 from odradek_log.errors import LogDirectoryError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
@@ -34,6 +33,7 @@ from simulation.process import Process, ProcessTimers
 from simulation.trace import Trace, TraceLog
 from simulation.virtual_loop import VirtualLoop
 from simulation.zookeeper_checks import ZooKeeperChecks
+from zookeeper_double.server import DoubleZooKeeper, ZooKeeperDouble
 
 SESSION_MS = 6_000
 

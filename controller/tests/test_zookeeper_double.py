@@ -15,7 +15,7 @@ from odradek_controller.zookeeper.client import (
     WatchedEvent,
     ZooKeeperError,
 )
-from odradek_controller.zookeeper.double import ZooKeeperDouble
+from zookeeper_double.server import ZooKeeperDouble
 
 CONNECTED, DISCONNECTED, EXPIRED = SessionEvent.CONNECTED, SessionEvent.DISCONNECTED, SessionEvent.EXPIRED
 TIMEOUT_MS = 6_000

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from odradek_peers import ZooKeeperServer
 
 from odradek_controller.zookeeper.client import ZooKeeper
-from odradek_controller.zookeeper.double import DoubleZooKeeper, ZooKeeperDouble
 from odradek_controller.zookeeper.kazoo_client import KazooZooKeeper
+from zookeeper_double.server import DoubleZooKeeper, ZooKeeperDouble
 
 Condition = Callable[[], bool | Awaitable[bool]]
 

@@ -35,7 +35,10 @@ def release(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         (WHEEL, []),
         ([*WHEEL, "odradek/tests/test_a.py"], ["odradek/tests/test_a.py is only for tests"]),
         ([*WHEEL, "odradek/conftest.py"], ["odradek/conftest.py is only for tests"]),
-        ([*WHEEL, "odradek/zookeeper/double.py"], ["odradek/zookeeper/double.py is only for tests"]),
+        (
+            [*WHEEL, "zookeeper_double/server.py"],
+            ["zookeeper_double/server.py is only for tests", "zookeeper_double is none of the packages"],
+        ),
         ([*WHEEL, "bench/rows.py"], ["bench/rows.py is only for tests", "bench is none of the packages"]),
         ([*WHEEL, "etc/settings.py"], ["etc is none of the packages"]),
         (WHEEL[1:], ["odradek is missing"]),

@@ -12,9 +12,9 @@ from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch, Entities
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import ConfigResource
 from odradek_controller.zookeeper import bootstrap
-from odradek_controller.zookeeper.double import ZooKeeperDouble
 from odradek_controller.zookeeper.paths import CONFIG_CHANGE, config
 from odradek_controller.zookeeper.znodes import encode_config, encode_config_change
+from zookeeper_double.server import ZooKeeperDouble
 
 
 async def test_what_could_not_be_taken_is_read_again_after_a_pause() -> None:

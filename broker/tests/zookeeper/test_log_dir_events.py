@@ -10,7 +10,7 @@ from odradek_broker.clock import ManualClock
 from odradek_broker.timers import Timers
 from odradek_broker.zookeeper.log_dir_events import LogDirEvents
 from odradek_controller.zookeeper import paths
-from odradek_controller.zookeeper.double import DoubleZooKeeper, ZooKeeperDouble
+from zookeeper_double.server import DoubleZooKeeper, ZooKeeperDouble
 
 
 async def _until_told(tool: DoubleZooKeeper, count: int) -> None:

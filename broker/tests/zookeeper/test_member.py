@@ -22,7 +22,6 @@ from odradek_controller.configs.table import Resource
 from odradek_controller.controller import Controller
 from odradek_controller.image import LOST_DIRECTORY, PartitionRegistration, QuotaEntity
 from odradek_controller.zookeeper import paths
-from odradek_controller.zookeeper.double import DoubleZooKeeper, ZooKeeperDouble
 from odradek_controller.zookeeper.znodes import encode_config, encode_config_change
 from odradek_log.disk import Disk
 from odradek_wire.errors import ErrorCode
@@ -46,6 +45,7 @@ from odradek_wire.messages.offset_fetch import OffsetFetchRequest
 from odradek_wire.messages.stop_replica import StopReplicaRequest
 from odradek_wire.messages.update_features import UpdateFeaturesRequest
 from odradek_wire.messages.update_metadata import UpdateMetadataRequest
+from zookeeper_double.server import DoubleZooKeeper, ZooKeeperDouble
 
 TIMEOUT_S = 20
 SESSION_MS = 6_000

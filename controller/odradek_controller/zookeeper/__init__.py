@@ -1,1 +1,1 @@
-"""The cluster's metadata in ZooKeeper: a port to it (`client`), its two homes (`kazoo_client`, `double`), its users."""
+"""The cluster's metadata in ZooKeeper: a port to ZooKeeper (`client`), its implementation, and the controller on it."""

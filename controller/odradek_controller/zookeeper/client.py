@@ -1,7 +1,7 @@
 """What we need of ZooKeeper: the port that the store, the election and the watches are written against.
 
-Owns the vocabulary (operations, `Stat`, events, errors) and the promises that every home of it keeps: `kazoo_client`
-over the network, `double` in memory. One suite of contract tests holds both to them.
+Owns the vocabulary (operations, `Stat`, events, errors) and the promises that every implementation keeps.
+`kazoo_client` connects to real servers, the tests have one in memory. The same contract tests run against both.
 """
 
 from __future__ import annotations

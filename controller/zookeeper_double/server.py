@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar, cast
 
-from .chroot import Chroot
-from .client import (
+from odradek_controller.zookeeper.chroot import Chroot
+from odradek_controller.zookeeper.client import (
     ANY_VERSION,
     MAX_REQUEST_BYTES,
     Create,
@@ -34,8 +34,8 @@ from .client import (
     ZooKeeperError,
     request_bytes,
 )
-from .session import Session, call
-from .tree import Tree
+from odradek_controller.zookeeper.session import Session, call
+from zookeeper_double.tree import Tree
 
 _FIRST_SESSION_ID = 1 << 56
 

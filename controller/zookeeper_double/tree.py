@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from .client import (
+from odradek_controller.zookeeper.client import (
     ANY_VERSION,
     BadVersionError,
     Check,
