@@ -59,12 +59,3 @@ class Clock:
         """Undo `on_timeouts_advanced`; idempotent."""
         if listener in self._listeners:
             self._listeners.remove(listener)
-
-
-class ManualClock(Clock):
-    """A clock that stands still until it is moved: for tests and for the simulation."""
-
-    __slots__ = ()
-
-    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
-        super().__init__(lambda: wall_ms * NANOSECONDS_PER_MS, lambda: 0)

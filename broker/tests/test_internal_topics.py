@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import structlog
 from broker.tests.conftest import Connect, StartNode
+from broker.tests.manual_clock import ManualClock
 
-from odradek_broker.clock import ManualClock
 from odradek_broker.metadata.internal_topics import LOG_INTERVAL_MS
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from broker.tests.alone import Node
+from broker.tests.manual_clock import ManualClock
 from broker.tests.test_replication import Trio
 from log.tests.cleaner_kit import keyed, left
 from log.tests.failing_disk import FailingDisk
 
-from odradek_broker.clock import Clock, ManualClock
+from odradek_broker.clock import Clock
 from odradek_broker.metrics import collect, render
 from odradek_broker.storage import background
 from odradek_broker.storage.cleaner_throttle import CleanerThrottle

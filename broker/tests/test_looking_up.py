@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from broker.tests.alone import Node
+from broker.tests.manual_clock import ManualClock
 
-from odradek_broker.clock import ManualClock
 from odradek_broker.metadata.view import OPERATIONS_NOT_ASKED
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_records import DeleteRecordsRequest

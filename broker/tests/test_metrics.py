@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from broker.tests.alone import Node
+from broker.tests.manual_clock import ManualClock
 from broker.tests.test_log_cleaner import COMPACT, fill, log_of
 from broker.tests.transactions.producers import TransactionalProducer, Transactions
 from broker.tests.transactions.test_markers import undecided
 
-from odradek_broker.clock import ManualClock
 from odradek_broker.metrics import Metric, collect, render
 from odradek_broker.network.interceptors import Disconnect
 from odradek_broker.transactions.core.transaction import Producer

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import structlog
+from broker.tests.manual_clock import ManualClock
 
-from odradek_broker.clock import ManualClock
 from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.network.interceptors import Disconnect
 from odradek_broker.replication.partition import Partition

@@ -12,9 +12,9 @@ from threading import Event
 from typing import Any
 
 from broker.tests.alone import Node
+from broker.tests.manual_clock import ManualClock
 from log.tests.failing_disk import FailingDisk
 
-from odradek_broker.clock import ManualClock
 from odradek_broker.storage.sealed_segments import CHECKPOINT_DELAY_MS
 from odradek_log.checkpoints import read_offsets
 from odradek_log.disk import RealDisk

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from broker.tests.alone import Node
+from broker.tests.manual_clock import ManualClock
 
-from odradek_broker.clock import ManualClock
 from odradek_broker.network.interceptors import Delay, Disconnect, Drop, Fail
 from odradek_wire.errors import ErrorCode
 from odradek_wire.frames import encode_request

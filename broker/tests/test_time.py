@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from broker.tests.manual_clock import ManualClock
 
-from odradek_broker.clock import ManualClock
 from odradek_broker.timers import Timers
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker.tests.manual_clock import ManualClock
 
-from odradek_broker.clock import ManualClock
 from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.deferred import Deferred
 from odradek_broker.groups.core.group_records import OffsetRecord

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from broker.tests.manual_clock import ManualClock
 from broker.tests.topic_settings.effects import EFFECTS, EFFECTS_IN_3_9, Effect
 from broker.tests.topic_settings.world import World
 
-from odradek_broker.clock import ManualClock
 from odradek_controller.configs.synonyms import TOPIC_SYNONYMS
 
 ALL = [*EFFECTS, *EFFECTS_IN_3_9]

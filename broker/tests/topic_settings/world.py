@@ -9,9 +9,9 @@ from typing import Any
 
 from broker.tests.alone import Node
 from broker.tests.conftest import Client
+from broker.tests.manual_clock import ManualClock
 from log.tests.cleaner_kit import keyed, left
 
-from odradek_broker.clock import ManualClock
 from odradek_broker.storage.background import WORKERS
 from odradek_log.log import Log
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from broker.tests.alone import Node
 from broker.tests.conftest import batch, produce_request
+from broker.tests.manual_clock import ManualClock
 
-from odradek_broker.clock import ManualClock
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.security.authorizer import Operation, ResourceType

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from broker.tests.alone import Node
 from broker.tests.conftest import Connect, StartNode
+from broker.tests.manual_clock import ManualClock
 from broker.tests.test_write_txn_markers import Only
 from broker.tests.transactions.producers import (
     ID,
@@ -20,7 +21,6 @@ from broker.tests.transactions.producers import (
     Transactions,
 )
 
-from odradek_broker.clock import ManualClock
 from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, ProducerIds

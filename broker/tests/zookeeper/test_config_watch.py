@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import structlog
+from broker.tests.manual_clock import ManualClock
 
-from odradek_broker.clock import ManualClock
 from odradek_broker.timers import Timers
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch, Entities
 from odradek_controller.configs.table import Resource

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import structlog
+from broker.tests.manual_clock import ManualClock
 
-from odradek_broker.clock import ManualClock
 from odradek_broker.timers import Timers
 from odradek_broker.zookeeper.log_dir_events import LogDirEvents
 from odradek_controller.zookeeper import paths

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import structlog
+from broker.tests.manual_clock import ManualClock
 from log.tests.failing_disk import FailingDisk
 
-from odradek_broker.clock import ManualClock
 from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.timers import Timers
 from odradek_broker.zookeeper.member import Member
