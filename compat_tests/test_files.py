@@ -58,6 +58,33 @@ def test_dump_log_reads_every_file(option: str, version: str, data: Path) -> Non
 
 
 @pytest.mark.parametrize("version", [KAFKA_4_3, KAFKA_3_9])
+def test_dump_log_reads_the_files_of_a_running_broker(version: str, tmp_path: Path, broker_name: str) -> None:
+    if broker_name != "odradek":
+        pytest.skip("about Odradek's files")
+    tools = JavaTools(version)
+    with Cluster(process=True, data=tmp_path, config={"log.index.interval.bytes": "1024"}) as cluster:
+        cluster.create_topics({"long": 1, "short": 1})
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "batch.size": 2000})
+        for number in range(20_000):
+            producer.produce("long", b"x" * 100, b"%d" % number)
+            producer.poll(0)
+        producer.produce("short", b"x")
+        assert producer.flush(60) == 0
+        logs = [tmp_path / topic / f"{0:020d}.log" for topic in ("long-0", "short-0")]
+        indexes = [log.with_suffix(suffix) for log in logs for suffix in (".index", ".timeindex")]
+        before = {path: path.read_bytes() for path in indexes}
+        assert len(before[indexes[0]]) > 8 * 64
+        assert len(before[indexes[1]]) > 0
+        for options in ([], ["--deep-iteration"], ["--index-sanity-check"], ["--verify-index-only"]):
+            told = tools.run("kafka-dump-log", *options, "--files", ",".join(map(str, [*logs, *indexes])))
+            assert [line for line in told.splitlines() if any(each in line for each in _COMPLAINTS)] == []
+            assert told.count("Dumping ") == 6
+        assert {path: path.read_bytes() for path in (tmp_path / "long-0").glob("*index")} == {
+            path: before[path] for path in indexes[:2]
+        }
+
+
+@pytest.mark.parametrize("version", [KAFKA_4_3, KAFKA_3_9])
 def test_dump_log_reads_snapshots_offsets_and_metadata(version: str, data: Path) -> None:
     tools = JavaTools(version)
 

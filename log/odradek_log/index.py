@@ -1,9 +1,9 @@
 """The sparse indexes of one segment: offset → file position, and timestamp → offset.
 
 Owns the entries in memory and their bytes on disk (OffsetIndex, TimeIndex). Offsets here are relative
-to the segment's base offset. While a segment is written to, its indexes live in memory only, for recovery rebuilds them
-from the log anyway; `Segment` writes them when it is sealed or closed, trimmed as Kafka leaves them. (Kafka maps files
-of `segment.index.bytes` filled up with zeros and trims them at the same moments.)
+to the segment's base offset. While a segment is written to, its index files lag a few entries behind memory: recovery
+rebuilds them from the log. `Segment` completes them when it is sealed or closed, trimmed as Kafka leaves them.
+(Kafka maps files of `segment.index.bytes` filled up with zeros and trims them at the same moments.)
 """
 
 from __future__ import annotations
@@ -60,10 +60,14 @@ class OffsetIndex:
         del self.offsets[at:]
         del self.positions[at:]
 
-    def to_bytes(self) -> bytes:
-        entries = array("i", bytes(OFFSET_ENTRY * len(self.offsets)))
-        entries[0::2] = self.offsets
-        entries[1::2] = self.positions
+    def to_bytes(self, start: int = 0) -> bytes:
+        """The bytes of the file from position `start` on."""
+        offsets, positions = self.offsets, self.positions
+        if start:
+            offsets, positions = offsets[start // OFFSET_ENTRY :], positions[start // OFFSET_ENTRY :]
+        entries = array("i", bytes(OFFSET_ENTRY * len(offsets)))
+        entries[0::2] = offsets
+        entries[1::2] = positions
         if _SWAP:
             entries.byteswap()
         return entries.tobytes()
@@ -129,8 +133,9 @@ class TimeIndex:
         del self.raw[at * TIME_ENTRY :]
         self.last_timestamp = self.last[0]
 
-    def to_bytes(self) -> bytes:
-        return bytes(self.raw)
+    def to_bytes(self, start: int = 0) -> bytes:
+        """The bytes of the file from position `start` on."""
+        return bytes(self.raw[start:])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> TimeIndex | None:

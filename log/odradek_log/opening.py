@@ -60,6 +60,8 @@ def open_log(
         # Their index files may be torn, and are believed in once the recovery point is above them.
         for segment in log.segments.from_offset(recovery_point)[:-1]:
             log.segments.seal(segment)
+        if log.segments.active.size:
+            log.segments.active.publish_indexes()
     log.load_producers(unsure_from=unsure_from, clean_shutdown=clean_shutdown)
     return log
 

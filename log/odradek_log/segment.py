@@ -7,10 +7,11 @@ segments there are, is the log's matter. Offsets are absolute here; `base_offset
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from odradek_log import scan
 from odradek_log.config import LogConfig
-from odradek_log.disk import APPEND, CREATE, write_all
+from odradek_log.disk import APPEND, CREATE, append_to_file, complete_file, write_all
 from odradek_log.environment import LogEnvironment
 from odradek_log.errors import CorruptLogError
 from odradek_log.file_names import DELETED, INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, segment_name
@@ -23,6 +24,11 @@ from odradek_wire.records.records import read_records
 
 _MAX_RELATIVE = 0x7FFF_FFFF
 _ONE_BATCH_GAP = 8192
+_NO_OFFSETS = OffsetIndex()
+_NO_TIMES = TimeIndex()
+_PUBLISH_ENTRIES = 64
+"""How many new entries the index files of the active segment get together: one write for each entry costs as much as
+the append itself, one for 64 of them cannot be measured."""
 
 
 class FileSlice:
@@ -67,6 +73,8 @@ class Segment:
         "_index_interval",
         "_largest",
         "_offset_index",
+        "_published",
+        "_publishes",
         "_reserved",
         "_since_index",
         "_time_index",
@@ -91,6 +99,9 @@ class Segment:
         """Whether the index files are as complete as the log file."""
         self.jitter_ms = 0
         self._index_interval = index_interval
+        self._publishes = False
+        # How much of both indexes their files have, in bytes; None when the files may have something else.
+        self._published: tuple[int, int] | None = None
         self._reserved = 0
         self._created_ms = created_ms
         self._first_timestamp: int | None = None
@@ -103,7 +114,7 @@ class Segment:
 
     @classmethod
     def create(cls, env: LogEnvironment, directory: str, base_offset: int, config: LogConfig) -> Segment:
-        """A new segment with an empty log file; the index files follow when it is sealed."""
+        """A new segment with an empty log file and empty index files."""
         segment = cls(env, directory, base_offset, 0, env.wall_ms(), config.index_interval_bytes)
         segment.create_file()
         return segment
@@ -120,17 +131,21 @@ class Segment:
         return f"{self.directory}/{segment_name(self.base_offset, suffix)}"
 
     def create_file(self) -> None:
-        """An empty log file, should there be none."""
+        """An empty log file, should there be none, and its index files."""
         disk = self._env.disk
         disk.close(disk.open(self.path(LOG), CREATE))
+        self.publish_indexes()
 
     def open(self) -> OpenFile:
         """The log file, opened if it is not."""
         file = self.file
         if file is None:
             file = self._env.open_files.open(self.path(LOG), APPEND if self.size else CREATE, self)
-            if self._reserved and not self.size:
-                self._env.disk.reserve(file.fd, self._reserved)
+            if not self.size:
+                if self._reserved:
+                    self._env.disk.reserve(file.fd, self._reserved)
+                if self._publishes and self._published is None:
+                    self.publish_indexes()
         file.used = True
         return file
 
@@ -139,6 +154,7 @@ class Segment:
     def begin_appends(self, config: LogConfig) -> None:
         """This is the active segment now, with these settings (called again when they change)."""
         self._index_interval = config.index_interval_bytes
+        self._publishes = True
         if config.preallocate:
             self._reserved = config.segment_bytes
         elif not self.size:
@@ -232,6 +248,8 @@ class Segment:
         assert self._largest is not None
         self._offset_index.append(last_offset - self.base_offset, position)
         self._time_index.maybe_append(self._largest[0], self._largest[1] - self.base_offset)
+        if self._publishes and not len(self._offset_index.offsets) % _PUBLISH_ENTRIES:
+            self.publish_indexes()
 
     # --- indexes
 
@@ -262,6 +280,7 @@ class Segment:
         self._largest = None
         self._first_timestamp = None
         self._since_index = 0
+        self._published = None
         self.sealed = False
 
     def rebuild_indexes(self) -> None:
@@ -291,6 +310,26 @@ class Segment:
             if self._transaction_index is not None:
                 self._transaction_index.forget()
 
+    def publish_indexes(self) -> None:
+        """Bring the index files of the active segment up to date with memory, for Kafka's tools: they read a file with
+        fewer entries, but fail without one and create it (AbstractIndex). Kafka's own files are mapped into memory.
+
+        Never raises: a start after a crash does not read these files, and `seal` completes them.
+        """
+        assert not self.size or self._time_index is not None, "the indexes of a segment with records are loaded"
+        offsets, times = self._offset_index or _NO_OFFSETS, self._time_index or _NO_TIMES
+        sizes = len(offsets) * OFFSET_ENTRY, len(times) * TIME_ENTRY
+        published, self._published = self._published, None
+        disk = self._env.disk
+        with suppress(OSError):
+            if published is None:
+                complete_file(disk, self.path(INDEX), offsets.to_bytes())
+                complete_file(disk, self.path(TIME_INDEX), times.to_bytes())
+            else:
+                append_to_file(disk, self.path(INDEX), offsets.to_bytes(published[0]))
+                append_to_file(disk, self.path(TIME_INDEX), times.to_bytes(published[1]))
+            self._published = sizes
+
     def seal(self) -> None:
         """Write the index files, the last timestamp included, as Kafka does on rolling and closing."""
         if self.sealed:
@@ -298,7 +337,7 @@ class Segment:
         if self._reserved:
             self._env.disk.truncate(self.open().fd, self.size)
         for suffix, content in self.index_files():
-            self._env.disk.write_file(self.path(suffix), content)
+            complete_file(self._env.disk, self.path(suffix), content)
         self.mark_sealed()
 
     def index_files(self) -> list[tuple[str, bytes]]:
@@ -309,8 +348,10 @@ class Segment:
         return [(INDEX, offsets.to_bytes()), (TIME_INDEX, times.to_bytes())]
 
     def mark_sealed(self) -> None:
-        """The index files are there, so that memory may do without."""
+        """The index files are complete, so that memory may do without."""
         self.sealed = True
+        self._publishes = False
+        self._published = None
         if self.size:
             in_memory = len(self.offset_index) * OFFSET_ENTRY + len(self.time_index) * TIME_ENTRY
             self._env.loaded_indexes.add(self, in_memory)
@@ -416,6 +457,8 @@ class Segment:
         self._since_index = 0
         self._largest = None
         self.sealed = False
+        self._published = None
+        self.publish_indexes()
         if position == 0:
             self._first_timestamp = None
             self._created_ms = self._env.wall_ms()
@@ -456,6 +499,7 @@ class Segment:
         disk = self._env.disk
         self.release()
         self._offset_index = self._time_index = None
+        self._published = None
         renamed = []
         for suffix in SEGMENT_SUFFIXES:
             path = self.path(suffix)
