@@ -22,7 +22,7 @@ from odradek_broker.metadata.cluster_ports import ClusterPorts
 from odradek_broker.metadata.embedded_source import EmbeddedSource
 from odradek_broker.node import Node
 from odradek_broker.storage.background import Background
-from odradek_broker.storage.directory_identity import claim, cluster_of
+from odradek_broker.storage.directory_identity import claim, cluster_of, refuse_partitions_without_identity
 from odradek_broker.timers import Timers
 from odradek_controller.controller import Controller
 from odradek_controller.embedded import EmbeddedStore
@@ -104,6 +104,7 @@ class EmbeddedCluster:
             directories.append(self._metadata_directory)
         elif len(nodes) > 1:
             raise ValueError("several brokers need a metadata.log.dir that is none of their log.dirs")
+        refuse_partitions_without_identity(directories)
         cluster_id = cluster_of(directories, config.static.get("cluster.id"), around.randbytes)
         for node in nodes:
             claim(node.directories, cluster_id, node.id, around.randbytes)

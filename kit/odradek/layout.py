@@ -6,13 +6,16 @@ One broker alone has the data directory for itself, as Kafka's combined mode doe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from odradek.client.client import format_address
+from odradek_log.foreign import named
 
 CONTROLLER = "controller"
 _META_PROPERTIES = "meta.properties"
+_OF_CLUSTER = re.compile(rf"{CONTROLLER}|broker-\d+|lost\+found")
 _REPLICATED_AT_MOST = 3
 _INTERNAL_TOPICS = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
 
@@ -34,10 +37,30 @@ def cluster_settings(
         raise LayoutError(f"{directory} holds the data of several brokers, not of one")
     if not alone and (directory / _META_PROPERTIES).exists():
         raise LayoutError(f"{directory} holds the data of one broker, not of several")
+    if not alone:
+        _refuse_foreign(directory)
     return [
         broker_settings(common, directory, host, port, rack, broker_id=number, brokers=len(ports))
         for number, (port, rack) in enumerate(zip(ports, racks, strict=True))
     ]
+
+
+def _refuse_foreign(directory: Path) -> None:
+    """Raise LayoutError for a directory that holds something else than brokers. Hidden files are ignored."""
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        raise LayoutError(f"{directory} is a file; the data of several brokers need a directory")
+    foreign = sorted(
+        entry.name
+        for entry in directory.iterdir()
+        if not _OF_CLUSTER.fullmatch(entry.name) and (entry.is_dir() or not entry.name.startswith("."))
+    )
+    if foreign:
+        raise LayoutError(
+            f"{directory} is not the data directory of several brokers: it holds {named(foreign)}; use an empty "
+            "directory, or one that does not exist yet"
+        )
 
 
 def broker_settings(

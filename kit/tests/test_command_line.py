@@ -140,6 +140,33 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(arguments: list[str], line:
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"odradek: {line}\n")
 
 
+@pytest.mark.parametrize("brokers", ["1", "2"])
+def test_a_data_folder_of_something_else_is_refused_and_left_as_it_was(tmp_path: Path, brokers: str) -> None:
+    (tmp_path / "src").mkdir()
+    for number in range(5):
+        (tmp_path / f"notes{number}.txt").touch()
+    before = sorted(tmp_path.rglob("*"))
+    done = odradek("up", "--port", "0", "--brokers", brokers, "--data", str(tmp_path))
+    assert done.returncode == 2
+    assert f"{tmp_path} is not the data directory of " in done.stderr
+    assert "holds notes0.txt, notes1.txt, notes2.txt and 3 more; use an empty directory, or one that" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_partitions_without_meta_properties_do_not_become_a_new_cluster(tmp_path: Path) -> None:
+    with Cluster(data=tmp_path, topics={"orders": 1}):
+        pass
+    (tmp_path / "meta.properties").unlink()
+    done = odradek("up", "--port", "0", "--data", str(tmp_path))
+    assert done.returncode == 2
+    assert (
+        f"odradek: {tmp_path} has no meta.properties, and holds the partitions __cluster_metadata-0, orders-0; put the "
+        "meta.properties of their broker back, or use an empty directory"
+    ) in done.stderr
+    assert not (tmp_path / "meta.properties").exists()
+
+
 def test_a_data_folder_in_use_is_refused(tmp_path: Path) -> None:
     with Cluster(data=tmp_path):
         done = odradek("up", "--port", "0", "--data", str(tmp_path))

@@ -18,6 +18,7 @@ from odradek_log.config import LogConfig
 from odradek_log.disk import Disk, Lock, RealDisk
 from odradek_log.environment import PRODUCER_EXPIRATION_MS, Later, LogEnvironment
 from odradek_log.errors import CorruptLogError, LogDirectoryError
+from odradek_log.foreign import partitions_in, refuse_foreign
 from odradek_log.log import Log
 from odradek_log.meta_properties import MetaProperties
 from odradek_log.offset_checkpoint import OffsetCheckpoint
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _OPEN_FILES = 512
 _FLUSH_THREADS = 16
+_NO_PARTITIONS = (file_names.CLUSTER_METADATA_DIR, file_names.REMOTE_INDEX_CACHE_DIR, file_names.LOST_AND_FOUND_DIR)
 
 
 class LogDirectory:
@@ -75,12 +77,13 @@ class LogDirectory:
         open_files: int = _OPEN_FILES,
         random_below: Callable[[int], int] | None = None,
     ) -> LogDirectory:
-        """Lock the directory (it is made if need be) and read whose it is.
+        """Lock the directory, which is created if it is missing, and read `meta.properties`.
 
-        `LogDirectoryError` when it is in use or of a format newer than ours.
+        `LogDirectoryError` when it is in use, of a format newer than ours, or not a broker's: then nothing is written.
         """
         disk = disk or RealDisk()
         directory = os.fspath(path)
+        refuse_foreign(disk, directory)
         disk.make_directories(directory)
         lock = disk.lock(f"{directory}/{file_names.LOCK}")
         env = LogEnvironment(
@@ -106,6 +109,10 @@ class LogDirectory:
         self.env.disk.replace_file(self._file(file_names.META_PROPERTIES), meta.encode(self.env.wall_ms()))
         self.meta = meta
 
+    def partitions_on_disk(self) -> list[str]:
+        """The names of the partitions' directories, whether they are loaded or not."""
+        return partitions_in(self.env.disk, self.path)
+
     # --- the logs
 
     def holds(self, topic: str, partition: int) -> bool:
@@ -124,7 +131,7 @@ class LogDirectory:
         start_offsets = self._start_offsets.read()
         cleaned = self._cleaned.read()
         for name in sorted(disk.names(self.path)):
-            if name in (file_names.CLUSTER_METADATA_DIR, file_names.REMOTE_INDEX_CACHE_DIR):
+            if name in _NO_PARTITIONS:
                 continue
             parsed = file_names.parse_dir(name)
             if parsed is None:

@@ -29,6 +29,8 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 CLUSTER_METADATA_DIR = "__cluster_metadata-0"
 REMOTE_INDEX_CACHE_DIR = "remote-log-index-cache"
+LOST_AND_FOUND_DIR = "lost+found"
+"""At the root of a file system."""
 
 _MAX_NAME = 255
 _SUFFIXED = re.compile(r"(\S+)-(\d+)\.[0-9a-f]{32}(-delete|-future|-stray)")

@@ -96,8 +96,50 @@ def test_a_foreign_directory_is_an_error_and_a_foreign_file_is_not(tmp_path: Pat
     open_directory(tmp_path, Time()).close()
     (tmp_path / "lost+found").mkdir()
     directory = open_directory(tmp_path, Time())
-    with pytest.raises(LogDirectoryError, match=r"lost\+found is no partition's directory"):
+    directory.write_meta(MetaProperties(1, "c", 4))
+    directory.load(lambda _: LogConfig())
+    directory.close()
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "photos").mkdir()
+    directory = open_directory(tmp_path, Time())
+    with pytest.raises(LogDirectoryError, match="photos is no partition's directory"):
         directory.load(lambda _: LogConfig())
+
+
+@pytest.mark.parametrize("foreign", ["notes.txt", "photos/", ".git/"])
+def test_a_directory_of_something_else_is_refused_and_left_as_it_was(tmp_path: Path, foreign: str) -> None:
+    if foreign.endswith("/"):
+        (tmp_path / foreign).mkdir()
+    else:
+        (tmp_path / foreign).touch()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(LogDirectoryError) as refused:
+        open_directory(tmp_path, Time())
+    assert str(refused.value) == (
+        f"{tmp_path} is not the data directory of a broker: it has no meta.properties, and holds "
+        f"{foreign.rstrip('/')}; use an empty directory, or one that does not exist yet"
+    )
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("mine")
+    with pytest.raises(LogDirectoryError, match="data is a file; the data of a broker need a directory"):
+        open_directory(tmp_path / "data", Time())
+    assert (tmp_path / "data").read_text() == "mine"
+
+
+def test_hidden_files_and_those_of_a_start_that_failed_are_no_obstacle(tmp_path: Path) -> None:
+    for name in (
+        ".lock",
+        ".gitkeep",
+        "meta.properties.tmp",
+        "bootstrap.checkpoint",
+        "recovery-point-offset-checkpoint",
+    ):
+        (tmp_path / name).touch()
+    (tmp_path / "lost+found").mkdir()
+    open_directory(tmp_path, Time()).close()
 
 
 def test_a_deleted_partition_is_renamed_now_and_removed_later_even_across_a_restart(tmp_path: Path) -> None:

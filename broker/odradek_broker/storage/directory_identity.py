@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from odradek_log.directory import LogDirectory
 from odradek_log.errors import LogDirectoryError
+from odradek_log.foreign import named
 from odradek_log.meta_properties import MetaProperties
 from odradek_wire.uuid import Uuid, random_uuid, uuid_to_text
 
@@ -22,6 +23,21 @@ def cluster_of(directories: Iterable[LogDirectory], wanted: str | None, randbyte
     if wanted and wanted != cluster_id:
         raise LogDirectoryError(f"the log directories belong to cluster {cluster_id}, not to {wanted}")
     return cluster_id
+
+
+def refuse_partitions_without_identity(directories: Iterable[LogDirectory]) -> None:
+    """Raise LogDirectoryError when no directory has `meta.properties` and one holds partitions: a new cluster would not
+    know their topics. (Kafka without ZooKeeper starts with no directory that lacks the file.)"""
+    listed = list(directories)
+    if any(directory.meta is not None for directory in listed):
+        return
+    for directory in listed:
+        partitions = directory.partitions_on_disk()
+        if partitions:
+            raise LogDirectoryError(
+                f"{directory.path} has no meta.properties, and holds the partitions {named(partitions)}; put the "
+                "meta.properties of their broker back, or use an empty directory"
+            )
 
 
 def claim(
