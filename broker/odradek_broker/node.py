@@ -36,7 +36,8 @@ DEFAULT_HOST = "localhost"
 
 
 class Node:
-    """`open` one on a running loop, then let it `join`; end it with `stop`, or with `kill` as a crash would."""
+    """`open` one on a running loop, then let it `join`; end it with `leave` and `close`, or with `kill` as a crash
+    would."""
 
     broker: Broker
     server: Server

@@ -17,18 +17,19 @@ T = TypeVar("T")
 
 
 class Waiter(Protocol):
-    """Whoever wants to know of changes."""
+    """An operation that a changed partition lets try again: a `DelayedOperation`, or a `WatchedPartition`."""
 
     def try_complete(self) -> None: ...
 
 
 class Watchers:
-    """Who waits on one partition: operations mostly; falsy when nobody waits, which is all that the hot path asks."""
+    """The waiters of one partition in the order of their arrival; falsy without any, which is all that the hot path
+    asks."""
 
     __slots__ = ("operations",)
 
     def __init__(self) -> None:
-        # A dict keeps the order of arrival: operations complete in the order in which they came.
+        # A dict, because operations complete in the order in which they came.
         self.operations: dict[Waiter, None] = {}
 
     def __bool__(self) -> bool:

@@ -29,8 +29,8 @@ class NothingEverHappensError(Exception):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """`time()` are virtual seconds since the beginning. `thread_delay_s()` says how long a thread keeps work waiting,
-    `disk_time_s()` how long the disk took since it was asked last."""
+    """`time()` are virtual seconds since the beginning. `disk_time_s()` says how long the disk took since it was asked
+    last."""
 
     _ready: deque[asyncio.Handle]
 

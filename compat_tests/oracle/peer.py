@@ -24,7 +24,7 @@ class Var:
 
 
 class Peer:
-    """Asks one broker; `known` maps names to values of its own, `names` back, for comparing."""
+    """Asks one broker; `known` maps names to values of its own."""
 
     def __init__(self, name: str, servers: str, client_id: str = CLIENT_ID) -> None:
         self.name = name

@@ -36,6 +36,6 @@ class Api(Generic[Request, Response]):
     """The answer for an error of the whole request (unexpected exception, injected fault). None: the response's
     top-level `error_code`; a response that has none closes the connection."""
     quick: Callable[[int], Callable[..., bytes | None] | None] | None = None
-    """For the hot path: `quick(version)` makes a function `(broker, frame, body_position)` that answers the usual
-    request with the body of its answer, or None to have it handled in the general way. Only asked while nothing
-    intercepts."""
+    """For the hot path: `quick(version)` makes a function of broker, frame and position of the body. It returns the
+    body of the answer to the usual request, or None to have the request handled in the general way. Only called while
+    nothing intercepts."""

@@ -31,7 +31,7 @@ SOCKET_BUFFERS = {
 
 
 class Server:
-    """See the module. `listeners` are the bound ones once `start` has returned."""
+    """See the module. `listeners` are the bound ones once `bind` has returned."""
 
     def __init__(
         self, broker: Broker, routes: Routes, listeners: Iterable[Listener], among_brokers: Routes | None = None

@@ -1,7 +1,7 @@
 """Every partition hosted by this broker.
 
 Owns the lookup by name and by topic id. Leaves creating, leading and deleting them, which only metadata deltas may
-cause, to `broker.py`, and what a partition is to `partition.py`.
+cause, to `replica_manager.py`, and what a partition is to `partition.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns appending as leader, the high watermark that readers see, waking waiters, and going offline when the disk fails.
 Leaves the rule of the high watermark to `core.partition_leader`, bytes to the log, and who leads what to metadata
-deltas (`partitions.py`).
+deltas (`replica_manager.py`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ NOTHING = -1
 
 
 class ConsumerOffsets:
-    """The broker's `OldOffsets`."""
+    """The broker's `VersionZeroOffsets`."""
 
     def __init__(self, zk: ZooKeeper) -> None:
         self._zk = zk

@@ -1,7 +1,7 @@
 """What follows for the image from what others have put into ZooKeeper: records, decided as the commands decide.
 
 Pure. Owns what a controller does first in its term, what it does when brokers come and go, and when topics, partitions,
-states and configurations are not what it made them. Reading them is `watches`'s.
+states and configurations are not what it made them. Leaves reading them to `looks`.
 """
 
 from __future__ import annotations
