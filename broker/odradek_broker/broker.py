@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import SYNC, BrokerConfig
+from odradek_broker.disk_executor import DiskExecutor
 from odradek_broker.inter_broker.channel import BrokerChannels
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.cluster_ports import ClusterPorts, ControlRequests
@@ -28,11 +29,10 @@ from odradek_broker.replication.replica_alter_log_dirs_manager import Moves
 from odradek_broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from odradek_broker.replication.replica_manager import ReplicaManager
 from odradek_broker.replication.replication_quota_manager import Throttles
+from odradek_broker.replication.sealed_segments import SealedSegments
 from odradek_broker.replication.syncing import Syncing
 from odradek_broker.security.authorizer import AllowAll, Authorizer
 from odradek_broker.security.quotas import Quotas, Unlimited
-from odradek_broker.storage.background import Background
-from odradek_broker.storage.sealed_segments import SealedSegments
 from odradek_broker.timers import Timers
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta
@@ -60,7 +60,7 @@ class Broker:
         directories: list[LogDirectory],
         clock: Clock,
         timers: Timers,
-        background: Background,
+        executor: DiskExecutor,
         randbytes: Callable[[int], bytes],
         log: Logger,
         authorizer: Authorizer | None = None,
@@ -80,7 +80,7 @@ class Broker:
         self.image: ClusterImage = ports.source.image
         self.clock = clock
         self.timers = timers
-        self.background = background
+        self.executor = executor
         self.randbytes = randbytes
         self.log = log
         self.authorizer: Authorizer = authorizer or AllowAll()
@@ -97,7 +97,7 @@ class Broker:
         self.assignments_manager = AssignmentsManager(self)
         self.moves = Moves(self)
         self.replica_fetcher_manager = ReplicaFetcherManager(self)
-        self.syncing = Syncing(background) if config.setting(SYNC) == "always" else None
+        self.syncing = Syncing(executor) if config.setting(SYNC) == "always" else None
         """There if every acknowledgement waits for the disk."""
         self.replica_manager = ReplicaManager(
             self.node_id,
@@ -107,9 +107,9 @@ class Broker:
             self.alter_partition_manager.propose,
             randbytes,
             clock.monotonic_ms,
-            background.to_loop,
+            executor.to_loop,
             self._lost,
-            SealedSegments(background, timers, lambda directory: self.replica_manager.fail(directory)),
+            SealedSegments(executor, timers, lambda directory: self.replica_manager.fail(directory)),
             self.syncing,
         )
         self.fetch_sessions = FetchSessions(

@@ -16,13 +16,13 @@ from pathlib import Path
 from odradek_broker.apis.table import TABLE
 from odradek_broker.clock import Clock
 from odradek_broker.config import EMULATE, SYNC, BrokerConfig
+from odradek_broker.disk_executor import DiskExecutor
 from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.cluster_ports import ClusterPorts
+from odradek_broker.metadata.directory_identity import claim, cluster_of, refuse_partitions_without_identity
 from odradek_broker.metadata.embedded_source import EmbeddedSource
 from odradek_broker.node import Node
-from odradek_broker.storage.background import Background
-from odradek_broker.storage.directory_identity import claim, cluster_of, refuse_partitions_without_identity
 from odradek_broker.timers import Timers
 from odradek_controller.controller import Controller
 from odradek_controller.embedded import EmbeddedStore
@@ -45,7 +45,7 @@ class EmbeddedCluster:
         self._environment = environment
         self._config = config = BrokerConfig(first)
         self._timers = Timers(environment.clock, asyncio.get_running_loop(), environment.log)
-        self._background = Background(self._timers, environment.clock, environment.log)
+        self._executor = DiskExecutor(self._timers, environment.log)
         self._emulation = Emulation(config.setting(EMULATE))
         self._metadata_directory: LogDirectory | None = None
         self._store: EmbeddedStore | None = None
@@ -100,7 +100,7 @@ class EmbeddedCluster:
         path = config.optional_text("metadata.log.dir")
         directories = [directory for node in nodes for directory in node.directories]
         if path is not None and Path(path) not in config.log_dirs():
-            self._metadata_directory = around.open_directory(Path(path), config, self._background)
+            self._metadata_directory = around.open_directory(Path(path), config, self._executor)
             directories.append(self._metadata_directory)
         elif len(nodes) > 1:
             raise ValueError("several brokers need a metadata.log.dir that is none of their log.dirs")
@@ -119,7 +119,7 @@ class EmbeddedCluster:
             cluster_id=cluster_id,
             initial=Levels(served_features(emulation.initial.finalized, TABLE.served)),
             on_disk=self._on_disk,
-            settle=self._background.finish if config.setting(SYNC) == "always" else None,
+            settle=self._executor.finish if config.setting(SYNC) == "always" else None,
         )
         self.controller = Controller(
             self._store,
@@ -133,7 +133,7 @@ class EmbeddedCluster:
         await self.controller.open()
 
     def _on_disk(self, work: Callable[[], None]) -> None:
-        self._background.run("metadata on disk", work)
+        self._executor.run("metadata on disk", work)
 
     def _balance_later(self) -> None:
         """Every `leader.imbalance.check.interval.seconds`, if `auto.leader.rebalance.enable`."""
@@ -221,7 +221,7 @@ class EmbeddedCluster:
             return
         await asyncio.gather(*(node.leave(grace_ms) for node in nodes))
         await self._stop_balancing()
-        await self._background.stop()
+        await self._executor.stop()
         self._store = None
         await self.controller.close()
         for node in nodes:
@@ -238,7 +238,7 @@ class EmbeddedCluster:
         # The brokers first: nobody must be served while what runs on threads is waited for, or ask the store for more.
         await asyncio.gather(*(node.kill() for node in nodes))
         await self._stop_balancing()
-        await self._background.stop()
+        await self._executor.stop()
         store, self._store = self._store, None
         if store is not None:
             store.abandon()
@@ -256,12 +256,12 @@ class EmbeddedCluster:
     def delete_old_segments(self) -> None:
         """Retention now, on every broker, by the clock as it is."""
         for node in self.nodes.values():
-            node.background.retain(node.broker.partitions)
+            node.log_manager.delete_old_segments(node.broker.partitions)
 
     async def clean_logs(self) -> None:
         """The log cleaner's work now, on every broker, by the clock as it is."""
         for node in list(self.nodes.values()):
-            await node.background.clean_logs(node.broker.partitions)
+            await node.log_manager.clean_logs()
 
     async def reset(self, topics: Mapping[str, int] | None = None) -> None:
         """All topics, groups, producers and dynamic configurations are gone; address and connections stay. What waits

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import SYNC, BrokerConfig
+from odradek_broker.disk_executor import DiskExecutor
 from odradek_broker.logger import Logger, ShortLines
-from odradek_broker.storage.background import Background
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import Disk, RealDisk
 
@@ -39,12 +39,12 @@ class BrokerEnvironment:
         synchronous = BrokerConfig(static).setting(SYNC) != "false"
         return cls(ShortLines(log or _standard_log()), clock or Clock(), disk or RealDisk(sync=synchronous), randbytes)
 
-    def open_directory(self, path: os.PathLike[str], config: BrokerConfig, background: Background) -> LogDirectory:
+    def open_directory(self, path: os.PathLike[str], config: BrokerConfig, executor: DiskExecutor) -> LogDirectory:
         """Raises LogDirectoryError when it is in use or not ours."""
         return LogDirectory.open(
             os.fspath(path),
             wall_ms=self.clock.wall_ms,
-            later=background.later,
+            later=executor.later,
             disk=self.disk,
             reporter=self.log,
             producer_expiration_ms=config.integer("producer.id.expiration.ms"),

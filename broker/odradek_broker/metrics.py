@@ -15,6 +15,7 @@ from odradek_wire.errors import ErrorCode
 if TYPE_CHECKING:
     from odradek_broker.broker import Broker
     from odradek_broker.network.server import Server
+    from odradek_broker.storage.log_cleaner import LogCleaner
 
 Labels = Mapping[str, str]
 NONE: Labels = {}
@@ -44,15 +45,16 @@ def render(metrics: Iterable[Metric]) -> str:
     return "\n".join([*lines, ""])
 
 
-def collect(broker: Broker, server: Server, loop_lag_s: float) -> Iterator[Metric]:
-    """Everything that is known now."""
+def collect(broker: Broker, server: Server, cleaner: LogCleaner | None, loop_lag_s: float) -> Iterator[Metric]:
+    """Return every metric of a broker; the cleaner's once there is one."""
     yield from _requests(server)
     yield from _topics(broker)
     yield from _partitions(broker)
     yield from _cluster(broker)
     yield from _open_transactions(broker)
     yield from _coordinated_transactions(broker)
-    yield from _cleaner(broker)
+    if cleaner is not None:
+        yield from _cleaner(broker, cleaner)
     yield _gauge("kafka_server_socket_server_metrics_connection_count", "Open connections.", len(server.connections))
     yield _gauge("kafka_network_SocketServer_MemoryPoolUsed", "Bytes held for clients.", server.buffers.budget.used)
     yield _gauge("kafka_server_DelayedOperationPurgatory_PurgatorySize", "Requests that wait.", len(broker.purgatory))
@@ -196,11 +198,7 @@ def _coordinated_transactions(broker: Broker) -> Iterator[Metric]:
     )
 
 
-def _cleaner(broker: Broker) -> Iterator[Metric]:
-    """Nothing before there was something to compact."""
-    cleaner = broker.background.cleaner
-    if cleaner is None:
-        return
+def _cleaner(broker: Broker, cleaner: LogCleaner) -> Iterator[Metric]:
     manager, thread = "kafka_log_LogCleanerManager_", "kafka_log_LogCleaner_"
     done = cleaner.last_pass
     yield _gauge(f"{manager}max_dirty_percent", "Of the dirtiest log, lately.", int(100 * cleaner.max_dirty_ratio))

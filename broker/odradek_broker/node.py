@@ -13,13 +13,15 @@ from odradek_broker.apis import api_versions
 from odradek_broker.apis.table import TABLE
 from odradek_broker.broker import Broker
 from odradek_broker.config import HTTP_PORT, BrokerConfig
+from odradek_broker.disk_executor import DiskExecutor
 from odradek_broker.environment import BrokerEnvironment
+from odradek_broker.loop_lag import LoopLag
 from odradek_broker.metadata.cluster_ports import ClusterPorts
 from odradek_broker.metadata.internal_topics import check_settings
 from odradek_broker.network.listeners import Listener, parse_listeners
 from odradek_broker.network.routes import Routes
 from odradek_broker.network.server import Server
-from odradek_broker.storage.background import Background
+from odradek_broker.storage.log_manager import LogManager
 from odradek_broker.timers import Timers
 from odradek_controller.configs.table import Release
 from odradek_log.directory import LogDirectory
@@ -41,13 +43,15 @@ class Node:
 
     broker: Broker
     server: Server
+    log_manager: LogManager
 
     def __init__(self, config: BrokerConfig, environment: BrokerEnvironment) -> None:
         self.config = config
         self._environment = environment
         self._listeners = parse_listeners(config, DEFAULT_HOST)
         self.timers = Timers(environment.clock, asyncio.get_running_loop(), environment.log)
-        self.background = Background(self.timers, environment.clock, environment.log)
+        self.executor = DiskExecutor(self.timers, environment.log)
+        self._loop_lag: LoopLag | None = None
         self.directories: list[LogDirectory] = []
         self.http: HttpPort | None = None
         self._unsubscribe: Callable[[], None] = _nothing
@@ -66,7 +70,7 @@ class Node:
         node = cls(config, environment)
         try:
             for path in config.log_dirs():
-                node.directories.append(environment.open_directory(path, config, node.background))
+                node.directories.append(environment.open_directory(path, config, node.executor))
         except BaseException:
             await node.kill()
             raise
@@ -92,7 +96,7 @@ class Node:
                 self.directories,
                 around.clock,
                 self.timers,
-                self.background,
+                self.executor,
                 around.randbytes,
                 around.log,
                 directory_failed=lambda: None if self._ended else directory_failed(self),
@@ -104,19 +108,23 @@ class Node:
                 None if ports.control_requests is None else Routes(table, routes.downgrade, inter_broker=True)
             )
             self.server = Server(broker, routes, self._listeners, among_brokers)
+            self.log_manager = LogManager(
+                config=lambda: broker.config,
+                replica_manager=broker.replica_manager,
+                partitions=broker.partitions,
+                executor=self.executor,
+                timers=self.timers,
+                clock=around.clock,
+                log=around.log,
+                requests_handled=self.server.requests_handled,
+            )
             self._joined = True
             await self.server.bind()
             broker.load()
             await self._register(ports)
             self._unsubscribe = ports.source.subscribe(broker.apply)
             await ports.channel.submit(BrokerHeartbeatRequest(broker.node_id, broker.epoch))
-            self.background.start(
-                lambda: broker.config,
-                broker.replica_manager,
-                broker.partitions,
-                check_lag=broker.check_lag,
-                requests_handled=self.server.requests_handled,
-            )
+            self.log_manager.start(broker.check_lag)
             await self.server.serve()
             await self._open_http()
         except BaseException:
@@ -161,10 +169,10 @@ class Node:
             from odradek_broker.metrics import collect, render
             from odradek_broker.network.http import HttpPort
 
-            self.background.watch_loop()
+            self._loop_lag = loop_lag = LoopLag()
             self.http = HttpPort(
                 lambda: self.ready,
-                lambda: render(collect(self.broker, self.server, self.background.loop_lag_s)),
+                lambda: render(collect(self.broker, self.server, self.log_manager.cleaner, loop_lag.seconds)),
             )
             await self.http.start(self.listeners[0].host, int(port))
 
@@ -208,16 +216,24 @@ class Node:
             return
         self._ended = True
         self.timers.close()
-        await self.background.stop()
+        await self._stop_background()
         epoch = self.broker.epoch
 
         def write() -> None:
-            self.background.checkpoint_high_watermarks(self.broker.replica_manager, self.broker.partitions)
+            self.log_manager.write_high_watermarks()
             for directory in self.directories:
                 directory.close(epoch)
 
         # The other brokers of the process go on meanwhile.
         await asyncio.to_thread(write)
+
+    async def _stop_background(self) -> None:
+        self.executor.close()
+        if self._loop_lag is not None:
+            self._loop_lag.stop()
+        if self._joined:
+            await self.log_manager.stop()
+        await self.executor.stop()
 
     async def kill(self) -> None:
         """As kill -9 would end the process: connections break, nothing is flushed or written any more."""
@@ -231,7 +247,7 @@ class Node:
             self._unsubscribe()
             await self.broker.stop_replication()
         self.timers.close()
-        await self.background.stop()
+        await self._stop_background()
         for directory in self.directories:
             directory.abandon()
 

@@ -13,6 +13,7 @@ from odradek_broker.logger import Logger
 from odradek_broker.network.http import HttpPort
 from odradek_broker.network.listeners import Listener
 from odradek_broker.network.server import Server
+from odradek_broker.storage.log_manager import LogManager
 from odradek_controller.controller import Controller
 from odradek_log.disk import Disk
 
@@ -44,6 +45,10 @@ class Node:
     @property
     def server(self) -> Server:
         return self._node.server
+
+    @property
+    def log_manager(self) -> LogManager:
+        return self._node.log_manager
 
     @property
     def controller(self) -> Controller:

@@ -18,7 +18,7 @@ from log.tests.failing_disk import FailingDisk
 
 from odradek_broker.clock import Clock
 from odradek_broker.metrics import collect, render
-from odradek_broker.storage import background
+from odradek_broker.storage import log_manager
 from odradek_broker.storage.cleaner_throttle import CleanerThrottle
 from odradek_broker.timers import Timers
 from odradek_log.cleaner.offset_map import BYTES_PER_ENTRY
@@ -263,7 +263,7 @@ async def test_threads_share_the_dedupe_buffer(start_node: Any, connect: Any) ->
         await client.create_topic("t", **COMPACT)
         await fill(client, node)
         await node.cluster.clean_logs()
-        used.append(node.broker.background.cleaner.last_pass.buffer_utilization)
+        used.append(node.log_manager.cleaner.last_pass.buffer_utilization)
     assert used == [2 / 1000, 2 / 500]
 
 
@@ -287,13 +287,13 @@ async def test_more_threads_work_as_soon_as_they_are_asked_for(start_node: Any, 
 
 async def test_the_cleaner_is_loaded_off_the_loop(start_node: Any, connect: Any, monkeypatch: Any) -> None:
     threads: list[int] = []
-    load = background._import_cleaner
+    load = log_manager.import_cleaner
 
     def watched() -> type[LogCleaner]:
         threads.append(get_ident())
         return load()
 
-    monkeypatch.setattr(background, "_import_cleaner", watched)
+    monkeypatch.setattr(log_manager, "import_cleaner", watched)
     clock = ManualClock()
     node = await start_node(clock=clock, log_cleaner_backoff_ms="1000")
     client = await connect(node)
@@ -339,7 +339,7 @@ async def test_a_log_with_damage_is_served_and_not_cleaned(start_node: Any, conn
     assert len(left(log_of(node, "u"))) == 2
     assert (await client.produce("t", bytes(keyed((b"a", b"v"))))).error_code == ErrorCode.NONE
     assert not list((tmp_path / "data" / "t-0").glob("*.cleaned"))
-    metrics = render(collect(node.broker, node.server, 0.0)).splitlines()
+    metrics = render(collect(node.broker, node.server, node.log_manager.cleaner, 0.0)).splitlines()
     assert f'kafka_log_LogCleanerManager_uncleanable_partitions_count{{logDirectory="{tmp_path}/data"}} 1' in metrics
     assert "kafka_log_LogCleaner_cleaner_recopy_percent 20" in metrics
 

@@ -12,8 +12,8 @@ import pytest
 from broker.tests.test_replication import BROKER, TOPIC, Connect, Trio, configure, fetch, latest
 from log.tests.cleaner_kit import keyed, left
 
+from odradek_broker.metadata.directory_identity import id_of
 from odradek_broker.replication import replica_alter_log_dirs_manager as moves
-from odradek_broker.storage.directory_identity import id_of
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from odradek_wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
@@ -255,14 +255,14 @@ async def test_a_copy_that_has_everything_is_the_partition_when_the_disk_it_came
     source, target = ("a", "b") if trio.place(1) == "a" else ("b", "a")
     for _ in range(5):
         await client.produce("t", make_batch(b"v" * 1000))
-    background = trio.cluster.nodes[1].broker.background
+    executor = trio.cluster.nodes[1].broker.executor
     reached = asyncio.Event()
 
     async def held(_: Any) -> None:
         reached.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(background, "finish", held)
+    monkeypatch.setattr(executor, "finish", held)
     assert await move(trio, 1, target) == ErrorCode.NONE
     await reached.wait()
     await trio.cluster.kill_broker(1)

@@ -117,7 +117,8 @@ TRANSACTIONS = (
 
 
 def figures(node: Node, *names: str) -> tuple[float, ...]:
-    shown = dict(line.rsplit(" ", 1) for line in render(collect(node.broker, node.server, 0.0)).splitlines())
+    text = render(collect(node.broker, node.server, node.log_manager.cleaner, 0.0))
+    shown = dict(line.rsplit(" ", 1) for line in text.splitlines())
     return tuple(float(shown[name]) for name in names)
 
 

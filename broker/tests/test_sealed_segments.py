@@ -15,7 +15,7 @@ from broker.tests.alone import Node
 from broker.tests.manual_clock import ManualClock
 from log.tests.failing_disk import FailingDisk
 
-from odradek_broker.storage.sealed_segments import CHECKPOINT_DELAY_MS
+from odradek_broker.replication.sealed_segments import CHECKPOINT_DELAY_MS
 from odradek_log.checkpoints import read_offsets
 from odradek_log.disk import RealDisk
 from odradek_log.log import Log
@@ -213,7 +213,7 @@ async def test_a_broker_that_ends_during_a_flush_begins_nothing_more(
         await roll(client, node, make_batch, 1, index)
     await until(lambda: bool(disk.syncing))
     end = asyncio.create_task(node.kill())
-    await until(lambda: node.broker.background.stopped)
+    await until(lambda: node.broker.executor.stopped)
     disk.gate.set()
     await end
     assert disk.syncing == [f"t-0/{0:020d}.log"]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from odradek_broker.inter_broker.coalescing_retry import CoalescingRetry
+from odradek_broker.metadata.directory_identity import id_of
 from odradek_broker.replication.partition import Partition
-from odradek_broker.storage.directory_identity import id_of
 from odradek_controller.image import LOST_DIRECTORY
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode

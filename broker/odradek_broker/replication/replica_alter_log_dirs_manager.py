@@ -127,7 +127,7 @@ class Moves:
             if not move.assigned:
                 await timers.sleep(_THROTTLED_MS)
         elif not move.flushed:
-            await self._broker.background.finish(move.future.flush)
+            await self._broker.executor.finish(move.future.flush)
             move.flushed = True
         else:
             self._broker.replica_manager.end_move(partition, move.directory)

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from odradek_broker.config import BrokerConfig
+from odradek_broker.metadata.directory_identity import id_of
 from odradek_broker.purgatory import Purgatory
 from odradek_broker.replication.core.partition_leader import PartitionLeader
 from odradek_broker.replication.hosted_partitions import Partitions
 from odradek_broker.replication.partition import Partition, Propose
+from odradek_broker.replication.sealed_segments import SealedSegments
 from odradek_broker.replication.syncing import Syncing
-from odradek_broker.storage.directory_identity import id_of
-from odradek_broker.storage.sealed_segments import SealedSegments
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import NO_LEADER, Fate, MetadataDelta, PartitionRegistration, TopicImage
 from odradek_log.config import LogConfig

@@ -17,15 +17,15 @@ from odradek_log.errors import LogOfflineError
 from odradek_log.log import Log
 
 if TYPE_CHECKING:
+    from odradek_broker.disk_executor import DiskExecutor
     from odradek_broker.replication.partition import Partition
-    from odradek_broker.storage.background import Background
 
 
 class Syncing:
     """Of one broker."""
 
-    def __init__(self, background: Background) -> None:
-        self._background = background
+    def __init__(self, executor: DiskExecutor) -> None:
+        self._executor = executor
         self._running: set[Log] = set()
 
     def begin(self, partition: Partition) -> None:
@@ -36,7 +36,7 @@ class Syncing:
         if not is_behind(log):  # `flush.messages` has been here
             partition.synced()
             return
-        future = self._background.run("sync", log.flush)
+        future = self._executor.run("sync", log.flush)
         if future is not None:
             self._running.add(log)
             future.add_done_callback(partial(self._done, partition, log))
@@ -55,7 +55,7 @@ class Syncing:
 
     async def _settle(self, log: Log) -> None:
         with suppress(OSError, LogOfflineError):
-            await self._background.finish(log.flush)
+            await self._executor.finish(log.flush)
 
 
 def is_behind(log: Log) -> bool:

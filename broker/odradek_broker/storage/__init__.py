@@ -1,1 +1,1 @@
-"""A broker's work on its log directories besides requests: flushing, cleaning, checkpoints, identity."""
+"""The log manager and the log cleaner: a broker's repeating work on its logs."""

@@ -10,7 +10,7 @@ nothing here needs a lock.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +26,7 @@ from odradek_log.cleaner.cleaning import Cleaning, Limits, Replacement, Slice, p
 from odradek_log.cleaner.plan import Plan
 
 if TYPE_CHECKING:
-    from odradek_broker.storage.background import Background
+    from odradek_broker.disk_executor import DiskExecutor
 
 _SLICE_US = 100
 _SLICE_BESIDE_REQUESTS_US = 20
@@ -67,20 +67,24 @@ class LogCleaner:
 
     def __init__(
         self,
+        *,
         config: Callable[[], BrokerConfig],
         replica_manager: ReplicaManager,
         partitions: Partitions,
-        background: Background,
+        executor: DiskExecutor,
+        delete_old_segments: Callable[[Iterable[Partition]], None],
         timers: Timers,
         clock: Clock,
         log: Logger,
         requests_handled: Callable[[], int],
     ) -> None:
-        """`requests_handled` counts them, so that the cleaner notices when there are some."""
+        """`requests_handled` counts the requests of the broker, so that the cleaner gives way to them;
+        `delete_old_segments` applies retention to partitions that were cleaned."""
         self._config = config
-        self._hosting = replica_manager
+        self._replica_manager = replica_manager
         self._partitions = partitions
-        self._background = background
+        self._executor = executor
+        self._delete_old_segments = delete_old_segments
         self._clock = clock
         self._log = log
         self._requests_handled = requests_handled
@@ -135,7 +139,7 @@ class LogCleaner:
             if await self._clean(*found):
                 cleaned.append(found[0])
         # Retention left them alone meanwhile.
-        self._background.retain(cleaned)
+        self._delete_old_segments(cleaned)
 
     # --- which log
 
@@ -213,8 +217,8 @@ class LogCleaner:
         directory = partition.directory
         assert directory is not None, "what was cleaned has a directory"
         directory.offer_cleaner_checkpoint()
-        if not await self._background.finish(directory.write_cleaner_checkpoint):
-            self._hosting.fail(directory)
+        if not await self._executor.finish(directory.write_cleaner_checkpoint):
+            self._replica_manager.fail(directory)
         return True
 
     async def _next(self, cleaning: Cleaning, slices: Iterator[Slice]) -> Slice | None:
@@ -222,7 +226,7 @@ class LogCleaner:
         would hold the interpreter as well, and the loop would wait for it at every call that gives the interpreter
         away."""
         if cleaning.waits:
-            return await self._background.finish(lambda: next(slices, None))
+            return await self._executor.finish(lambda: next(slices, None))
         await asyncio.sleep(0)
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._look_again_s:
@@ -244,7 +248,7 @@ class LogCleaner:
     async def _give_up(self, cleaning: Cleaning) -> bool:
         cleaning.give_up()
         if not self._stopped:
-            await self._background.finish(cleaning.discard)
+            await self._executor.finish(cleaning.discard)
         return False
 
     def _met_trouble(self, partition: Partition, error: Exception) -> None:

@@ -12,7 +12,7 @@ from broker.tests.conftest import Client
 from broker.tests.manual_clock import ManualClock
 from log.tests.cleaner_kit import keyed, left
 
-from odradek_broker.storage.background import WORKERS
+from odradek_broker.disk_executor import WORKERS
 from odradek_log.log import Log
 from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from odradek_wire.messages.produce import ProduceResponse
@@ -92,7 +92,7 @@ class World:
         """All that was begun before is over when every worker has come to the same place."""
         meeting = threading.Barrier(WORKERS)
         (node,) = self.node.cluster.nodes.values()
-        await asyncio.gather(*(node.background.finish(meeting.wait) for _ in range(WORKERS)))
+        await asyncio.gather(*(node.executor.finish(meeting.wait) for _ in range(WORKERS)))
 
     async def alter_topic(self, name: str, value: str | None) -> None:
         await alter(self.client, OF_TOPIC, "t", {name: value})

@@ -19,7 +19,7 @@ from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 
 if TYPE_CHECKING:
-    from odradek_broker.storage.background import Background
+    from odradek_broker.disk_executor import DiskExecutor
 
 CHECKPOINT_DELAY_MS = 1000
 """Between a flush and the checkpoint that knows of it, at most: Kafka leaves it to the next turn of
@@ -29,9 +29,9 @@ CHECKPOINT_DELAY_MS = 1000
 class SealedSegments:
     """Of one broker. The loop's thread only."""
 
-    def __init__(self, background: Background, timers: Timers, failed: Callable[[LogDirectory], None]) -> None:
+    def __init__(self, executor: DiskExecutor, timers: Timers, failed: Callable[[LogDirectory], None]) -> None:
         """`failed` is told of a directory whose checkpoint cannot be written."""
-        self._background = background
+        self._executor = executor
         self._timers = timers
         self._failed = failed
         self._waiting: dict[LogDirectory, dict[Log, None]] = {}
@@ -57,7 +57,7 @@ class SealedSegments:
             self._write(directory)
 
     def _flush(self, directory: LogDirectory, log: Log) -> None:
-        future = self._background.run("flush of sealed segments", partial(_flush_sealed, log))
+        future = self._executor.run("flush of sealed segments", partial(_flush_sealed, log))
         if future is not None:
             future.add_done_callback(partial(self._flushed, directory))
 
@@ -69,7 +69,7 @@ class SealedSegments:
             self._flush(directory, log)
         else:
             del self._waiting[directory]
-        if directory not in self._checkpoints and not self._background.stopped:
+        if directory not in self._checkpoints and not self._executor.stopped:
             due = partial(self._write, directory)
             self._checkpoints[directory] = self._timers.call_later(CHECKPOINT_DELAY_MS, due)
 
@@ -83,9 +83,9 @@ class SealedSegments:
 
         def write() -> None:
             if not directory.write_checkpoints():
-                self._background.to_loop(partial(self._failed, directory))
+                self._executor.to_loop(partial(self._failed, directory))
 
-        self._background.run("recovery point checkpoint", write)
+        self._executor.run("recovery point checkpoint", write)
 
 
 def _flush_sealed(log: Log) -> None:
