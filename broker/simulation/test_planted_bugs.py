@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from odradek_broker.groups.core import group_session, offsets
+from odradek_broker.groups.core import classic_session, offset_requests
 from odradek_broker.groups.core.group_records import OffsetRecord
 from odradek_broker.groups.group_partition import GroupPartition
 from odradek_broker.replication import fetcher
@@ -171,7 +171,7 @@ def commit_that_is_answered_before_it_is_replicated(patch: pytest.MonkeyPatch) -
 
 
 def commits_of_any_generation(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(offsets, "commit_error", lambda *args: ErrorCode.NONE)
+    patch.setattr(offset_requests, "commit_error", lambda *args: ErrorCode.NONE)
 
 
 def fetch_session_that_hears_nothing_new_of_what_it_knows(patch: pytest.MonkeyPatch) -> None:
@@ -189,14 +189,14 @@ def broker_that_serves_on_from_a_disk_that_has_failed(patch: pytest.MonkeyPatch)
 
 
 def members_that_all_get_the_leaders_share(patch: pytest.MonkeyPatch) -> None:
-    sync = group_session.sync
+    sync = classic_session.sync
 
     def same(step: Any, group: Any, request: Any, token: Any) -> None:
         for entry in request.assignments:
             entry.assignment = request.assignments[0].assignment
         sync(step, group, request, token)
 
-    patch.setattr(group_session, "sync", same)
+    patch.setattr(classic_session, "sync", same)
 
 
 def recovery_point_beyond_what_was_forced_to_the_disk(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from odradek_broker.groups.core.offsets_pending import PendingOffsets
+from odradek_broker.groups.core.pending_offsets import PendingOffsets
 from odradek_broker.replication.partition import Partition
 from odradek_broker.replication.syncing import Syncing
 from odradek_log.log import Log

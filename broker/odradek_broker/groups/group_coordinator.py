@@ -14,9 +14,9 @@ from odradek_broker.config import BrokerConfig
 from odradek_broker.coordination.core.java_hash import partition_for
 from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.deferred import Deferred
-from odradek_broker.groups.core import offsets
+from odradek_broker.groups.core import offset_requests
 from odradek_broker.groups.core.group_step import Caller, GroupSettings, join_error
-from odradek_broker.groups.core.offsets_store import OffsetStore
+from odradek_broker.groups.core.offset_store import OffsetStore
 from odradek_broker.groups.group_partition import GroupPartition, group_write_error, offset_write_error
 from odradek_broker.metadata.view import CONSUMER_OFFSETS
 from odradek_broker.replication.partition import Partition
@@ -233,7 +233,7 @@ class GroupCoordinator:
             if CONSUMER_OFFSETS not in self._broker.image.topics and self._broker.has_metadata:
                 # Nobody ever committed anything, or all was reset. Kafka says NOT_COORDINATOR, at which the admin
                 # client of librdkafka 2.16 crashes, in the very process of a user's test.
-                return offsets.fetch(OffsetStore(), request)
+                return offset_requests.fetch(OffsetStore(), request)
             return OffsetFetchGroup(group_id=request.group_id, error_code=coordinated)
         if not require_stable:
             return coordinated.shard.fetch(request)

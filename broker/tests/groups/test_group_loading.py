@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.groups.core.classic_group import ClassicGroup
-from odradek_broker.groups.core.group_foreign import ForeignGroup
-from odradek_broker.groups.core.group_loading import Loading
+from odradek_broker.groups.core.foreign_group import ForeignGroup
+from odradek_broker.groups.core.group_loader import Loading
 from odradek_broker.groups.core.group_records import (
     CoordinatorRecord,
     ForeignKind,

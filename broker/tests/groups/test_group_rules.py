@@ -7,6 +7,7 @@ import pytest
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.core.java_hash import hash_map_order, partition_for, string_hash
 from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.consumer_protocol import subscribed_topics
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import (
     AssignmentWrite,
@@ -17,7 +18,6 @@ from odradek_broker.groups.core.group_step import (
     GroupSettings,
     ReplacementWrite,
 )
-from odradek_broker.groups.core.offsets_subscription import subscribed_topics
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse

@@ -6,7 +6,7 @@ import struct
 
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
-from odradek_broker.groups.core.group_member import Member
+from odradek_broker.groups.core.classic_member import Member
 from odradek_broker.groups.core.group_records import GroupRecord, OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import GroupSettings

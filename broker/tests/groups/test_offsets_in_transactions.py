@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from broker.tests.groups.test_group_loading import NOW, committed, join_request
 
-from odradek_broker.groups.core.group_foreign import ForeignGroup
+from odradek_broker.groups.core.foreign_group import ForeignGroup
 from odradek_broker.groups.core.group_records import ForeignKind, ForeignRecord, GroupRecord, OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import Caller, GroupSettings

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from broker.tests.groups.test_group_loading import batch, marker
 
-from odradek_broker.groups.core.group_loading import Loading
+from odradek_broker.groups.core.group_loader import Loading
 from odradek_broker.groups.core.group_records import OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import GroupSettings

@@ -2,7 +2,7 @@
 
 Owns the bookkeeping that must agree with itself: states and their transitions, members, static members, given-out
 member ids, who supports which protocol, the leader, the generation. Leaves what a request may do, and when, to
-`group_join`, `group_rebalance` and `group_session`, deadlines to `group_step`, records to `group_records`.
+`classic_join`, `classic_rebalance` and `classic_session`, deadlines to `group_step`, records to `group_records`.
 
         Empty ──► PreparingRebalance ──► CompletingRebalance ──► Stable
           ▲             │    ▲                  │                  │
@@ -15,8 +15,8 @@ from enum import Enum
 
 from odradek_broker.coordination.core.java_hash import hash_map_order
 from odradek_broker.coordination.core.step import Token
-from odradek_broker.groups.core.group_member import Member, Protocols
-from odradek_broker.groups.core.offsets_subscription import subscribed_topics
+from odradek_broker.groups.core.classic_member import Member, Protocols
+from odradek_broker.groups.core.consumer_protocol import subscribed_topics
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
-from odradek_broker.groups.core.group_foreign import ForeignGroup
+from odradek_broker.groups.core.foreign_group import ForeignGroup
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_groups import DescribeGroupsResponse
 from odradek_wire.messages.list_groups import ListGroupsResponse

@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets`, typed, and their bytes.
 
 Owns Kafka's format of keys and values (a version as int16, then the message) and what a classic group looks like in it.
-Leaves batches to the shell and the effect of a record to `group_shard` and `offsets`. Keys that we do not serve
+Leaves batches to the shell and the effect of a record to `group_shard` and `offset_requests`. Keys that we do not serve
 (consumer, share and streams groups, and whatever comes later) pass as `ForeignRecord`, so that nothing that Kafka
 wrote gets lost.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
-from odradek_broker.groups.core.group_member import Member
+from odradek_broker.groups.core.classic_member import Member
 from odradek_wire.codec import decode, encode
 from odradek_wire.messages.group_metadata_key import GroupMetadataKey
 from odradek_wire.messages.group_metadata_value import GroupMetadataValue

@@ -1,8 +1,8 @@
 """One partition of `__consumer_offsets`: all groups and offsets that it holds.
 
 Owns the registry of groups by id, each with a type, the way from a request to the rules of its group, what time brings
-about, and the replay of records. The rules are in `group_join`, `group_rebalance`, `group_session`, `offsets`,
-`offsets_in_transaction` and `offsets_expiration`; appending, waiting and answering are the shell's.
+about, and the replay of records. The rules are in `classic_join`, `classic_rebalance`, `classic_session`, `offset_requests`,
+`transactional_offset_commit` and `offset_expiration`; appending, waiting and answering are the shell's.
 
 Offsets, deletions and foreign groups change in `replay` alone, and offsets when a transaction has ended. The membership
 of a classic group changes at once, as in Kafka: its record is a picture of the whole group, taken when there is
@@ -15,9 +15,15 @@ from collections.abc import Iterable
 
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.core.step import Token
-from odradek_broker.groups.core import group_join, group_rebalance, group_session, offsets, offsets_in_transaction
+from odradek_broker.groups.core import (
+    classic_join,
+    classic_rebalance,
+    classic_session,
+    offset_requests,
+    transactional_offset_commit,
+)
 from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
-from odradek_broker.groups.core.group_foreign import ForeignGroup
+from odradek_broker.groups.core.foreign_group import ForeignGroup
 from odradek_broker.groups.core.group_listing import described, described_missing, listed
 from odradek_broker.groups.core.group_records import (
     CoordinatorRecord,
@@ -39,8 +45,8 @@ from odradek_broker.groups.core.group_step import (
     Write,
     join_error,
 )
-from odradek_broker.groups.core.offsets_expiration import expire
-from odradek_broker.groups.core.offsets_store import OffsetStore
+from odradek_broker.groups.core.offset_expiration import expire
+from odradek_broker.groups.core.offset_store import OffsetStore
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_groups import DeleteGroupsResponse
 from odradek_wire.messages.describe_groups import DescribeGroupsResponse
@@ -80,12 +86,12 @@ class GroupShard:
             step.respond(token, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
             return step
         if isinstance(group, ClassicGroup):
-            group_join.join(step, group, request, caller, token)
+            classic_join.join(step, group, request, caller, token)
             return step
         # An empty group of another type makes room for a classic one (KIP-848: the protocol may be changed back).
         step.records.extend(group.tombstones() if group else [])
         group = self.groups[request.group_id] = ClassicGroup(request.group_id, now.wall_ms)
-        group_join.join(step, group, request, caller, token)
+        classic_join.join(step, group, request, caller, token)
         step.records.append(new_group_record(group))
         return step
 
@@ -96,20 +102,20 @@ class GroupShard:
         if group is None:
             step.respond(token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         else:
-            group_session.sync(step, group, request, token)
+            classic_session.sync(step, group, request, token)
         return step
 
     def heartbeat(self, request: HeartbeatRequest, now: Instant) -> ErrorCode:
         group = self._classic(request.group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return group_session.heartbeat(self._step(now), group, request)
+        return classic_session.heartbeat(self._step(now), group, request)
 
     def leave(self, request: LeaveGroupRequest, now: Instant) -> tuple[GroupStep, LeaveGroupResponse]:
         step = self._step(now)
         group = self._classic(request.group_id)
         if group is not None:
-            return step, group_session.leave(step, group, request)
+            return step, classic_session.leave(step, group, request)
         return step, LeaveGroupResponse(
             members=[
                 LeaveGroupResponse.MemberResponse(
@@ -128,9 +134,9 @@ class GroupShard:
         if group is not None:
             match write:
                 case AssignmentWrite():
-                    group_rebalance.assignment_written(step, group, write, error)
+                    classic_rebalance.assignment_written(step, group, write, error)
                 case ReplacementWrite():
-                    group_join.replacement_written(step, group, write, error)
+                    classic_join.replacement_written(step, group, write, error)
         return step
 
     def expired(self, now: Instant) -> Iterable[GroupStep]:
@@ -142,11 +148,11 @@ class GroupShard:
             step = self._step(now)
             match key.kind:
                 case DeadlineKind.SESSION:
-                    group_rebalance.session_expired(step, group, key.member_id)
+                    classic_rebalance.session_expired(step, group, key.member_id)
                 case DeadlineKind.JOIN:
-                    group_rebalance.join_phase_expired(step, group)
+                    classic_rebalance.join_phase_expired(step, group)
                 case DeadlineKind.SYNC:
-                    group_rebalance.sync_phase_expired(step, group)
+                    classic_rebalance.sync_phase_expired(step, group)
             yield step
 
     # -- offsets --------------------------------------------------------------------------------------------------
@@ -159,14 +165,14 @@ class GroupShard:
         if isinstance(group, ForeignGroup):
             error = group.commit_error(request.generation_id_or_member_epoch)
         else:
-            error = offsets.commit_error(group, request, api_version)
+            error = offset_requests.commit_error(group, request, api_version)
         if error:
             return error
         if isinstance(group, ClassicGroup) and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
             member = group.members.get(request.member_id)
             if member is not None:
                 self._step(now).extend_session(group, member)
-        return offsets.commit(request, self.settings.offset_metadata_max_bytes, now.wall_ms)
+        return offset_requests.commit(request, self.settings.offset_metadata_max_bytes, now.wall_ms)
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, now: Instant
@@ -176,25 +182,25 @@ class GroupShard:
         if isinstance(group, ForeignGroup):
             error = group.commit_error(request.generation_id)
         else:
-            error = offsets_in_transaction.commit_error(group, request)
+            error = transactional_offset_commit.commit_error(group, request)
         if error:
             return error
-        return offsets_in_transaction.commit(request, self.settings.offset_metadata_max_bytes, now.wall_ms)
+        return transactional_offset_commit.commit(request, self.settings.offset_metadata_max_bytes, now.wall_ms)
 
     def fetch(
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool = False
     ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-        return offsets.fetch(self.offsets, request, require_stable=require_stable)
+        return offset_requests.fetch(self.offsets, request, require_stable=require_stable)
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> tuple[Records, OffsetDeleteResponse]:
         group = self.groups.get(request.group_id)
         if isinstance(group, ForeignGroup):
             # Which topics its members subscribe to is not known here.
             return [], OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
-        error = offsets.delete_error(group)
+        error = offset_requests.delete_error(group)
         if error or group is None:
             return [], OffsetDeleteResponse(error_code=error)
-        return offsets.delete(self.offsets, group, request)
+        return offset_requests.delete(self.offsets, group, request)
 
     def forget_topics(self, topics: Iterable[str]) -> Records:
         """These topics were deleted: so are all offsets in them."""
@@ -228,7 +234,7 @@ class GroupShard:
         elif not group.is_empty:
             error = ErrorCode.NON_EMPTY_GROUP
         else:
-            records = offsets.tombstones(self.offsets, group_id)
+            records = offset_requests.tombstones(self.offsets, group_id)
             records += group.tombstones() if isinstance(group, ForeignGroup) else [GroupRecord(group_id, None)]
         return records, DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error)
 
@@ -271,7 +277,7 @@ class GroupShard:
                 for member in group.members.values():
                     step.extend_session(group, member)
                 if len(group.members) > self.settings.max_size:
-                    group_rebalance.prepare_rebalance(step, group)
+                    classic_rebalance.prepare_rebalance(step, group)
         return step
 
     def unload(self, now: Instant) -> GroupStep:

@@ -1,8 +1,8 @@
 """One step of a group coordinator: what comes in with every input, and what goes out.
 
 Owns the vocabulary between the rules of groups and the shell: settings, the caller, deadlines, waiting answers,
-records to write, and what has to be settled once they are written. Leaves the rules to `group_join`,
-`group_rebalance` and `group_session`.
+records to write, and what has to be settled once they are written. Leaves the rules to `classic_join`,
+`classic_rebalance` and `classic_session`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from odradek_broker.coordination.core.deadlines import DeadlineQueue
 from odradek_broker.coordination.core.step import CoordinatorEvent, Step, Token
 from odradek_broker.groups.core.classic_group import ClassicGroup
-from odradek_broker.groups.core.group_member import Member, Protocols
+from odradek_broker.groups.core.classic_member import Member, Protocols
 from odradek_broker.groups.core.group_records import CoordinatorRecord
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message

@@ -1,13 +1,13 @@
 """How a classic group rebalances: the join phase, the sync phase, and what time does to both.
 
 Owns when a join phase begins and ends, who is thrown out, and the answers that the end of a phase gives to everybody
-who waits. Leaves who may join to `group_join`, and Sync, Heartbeat and LeaveGroup to `group_session`.
+who waits. Leaves who may join to `classic_join`, and Sync, Heartbeat and LeaveGroup to `classic_session`.
 """
 
 from __future__ import annotations
 
 from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
-from odradek_broker.groups.core.group_member import Member
+from odradek_broker.groups.core.classic_member import Member
 from odradek_broker.groups.core.group_records import group_record
 from odradek_broker.groups.core.group_step import (
     NO_MEMBER,

@@ -1,17 +1,17 @@
 """OffsetCommit, OffsetFetch and OffsetDelete: what a group may say about its offsets, and what it is told.
 
 Owns their checks in Kafka's order and the records that they lead to. Topics come with both name and id, and exist:
-the API modules see to that, and to authorization. Leaves the state of offsets to `offsets_store`.
+the API modules see to that, and to authorization. Leaves the state of offsets to `offset_store`.
 """
 
 from __future__ import annotations
 
 from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
-from odradek_broker.groups.core.group_join import member_error
+from odradek_broker.groups.core.classic_join import member_error
+from odradek_broker.groups.core.committed_offset import CommittedOffset, Place
 from odradek_broker.groups.core.group_records import CoordinatorRecord, OffsetRecord
 from odradek_broker.groups.core.group_step import NO_MEMBER
-from odradek_broker.groups.core.offsets_committed import CommittedOffset, Place
-from odradek_broker.groups.core.offsets_store import OffsetStore
+from odradek_broker.groups.core.offset_store import OffsetStore
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue

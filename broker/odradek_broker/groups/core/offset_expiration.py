@@ -6,9 +6,9 @@ Owns the rules. Leaves how often they are applied to the shell, and the tombston
 from __future__ import annotations
 
 from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.committed_offset import CommittedOffset
 from odradek_broker.groups.core.group_records import CoordinatorRecord, GroupRecord, OffsetRecord
-from odradek_broker.groups.core.offsets_committed import CommittedOffset
-from odradek_broker.groups.core.offsets_store import OffsetStore
+from odradek_broker.groups.core.offset_store import OffsetStore
 
 
 def expire(store: OffsetStore, group: ClassicGroup, retention_ms: int, wall_ms: int) -> list[CoordinatorRecord]:

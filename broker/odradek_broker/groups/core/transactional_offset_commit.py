@@ -1,16 +1,16 @@
 """TxnOffsetCommit: what a producer may commit for a group within its transaction (KIP-98, KIP-447).
 
 Owns the checks in Kafka's order and the records that they lead to. Leaves to the log whether the producer is fenced and
-has a transaction, and what becomes of the records to `offsets_store`. Topics exist: the API module sees to that.
+has a transaction, and what becomes of the records to `offset_store`. Topics exist: the API module sees to that.
 """
 
 from __future__ import annotations
 
 from odradek_broker.groups.core.classic_group import ClassicGroup
-from odradek_broker.groups.core.group_join import member_error
+from odradek_broker.groups.core.classic_join import member_error
 from odradek_broker.groups.core.group_records import CoordinatorRecord, OffsetRecord
 from odradek_broker.groups.core.group_step import NO_MEMBER
-from odradek_broker.groups.core.offsets import too_large
+from odradek_broker.groups.core.offset_requests import too_large
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse

@@ -1,15 +1,15 @@
 """Committed offsets of the groups of one `__consumer_offsets` partition.
 
 Owns where they are kept and how a replayed record, or the end of a transaction, changes them. Leaves who may commit and
-what a fetch answers to `offsets`, and when an offset has had its day to `offsets_expiration`.
+what a fetch answers to `offset_requests`, and when an offset has had its day to `offset_expiration`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from odradek_broker.groups.core.offsets_committed import CommittedOffset, Place
-from odradek_broker.groups.core.offsets_pending import PendingOffsets
+from odradek_broker.groups.core.committed_offset import CommittedOffset, Place
+from odradek_broker.groups.core.pending_offsets import PendingOffsets
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 from odradek_wire.records.attributes import NO_PRODUCER_ID
 

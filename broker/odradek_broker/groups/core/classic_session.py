@@ -1,14 +1,14 @@
 """SyncGroup, Heartbeat and LeaveGroup: the life of a member between two join phases.
 
-Owns their checks in Kafka's order. Leaves what follows for the group to `group_rebalance`.
+Owns their checks in Kafka's order. Leaves what follows for the group to `classic_rebalance`.
 """
 
 from __future__ import annotations
 
 from odradek_broker.coordination.core.step import Token
 from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
-from odradek_broker.groups.core.group_join import member_error
-from odradek_broker.groups.core.group_rebalance import complete_join_if_all_joined, prepare_rebalance, remove_member
+from odradek_broker.groups.core.classic_join import member_error
+from odradek_broker.groups.core.classic_rebalance import complete_join_if_all_joined, prepare_rebalance, remove_member
 from odradek_broker.groups.core.group_records import group_record
 from odradek_broker.groups.core.group_step import NO_MEMBER, AssignmentWrite, DeadlineKind, GroupStep
 from odradek_wire.errors import ErrorCode

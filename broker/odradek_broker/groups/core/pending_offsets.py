@@ -1,14 +1,14 @@
 """Offsets that were committed in transactions which are still open.
 
 Owns whose they are, and which group's partitions are unstable because of them. Leaves what becomes of them when their
-transaction ends to `offsets_store`.
+transaction ends to `offset_store`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odradek_broker.groups.core.offsets_committed import CommittedOffset, Place
+from odradek_broker.groups.core.committed_offset import CommittedOffset, Place
 
 
 class PendingOffsets:

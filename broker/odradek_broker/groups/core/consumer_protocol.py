@@ -1,7 +1,7 @@
 """Which topics a group's members subscribe to, read from the metadata of the consumer protocol.
 
 Owns the little of that client-side format that a coordinator may look into. Leaves what follows from it (offsets of
-subscribed topics do not expire and cannot be deleted) to `offsets`.
+subscribed topics do not expire and cannot be deleted) to `offset_requests`.
 """
 
 from __future__ import annotations

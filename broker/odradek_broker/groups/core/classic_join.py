@@ -2,15 +2,15 @@
 
 Owns the checks in Kafka's order and the four ways in: a new dynamic member (which from v4 on must first take its id
 and come back), a new static member, a static member that comes back, and a known member that rejoins. Leaves phases
-to `group_rebalance`.
+to `classic_rebalance`.
 """
 
 from __future__ import annotations
 
 from odradek_broker.coordination.core.step import Token
 from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
-from odradek_broker.groups.core.group_member import Member, Protocols
-from odradek_broker.groups.core.group_rebalance import (
+from odradek_broker.groups.core.classic_member import Member, Protocols
+from odradek_broker.groups.core.classic_rebalance import (
     complete_join_if_all_joined,
     prepare_rebalance,
     rebalance_or_complete_join,
