@@ -6,7 +6,7 @@ import pytest
 
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.core.java_hash import hash_map_order, partition_for, string_hash
-from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.consumer_protocol import subscribed_topics
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import (
@@ -61,10 +61,10 @@ def synced(shard: GroupShard, member_id: str) -> AssignmentWrite:
 def test_an_assignment_is_told_only_once_it_is_written() -> None:
     shard = GroupShard(GroupSettings())
     write = synced(shard, joined(shard))
-    assert group_of(shard).state is GroupState.COMPLETING_REBALANCE
+    assert group_of(shard).state is ClassicGroupState.COMPLETING_REBALANCE
     step = shard.written(write, ErrorCode.NONE, NOW)
     assert step.responses == [("sync", SyncGroupResponse(0, 0, "consumer", "range", b"p0"))]
-    assert group_of(shard).state is GroupState.STABLE
+    assert group_of(shard).state is ClassicGroupState.STABLE
 
 
 def test_an_assignment_that_cannot_be_written_starts_the_rebalance_over() -> None:
@@ -72,7 +72,7 @@ def test_an_assignment_that_cannot_be_written_starts_the_rebalance_over() -> Non
     write = synced(shard, joined(shard))
     step = shard.written(write, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOW)
     assert step.responses == [("sync", SyncGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))]
-    assert group_of(shard).state is GroupState.PREPARING_REBALANCE
+    assert group_of(shard).state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_a_write_that_comes_through_too_late_changes_nothing() -> None:
@@ -81,7 +81,7 @@ def test_a_write_that_comes_through_too_late_changes_nothing() -> None:
     step = shard.join(join_request(), caller(2), "other", NOW)
     assert step.responses == [("sync", SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))]
     assert shard.written(write, ErrorCode.NONE, NOW).responses == []
-    assert group_of(shard).state is GroupState.PREPARING_REBALANCE
+    assert group_of(shard).state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_a_static_member_whose_new_id_cannot_be_written_keeps_the_old_one() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.classic_member import Member
 from odradek_broker.groups.core.group_records import GroupRecord, OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
@@ -37,9 +37,9 @@ def classic(shard: GroupShard) -> ClassicGroup:
 def stable_group(shard: GroupShard, protocol_type: str, *topics: str) -> None:
     group = ClassicGroup("g", 100)
     group.add(Member("m", None, "c", "/h", 1, 1, (("range", subscription(*topics)),)), protocol_type)
-    group.transition(GroupState.PREPARING_REBALANCE, 100)
+    group.transition(ClassicGroupState.PREPARING_REBALANCE, 100)
     group.next_generation(100)
-    group.state = GroupState.STABLE
+    group.state = ClassicGroupState.STABLE
     shard.groups["g"] = group
 
 
@@ -86,7 +86,7 @@ def test_nothing_expires_when_the_members_subscriptions_are_not_known() -> None:
 def test_nothing_expires_during_a_rebalance() -> None:
     shard = shard_with_offsets("a")
     stable_group(shard, "consumer", "b")
-    classic(shard).transition(GroupState.PREPARING_REBALANCE, 100)
+    classic(shard).transition(ClassicGroupState.PREPARING_REBALANCE, 100)
     assert shard.expire_offsets(10**15) == []
 
 

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.group_records import CoordinatorRecord
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import Caller, GroupSettings, GroupStep
@@ -202,8 +202,10 @@ class World:
             return
         waiting = [member for member in group.members.values() if member.join is not None]
         assert group.awaiting_join == len(waiting)
-        assert not waiting or group.is_in(GroupState.PREPARING_REBALANCE)
-        assert all(m.sync is None for m in group.members.values()) or group.is_in(GroupState.COMPLETING_REBALANCE)
+        assert not waiting or group.is_in(ClassicGroupState.PREPARING_REBALANCE)
+        assert all(m.sync is None for m in group.members.values()) or group.is_in(
+            ClassicGroupState.COMPLETING_REBALANCE
+        )
         assert group.leader in group.members or group.leader is None
         assert set(group.static_members.values()) <= set(group.members)
         assert set(group.pending_sync) <= set(group.members)
@@ -255,7 +257,7 @@ def test_random_members_end_in_a_stable_group_with_every_partition_owned_once(se
     group = world.shard.groups["g"]
     assert isinstance(group, ClassicGroup)
     assert sorted(group.members) == sorted(client.member_id for client in alive), "nobody is lost, nobody is left over"
-    assert group.state is (GroupState.STABLE if alive else GroupState.EMPTY)
+    assert group.state is (ClassicGroupState.STABLE if alive else ClassicGroupState.EMPTY)
     owned = sorted(partition for client in alive for partition in client.owned or ())
     assert owned == (PARTITIONS if alive else [])
     assert {client.generation for client in alive} <= {group.generation}

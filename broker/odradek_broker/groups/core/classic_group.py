@@ -21,7 +21,7 @@ from odradek_broker.groups.core.consumer_protocol import subscribed_topics
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
-class GroupState(Enum):
+class ClassicGroupState(Enum):
     """A classic group's state; the value is its name in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
@@ -31,12 +31,14 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-MAY_FOLLOW: dict[GroupState, frozenset[GroupState]] = {
-    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
-    GroupState.PREPARING_REBALANCE: frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}),
-    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
-    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
-    GroupState.DEAD: frozenset(GroupState),
+MAY_FOLLOW: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
+    ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
+    ClassicGroupState.PREPARING_REBALANCE: frozenset(
+        {ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY}
+    ),
+    ClassicGroupState.COMPLETING_REBALANCE: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
+    ClassicGroupState.STABLE: frozenset({ClassicGroupState.COMPLETING_REBALANCE}),
+    ClassicGroupState.DEAD: frozenset(ClassicGroupState),
 }
 """State → the states from which it is reached."""
 
@@ -67,8 +69,8 @@ class ClassicGroup:
 
     def __init__(self, group_id: str, wall_ms: int | None) -> None:
         self.group_id = group_id
-        self.state = GroupState.EMPTY
-        self.previous_state = GroupState.DEAD
+        self.state = ClassicGroupState.EMPTY
+        self.previous_state = ClassicGroupState.DEAD
         self.state_since_ms = wall_ms
         """Wall clock; None in groups written by brokers before Kafka 2.1."""
         self.generation = 0
@@ -93,10 +95,10 @@ class ClassicGroup:
 
     # -- states ---------------------------------------------------------------------------------------------------
 
-    def is_in(self, *states: GroupState) -> bool:
+    def is_in(self, *states: ClassicGroupState) -> bool:
         return self.state in states
 
-    def transition(self, state: GroupState, wall_ms: int) -> None:
+    def transition(self, state: ClassicGroupState, wall_ms: int) -> None:
         assert self.state in MAY_FOLLOW[state], f"{self.group_id}: {self.state} cannot become {state}"
         self.previous_state = self.state
         self.state = state
@@ -104,18 +106,18 @@ class ClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        return self.state in MAY_FOLLOW[GroupState.PREPARING_REBALANCE]
+        return self.state in MAY_FOLLOW[ClassicGroupState.PREPARING_REBALANCE]
 
     @property
     def is_empty(self) -> bool:
-        return self.state is GroupState.EMPTY
+        return self.state is ClassicGroupState.EMPTY
 
     def next_generation(self, wall_ms: int) -> None:
         """The join phase is over: count up, choose a protocol, and hold the members to it."""
         self.generation += 1
         self.protocol = self.select_protocol() if self.members else None
         self.learn_subscribed_topics()
-        self.transition(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, wall_ms)
+        self.transition(ClassicGroupState.COMPLETING_REBALANCE if self.members else ClassicGroupState.EMPTY, wall_ms)
         self.pending_sync.clear()
 
     # -- members --------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ to `classic_rebalance`.
 from __future__ import annotations
 
 from odradek_broker.coordination.core.step import Token
-from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.classic_member import Member, Protocols
 from odradek_broker.groups.core.classic_rebalance import (
     complete_join_if_all_joined,
@@ -96,7 +96,7 @@ def member_error(group: ClassicGroup, member_id: str, instance_id: str | None) -
 def _has_room(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
     """group.max.size. While members rejoin, those that are back count, so that the last ones are out."""
     member = group.members.get(member_id)
-    if group.is_in(GroupState.PREPARING_REBALANCE):
+    if group.is_in(ClassicGroupState.PREPARING_REBALANCE):
         waits = member is not None and member.join is not None
         return waits or group.awaiting_join < step.settings.max_size
     return group.is_empty or member is not None or len(group.members) < step.settings.max_size
@@ -138,7 +138,8 @@ def _join_known(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest,
     # A stable group's leader may know of a change that its metadata does not show (new partitions, say); anybody else
     # whose metadata is the same may have missed an answer, and is told the present generation again.
     missed_an_answer = unchanged and (
-        group.is_in(GroupState.COMPLETING_REBALANCE) or (group.is_in(GroupState.STABLE) and group.leader != member_id)
+        group.is_in(ClassicGroupState.COMPLETING_REBALANCE)
+        or (group.is_in(ClassicGroupState.STABLE) and group.leader != member_id)
     )
     if missed_an_answer:
         step.respond(token, join_answer(group, member_id))
@@ -160,7 +161,7 @@ def _add(
         protocols=_protocols(request),
         is_new=True,
     )
-    if group.is_in(GroupState.PREPARING_REBALANCE) and group.previous_state is GroupState.EMPTY:
+    if group.is_in(ClassicGroupState.PREPARING_REBALANCE) and group.previous_state is ClassicGroupState.EMPTY:
         group.newcomers = True
     group.add(member, request.protocol_type, join=token)
     step.expect(DeadlineKind.SESSION, group, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id)
@@ -198,13 +199,13 @@ def _replace_static(
     )
     _update(step, group, member, request, token)
     step.extend_session(group, member)
-    if group.is_in(GroupState.COMPLETING_REBALANCE):
+    if group.is_in(ClassicGroupState.COMPLETING_REBALANCE):
         # The leader may be assigning to the old id already.
         prepare_rebalance(step, group)
-    elif group.is_in(GroupState.STABLE) and group.select_protocol() == group.protocol:
+    elif group.is_in(ClassicGroupState.STABLE) and group.select_protocol() == group.protocol:
         step.records.append(group_record(group, {m.member_id: m.assignment for m in group.members.values()}))
         step.write = write
-    elif group.is_in(GroupState.STABLE):
+    elif group.is_in(ClassicGroupState.STABLE):
         prepare_rebalance(step, group)
     else:
         complete_join_if_all_joined(step, group)

@@ -6,7 +6,7 @@ who waits. Leaves who may join to `classic_join`, and Sync, Heartbeat and LeaveG
 
 from __future__ import annotations
 
-from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.classic_member import Member
 from odradek_broker.groups.core.group_records import group_record
 from odradek_broker.groups.core.group_step import (
@@ -31,12 +31,12 @@ def rebalance_or_complete_join(step: GroupStep, group: ClassicGroup) -> None:
 
 def prepare_rebalance(step: GroupStep, group: ClassicGroup) -> None:
     """Open the join phase. Members learn of it from the answers to their heartbeats."""
-    if group.is_in(GroupState.COMPLETING_REBALANCE):
+    if group.is_in(ClassicGroupState.COMPLETING_REBALANCE):
         _forget_assignments(step, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
     step.expect_no_more(DeadlineKind.SYNC, group)
     initial = group.is_empty
-    group.transition(GroupState.PREPARING_REBALANCE, step.now.wall_ms)
+    group.transition(ClassicGroupState.PREPARING_REBALANCE, step.now.wall_ms)
     step.log_event("group rebalances", group)
     if initial:
         # The first members of an application rarely arrive together: wait, and wait longer while they keep coming.
@@ -51,14 +51,14 @@ def prepare_rebalance(step: GroupStep, group: ClassicGroup) -> None:
 
 def complete_join_if_all_joined(step: GroupStep, group: ClassicGroup) -> None:
     """An initial join phase ends by its delay, never by counting: nobody knows how many will come."""
-    initial = group.previous_state is GroupState.EMPTY
-    if group.is_in(GroupState.PREPARING_REBALANCE) and not initial and group.all_joined:
+    initial = group.previous_state is ClassicGroupState.EMPTY
+    if group.is_in(ClassicGroupState.PREPARING_REBALANCE) and not initial and group.all_joined:
         complete_join(step, group)
 
 
 def join_phase_expired(step: GroupStep, group: ClassicGroup) -> None:
     """The deadline of the join phase has passed; an initial one may be extended."""
-    if not group.is_in(GroupState.PREPARING_REBALANCE):
+    if not group.is_in(ClassicGroupState.PREPARING_REBALANCE):
         return
     left_ms = group.initial_delay_left_ms
     if left_ms and group.newcomers:
@@ -98,7 +98,7 @@ def complete_join(step: GroupStep, group: ClassicGroup) -> None:
 
 def sync_phase_expired(step: GroupStep, group: ClassicGroup) -> None:
     """Members that took part in the join phase but never asked for an assignment are out."""
-    if group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.pending_sync:
+    if group.is_in(ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE) and group.pending_sync:
         for member_id in list(group.pending_sync):
             step.log_event(
                 "member did not ask for its assignment in time", group, group.members[member_id], notable=True
@@ -113,14 +113,14 @@ def session_expired(step: GroupStep, group: ClassicGroup, member_id: str) -> Non
     member = group.members.get(member_id)
     if member_id in group.pending_members:
         group.remove(member_id)
-        if group.is_in(GroupState.PREPARING_REBALANCE) and group.all_joined:
+        if group.is_in(ClassicGroupState.PREPARING_REBALANCE) and group.all_joined:
             complete_join(step, group)
     elif member is not None and not member.keeps_session_by_waiting:
         step.log_event("member's session has expired", group, member, notable=True)
         remove_member(step, group, member)
-        if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        if group.is_in(ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             prepare_rebalance(step, group)
-        elif group.is_in(GroupState.PREPARING_REBALANCE) and group.all_joined:
+        elif group.is_in(ClassicGroupState.PREPARING_REBALANCE) and group.all_joined:
             complete_join(step, group)
 
 
@@ -134,7 +134,7 @@ def remove_member(step: GroupStep, group: ClassicGroup, member: Member) -> None:
 
 def assignment_written(step: GroupStep, group: ClassicGroup, write: AssignmentWrite, error: ErrorCode) -> None:
     """The leader's assignment is in the log, or could not be written. Meanwhile the group may have moved on."""
-    if not group.is_in(GroupState.COMPLETING_REBALANCE) or group.generation != write.generation:
+    if not group.is_in(ClassicGroupState.COMPLETING_REBALANCE) or group.generation != write.generation:
         return
     if error:
         _forget_assignments(step, group, error)
@@ -148,7 +148,7 @@ def assignment_written(step: GroupStep, group: ClassicGroup, write: AssignmentWr
         if step.respond_to_sync(member, answer):
             # While it waited its session could not expire, and nothing was expected of it.
             step.extend_session(group, member)
-    group.transition(GroupState.STABLE, step.now.wall_ms)
+    group.transition(ClassicGroupState.STABLE, step.now.wall_ms)
     step.log_event("group is stable", group)
 
 

@@ -6,7 +6,7 @@ Owns their checks in Kafka's order. Leaves what follows for the group to `classi
 from __future__ import annotations
 
 from odradek_broker.coordination.core.step import Token
-from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.classic_join import member_error
 from odradek_broker.groups.core.classic_rebalance import complete_join_if_all_joined, prepare_rebalance, remove_member
 from odradek_broker.groups.core.group_records import group_record
@@ -27,7 +27,7 @@ def sync(step: GroupStep, group: ClassicGroup, request: SyncGroupRequest, token:
     group.pending_sync.pop(member.member_id, None)
     if not group.pending_sync:
         step.expect_no_more(DeadlineKind.SYNC, group)
-    if group.is_in(GroupState.STABLE):
+    if group.is_in(ClassicGroupState.STABLE):
         step.respond(
             token,
             SyncGroupResponse(
@@ -52,7 +52,7 @@ def heartbeat(step: GroupStep, group: ClassicGroup, request: HeartbeatRequest) -
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     step.extend_session(group, group.members[request.member_id])
-    if group.is_in(GroupState.PREPARING_REBALANCE):
+    if group.is_in(ClassicGroupState.PREPARING_REBALANCE):
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
@@ -69,7 +69,7 @@ def leave(step: GroupStep, group: ClassicGroup, request: LeaveGroupRequest) -> L
                 member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error
             )
         )
-    if anybody and group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+    if anybody and group.is_in(ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
         prepare_rebalance(step, group)
     elif anybody:
         complete_join_if_all_joined(step, group)
@@ -105,7 +105,7 @@ def _sync_error(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
         return ErrorCode.ILLEGAL_GENERATION
     if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if group.is_in(GroupState.PREPARING_REBALANCE):
+    if group.is_in(ClassicGroupState.PREPARING_REBALANCE):
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.foreign_group import ForeignGroup
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_groups import DescribeGroupsResponse
@@ -18,7 +18,7 @@ CLASSIC = "classic"
 
 def listed(group_id: str, group: ClassicGroup | ForeignGroup) -> ListGroupsResponse.ListedGroup:
     if isinstance(group, ForeignGroup):
-        state = GroupState.EMPTY if group.is_empty else GroupState.STABLE
+        state = ClassicGroupState.EMPTY if group.is_empty else ClassicGroupState.STABLE
         kind = group.kind.value
         return ListGroupsResponse.ListedGroup(
             group_id=group_id, protocol_type=kind, group_state=state.value, group_type=kind
@@ -47,7 +47,7 @@ def filtered(
 
 def described(group: ClassicGroup) -> DescribeGroupsResponse.DescribedGroup:
     """Metadata belongs to a protocol, and only a stable group has settled on one."""
-    stable = group.is_in(GroupState.STABLE)
+    stable = group.is_in(ClassicGroupState.STABLE)
     return DescribeGroupsResponse.DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
@@ -73,7 +73,7 @@ def described_missing(group_id: str, group: ForeignGroup | None) -> DescribeGrou
     reason = "not found" if group is None else "is not a classic group"
     return DescribeGroupsResponse.DescribedGroup(
         group_id=group_id,
-        group_state=GroupState.DEAD.value,
+        group_state=ClassicGroupState.DEAD.value,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
         error_message=f"Group {group_id} {reason}.",
     )

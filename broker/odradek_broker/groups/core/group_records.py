@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.classic_member import Member
 from odradek_wire.codec import decode, encode
 from odradek_wire.messages.group_metadata_key import GroupMetadataKey
@@ -197,7 +197,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
             value.protocol_type,
         )
     if group.members:
-        group.state = GroupState.STABLE
+        group.state = ClassicGroupState.STABLE
     group.learn_subscribed_topics()
     return group
 

@@ -22,7 +22,7 @@ from odradek_broker.groups.core import (
     offset_requests,
     transactional_offset_commit,
 )
-from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.foreign_group import ForeignGroup
 from odradek_broker.groups.core.group_listing import described, described_missing, listed
 from odradek_broker.groups.core.group_records import (
@@ -168,7 +168,9 @@ class GroupShard:
             error = offset_requests.commit_error(group, request, api_version)
         if error:
             return error
-        if isinstance(group, ClassicGroup) and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+        if isinstance(group, ClassicGroup) and group.is_in(
+            ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE
+        ):
             member = group.members.get(request.member_id)
             if member is not None:
                 self._step(now).extend_session(group, member)

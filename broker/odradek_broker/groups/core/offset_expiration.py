@@ -5,7 +5,7 @@ Owns the rules. Leaves how often they are applied to the shell, and the tombston
 
 from __future__ import annotations
 
-from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.committed_offset import CommittedOffset
 from odradek_broker.groups.core.group_records import CoordinatorRecord, GroupRecord, OffsetRecord
 from odradek_broker.groups.core.offset_store import OffsetStore
@@ -41,7 +41,7 @@ def expire(store: OffsetStore, group: ClassicGroup, retention_ms: int, wall_ms: 
 def _may_expire(group: ClassicGroup) -> bool:
     if group.protocol_type is None or group.is_empty:
         return True
-    return group.subscribed_topics is not None and group.is_in(GroupState.STABLE)
+    return group.subscribed_topics is not None and group.is_in(ClassicGroupState.STABLE)
 
 
 def _is_over(group: ClassicGroup, offset: CommittedOffset, retention_ms: int, wall_ms: int) -> bool:

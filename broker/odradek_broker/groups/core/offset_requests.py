@@ -6,7 +6,7 @@ the API modules see to that, and to authorization. Leaves the state of offsets t
 
 from __future__ import annotations
 
-from odradek_broker.groups.core.classic_group import ClassicGroup, GroupState
+from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.classic_join import member_error
 from odradek_broker.groups.core.committed_offset import CommittedOffset, Place
 from odradek_broker.groups.core.group_records import CoordinatorRecord, OffsetRecord
@@ -44,7 +44,7 @@ def commit_error(group: ClassicGroup | None, request: OffsetCommitRequest, api_v
     elif not group.is_empty:
         return ErrorCode.UNKNOWN_MEMBER_ID
     # The member knows the new generation, but nobody has an assignment in it yet.
-    if group.is_in(GroupState.COMPLETING_REBALANCE):
+    if group.is_in(ClassicGroupState.COMPLETING_REBALANCE):
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
