@@ -6,7 +6,7 @@ import struct
 
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
-from odradek_broker.groups.core.classic_member import Member
+from odradek_broker.groups.core.classic_member import ClassicGroupMember
 from odradek_broker.groups.core.group_records import GroupRecord, OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import GroupSettings
@@ -36,7 +36,7 @@ def classic(shard: GroupShard) -> ClassicGroup:
 
 def stable_group(shard: GroupShard, protocol_type: str, *topics: str) -> None:
     group = ClassicGroup("g", 100)
-    group.add(Member("m", None, "c", "/h", 1, 1, (("range", subscription(*topics)),)), protocol_type)
+    group.add(ClassicGroupMember("m", None, "c", "/h", 1, 1, (("range", subscription(*topics)),)), protocol_type)
     group.transition(ClassicGroupState.PREPARING_REBALANCE, 100)
     group.next_generation(100)
     group.state = ClassicGroupState.STABLE

@@ -15,7 +15,7 @@ from enum import Enum
 
 from odradek_broker.coordination.core.java_hash import hash_map_order
 from odradek_broker.coordination.core.step import Token
-from odradek_broker.groups.core.classic_member import Member, Protocols
+from odradek_broker.groups.core.classic_member import ClassicGroupMember, Protocols
 from odradek_broker.groups.core.consumer_protocol import subscribed_topics
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -77,7 +77,7 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self.static_members: dict[str, str] = {}
         """group.instance.id → member id."""
         self.pending_members: set[str] = set()
@@ -122,7 +122,7 @@ class ClassicGroup:
 
     # -- members --------------------------------------------------------------------------------------------------
 
-    def add(self, member: Member, protocol_type: str, join: Token | None = None) -> None:
+    def add(self, member: ClassicGroupMember, protocol_type: str, join: Token | None = None) -> None:
         """Take in a member whose protocols `supports` has accepted; the first one leads."""
         assert member.member_id not in self.members
         if member.instance_id is not None:
@@ -139,7 +139,7 @@ class ClassicGroup:
 
     def update(
         self,
-        member: Member,
+        member: ClassicGroupMember,
         protocols: Protocols,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
@@ -166,13 +166,13 @@ class ClassicGroup:
         self.pending_members.discard(member_id)
         self.pending_sync.pop(member_id, None)
 
-    def rename_static(self, instance_id: str, old_id: str, new_id: str) -> Member:
+    def rename_static(self, instance_id: str, old_id: str, new_id: str) -> ClassicGroupMember:
         """A static member came back: the same member under a new id, at the same place. Its requests must have been
         answered."""
         old = self.members[old_id]
         assert old.join is None
         assert old.sync is None
-        new = Member(
+        new = ClassicGroupMember(
             member_id=new_id,
             instance_id=instance_id,
             client_id=old.client_id,
@@ -190,7 +190,7 @@ class ClassicGroup:
         self.pending_sync.pop(old_id, None)
         return new
 
-    def take_join(self, member: Member) -> Token | None:
+    def take_join(self, member: ClassicGroupMember) -> Token | None:
         """The member's waiting join, which the caller answers; None when it does not wait."""
         token = member.join
         self._await_join(member, None)
@@ -264,7 +264,7 @@ class ClassicGroup:
 
     # -- counting -------------------------------------------------------------------------------------------------
 
-    def _count_protocols(self, member: Member, step: int) -> None:
+    def _count_protocols(self, member: ClassicGroupMember, step: int) -> None:
         for name, _ in member.protocols:
             count = self.supporters.get(name, 0) + step
             if count:
@@ -272,6 +272,6 @@ class ClassicGroup:
             else:
                 del self.supporters[name]
 
-    def _await_join(self, member: Member, token: Token | None) -> None:
+    def _await_join(self, member: ClassicGroupMember, token: Token | None) -> None:
         self.awaiting_join += (token is not None) - (member.join is not None)
         member.join = token

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from odradek_broker.coordination.core.step import Token
 from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
-from odradek_broker.groups.core.classic_member import Member, Protocols
+from odradek_broker.groups.core.classic_member import ClassicGroupMember, Protocols
 from odradek_broker.groups.core.classic_rebalance import (
     complete_join_if_all_joined,
     prepare_rebalance,
@@ -151,7 +151,7 @@ def _join_known(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest,
 def _add(
     step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, member_id: str, token: Token
 ) -> None:
-    member = Member(
+    member = ClassicGroupMember(
         member_id=member_id,
         instance_id=request.group_instance_id,
         client_id=caller.client_id,
@@ -211,7 +211,9 @@ def _replace_static(
         complete_join_if_all_joined(step, group)
 
 
-def _answer_replacement(step: GroupStep, group: ClassicGroup, member: Member, write: ReplacementWrite) -> None:
+def _answer_replacement(
+    step: GroupStep, group: ClassicGroup, member: ClassicGroupMember, write: ReplacementWrite
+) -> None:
     if write.api_version >= SKIP_ASSIGNMENT_FROM:
         leads = group.leader == member.member_id
         step.respond_to_join(group, member, join_answer(group, member.member_id, skip_assignment=leads))
@@ -223,7 +225,9 @@ def _answer_replacement(step: GroupStep, group: ClassicGroup, member: Member, wr
     step.respond_to_join(group, member, answer)
 
 
-def _update(step: GroupStep, group: ClassicGroup, member: Member, request: JoinGroupRequest, token: Token) -> None:
+def _update(
+    step: GroupStep, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroupRequest, token: Token
+) -> None:
     # A join that already waits was given up by its client. Kafka never answers it; we let go of its connection.
     step.respond_to_join(group, member, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.update(member, _protocols(request), _rebalance_timeout_ms(request), request.session_timeout_ms, token)

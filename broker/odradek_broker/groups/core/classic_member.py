@@ -16,7 +16,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(slots=True)
-class Member:
+class ClassicGroupMember:
     """A member that has joined. A member id that was only given out is not a member yet."""
 
     member_id: str

@@ -7,7 +7,7 @@ who waits. Leaves who may join to `classic_join`, and Sync, Heartbeat and LeaveG
 from __future__ import annotations
 
 from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
-from odradek_broker.groups.core.classic_member import Member
+from odradek_broker.groups.core.classic_member import ClassicGroupMember
 from odradek_broker.groups.core.group_records import group_record
 from odradek_broker.groups.core.group_step import (
     NO_MEMBER,
@@ -124,7 +124,7 @@ def session_expired(step: GroupStep, group: ClassicGroup, member_id: str) -> Non
             complete_join(step, group)
 
 
-def remove_member(step: GroupStep, group: ClassicGroup, member: Member) -> None:
+def remove_member(step: GroupStep, group: ClassicGroup, member: ClassicGroupMember) -> None:
     """Take a member out; should its client still wait, it is told to begin anew."""
     step.respond_to_join(group, member, join_error(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER))
     step.respond_to_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))

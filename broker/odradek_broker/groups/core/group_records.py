@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
-from odradek_broker.groups.core.classic_member import Member
+from odradek_broker.groups.core.classic_member import ClassicGroupMember
 from odradek_wire.codec import decode, encode
 from odradek_wire.messages.group_metadata_key import GroupMetadataKey
 from odradek_wire.messages.group_metadata_value import GroupMetadataValue
@@ -183,7 +183,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     for member in value.members:
         timeout_ms = member.rebalance_timeout
         group.add(
-            Member(
+            ClassicGroupMember(
                 member_id=member.member_id,
                 instance_id=member.group_instance_id,
                 client_id=member.client_id,

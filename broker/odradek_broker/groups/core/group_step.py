@@ -15,7 +15,7 @@ from typing import NamedTuple
 from odradek_broker.coordination.core.deadlines import DeadlineQueue
 from odradek_broker.coordination.core.step import CoordinatorEvent, Step, Token
 from odradek_broker.groups.core.classic_group import ClassicGroup
-from odradek_broker.groups.core.classic_member import Member, Protocols
+from odradek_broker.groups.core.classic_member import ClassicGroupMember, Protocols
 from odradek_broker.groups.core.group_records import CoordinatorRecord
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
@@ -106,7 +106,7 @@ class GroupStep(Step[CoordinatorRecord, Write]):
     deadlines: Deadlines = field(kw_only=True)
 
     def log_event(
-        self, event: str, group: ClassicGroup, member: Member | None = None, *, notable: bool = False
+        self, event: str, group: ClassicGroup, member: ClassicGroupMember | None = None, *, notable: bool = False
     ) -> None:
         facts: dict[str, object] = {"group": group.group_id, "generation": group.generation}
         if member is not None:
@@ -118,16 +118,16 @@ class GroupStep(Step[CoordinatorRecord, Write]):
         if token is not None:
             self.responses.append((token, response))
 
-    def respond_to_join(self, group: ClassicGroup, member: Member, answer: JoinGroupResponse) -> None:
+    def respond_to_join(self, group: ClassicGroup, member: ClassicGroupMember, answer: JoinGroupResponse) -> None:
         self.respond(group.take_join(member), answer)
 
-    def respond_to_sync(self, member: Member, answer: SyncGroupResponse) -> bool:
+    def respond_to_sync(self, member: ClassicGroupMember, answer: SyncGroupResponse) -> bool:
         """True if the member was waiting."""
         token, member.sync = member.sync, None
         self.respond(token, answer)
         return token is not None
 
-    def extend_session(self, group: ClassicGroup, member: Member) -> None:
+    def extend_session(self, group: ClassicGroup, member: ClassicGroupMember) -> None:
         """A sign of life: the session timeout begins anew."""
         self.expect(DeadlineKind.SESSION, group, member.session_timeout_ms, member.member_id)
 
