@@ -10,7 +10,7 @@ from odradek_broker.groups.core.group_records import (
     CoordinatorRecord,
     ForeignKind,
     ForeignRecord,
-    GroupRecord,
+    GroupMetadataRecord,
     OffsetRecord,
     encode_record,
     group_record,
@@ -167,7 +167,7 @@ def test_an_empty_group_of_another_type_makes_room_with_tombstones_for_all_its_r
     step = shard.join(join_request(), Caller("c", "/h", 3, "1"), "token", NOW)
     tombstone, created = step.records
     assert tombstone == ForeignRecord(ForeignKind.CONSUMER, "g", CONSUMER_GROUP.key, None)
-    assert isinstance(created, GroupRecord)
+    assert isinstance(created, GroupMetadataRecord)
     for record in step.records:
         shard.replay(record)
     assert isinstance(shard.groups["g"], ClassicGroup)

@@ -7,7 +7,7 @@ import pytest
 from odradek_broker.groups.core.group_records import (
     ForeignKind,
     ForeignRecord,
-    GroupRecord,
+    GroupMetadataRecord,
     OffsetRecord,
     decode_record,
     encode_record,
@@ -34,7 +34,7 @@ OFFSET = (
 )
 TOPIC_ID = Uuid(bytes.fromhex("49d4fc9392ec4ce487467d655694313b"))
 
-NEW_GROUP_RECORD = GroupRecord(
+NEW_GROUP_RECORD = GroupMetadataRecord(
     "g1", GroupMetadataValue("", 0, None, None, current_state_timestamp=0x1A1FCE66C00, members=[])
 )
 OFFSET_RECORD = OffsetRecord("g1", "t", 0, OffsetCommitValue(1, 0, "", 0x1A1FCE66C99, -1, TOPIC_ID))
@@ -50,7 +50,7 @@ def test_a_new_group_is_written_as_kafka_writes_it() -> None:
 
 
 def test_an_empty_group_keeps_type_and_generation() -> None:
-    record = GroupRecord("g1", GroupMetadataValue("consumer", 2, None, None, 0x1A1FCE66CE0, []))
+    record = GroupMetadataRecord("g1", GroupMetadataValue("consumer", 2, None, None, 0x1A1FCE66CE0, []))
     assert encode_record(record) == raw(EMPTY_GROUP)
     assert record.value is not None
     group = group_from_record("g1", record.value)
@@ -72,7 +72,7 @@ def test_only_an_offset_with_a_retention_of_its_own_is_written_in_the_version_th
 
 
 def test_records_without_value_delete() -> None:
-    assert decode_record(raw(NEW_GROUP)[0], None) == GroupRecord("g1", None)
+    assert decode_record(raw(NEW_GROUP)[0], None) == GroupMetadataRecord("g1", None)
     assert decode_record(raw(OFFSET)[0], None) == OffsetRecord("g1", "t", 0, None)
 
 

@@ -7,7 +7,7 @@ import struct
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.classic_member import ClassicGroupMember
-from odradek_broker.groups.core.group_records import GroupRecord, OffsetRecord
+from odradek_broker.groups.core.group_records import GroupMetadataRecord, OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import GroupSettings
 from odradek_wire.messages.offset_commit import OffsetCommitRequest
@@ -51,7 +51,7 @@ def test_offsets_of_a_simple_group_expire_one_by_one_and_the_last_takes_the_grou
     assert shard.expire_offsets(1600) == [
         OffsetRecord("g", "a", 0, None),
         OffsetRecord("g", "b", 0, None),
-        GroupRecord("g", None),
+        GroupMetadataRecord("g", None),
     ]
 
 
@@ -68,7 +68,7 @@ def test_offsets_of_an_empty_group_expire_together_counted_from_when_it_became_e
     classic(shard).state_since_ms = 5000
     classic(shard).learn_subscribed_topics()
     assert shard.expire_offsets(5999) == []
-    assert shard.expire_offsets(6000) == [OffsetRecord("g", "a", 0, None), GroupRecord("g", None)]
+    assert shard.expire_offsets(6000) == [OffsetRecord("g", "a", 0, None), GroupMetadataRecord("g", None)]
 
 
 def test_a_stable_group_keeps_offsets_of_subscribed_topics_for_ever_and_others_until_retention() -> None:
@@ -93,7 +93,7 @@ def test_nothing_expires_during_a_rebalance() -> None:
 def test_an_offset_with_a_time_of_its_own_expires_then() -> None:
     shard = shard_with_offsets("a", expire_ms=9000)
     assert shard.expire_offsets(8999) == []
-    assert shard.expire_offsets(9000) == [OffsetRecord("g", "a", 0, None), GroupRecord("g", None)]
+    assert shard.expire_offsets(9000) == [OffsetRecord("g", "a", 0, None), GroupMetadataRecord("g", None)]
 
 
 def test_a_retention_in_an_old_commit_becomes_the_offsets_own_time() -> None:

@@ -6,7 +6,7 @@ import pytest
 from broker.tests.groups.test_group_loading import NOW, committed, join_request
 
 from odradek_broker.groups.core.foreign_group import ForeignGroup
-from odradek_broker.groups.core.group_records import ForeignKind, ForeignRecord, GroupRecord, OffsetRecord
+from odradek_broker.groups.core.group_records import ForeignKind, ForeignRecord, GroupMetadataRecord, OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import Caller, GroupSettings
 from odradek_wire.errors import ErrorCode
@@ -189,7 +189,7 @@ def test_deleting_a_group_deletes_what_is_pending_in_it(shard: GroupShard) -> No
     commit(shard, request())
     commit(shard, request(topic="u"))
     records, _ = shard.delete("g")
-    assert records == [OffsetRecord("g", "t", 0, None), OffsetRecord("g", "u", 0, None), GroupRecord("g", None)]
+    assert records == [OffsetRecord("g", "t", 0, None), OffsetRecord("g", "u", 0, None), GroupMetadataRecord("g", None)]
     for record in records:
         shard.replay(record)
     shard.transaction_ended(PRODUCER, commit=True)
@@ -214,4 +214,4 @@ def test_nothing_expires_where_a_transaction_is_open_nor_does_its_group(shard: G
     commit_plainly(shard, 1)
     assert shard.expire_offsets(late) == []
     shard.transaction_ended(PRODUCER, commit=False)
-    assert shard.expire_offsets(late) == [OffsetRecord("g", "t", 0, None), GroupRecord("g", None)]
+    assert shard.expire_offsets(late) == [OffsetRecord("g", "t", 0, None), GroupMetadataRecord("g", None)]

@@ -52,7 +52,7 @@ FOREIGN_MEMBER_KEYS = frozenset({5, 10, 19})
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRecord:
+class GroupMetadataRecord:
     """A classic group as a whole; None deletes it."""
 
     group_id: str
@@ -85,13 +85,13 @@ class ForeignRecord:
         return int.from_bytes(self.key[:2], "big") in FOREIGN_MEMBER_KEYS
 
 
-CoordinatorRecord = GroupRecord | OffsetRecord | ForeignRecord
+CoordinatorRecord = GroupMetadataRecord | OffsetRecord | ForeignRecord
 
 
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """Key and value as they stand in the log."""
     match record:
-        case GroupRecord(group_id, value):
+        case GroupMetadataRecord(group_id, value):
             key = _prefixed(GROUP_KEY, encode(GroupMetadataKey(group=group_id), 0))
             return key, None if value is None else _prefixed(GROUP_VALUE_VERSION, encode(value, GROUP_VALUE_VERSION))
         case OffsetRecord(group_id, topic, partition, offset, _):
@@ -119,7 +119,7 @@ def decode_record(key: bytes | memoryview, value: bytes | memoryview | None) -> 
         case kind if kind == GROUP_KEY:
             group_id = decode(GroupMetadataKey, 0, key[2:]).group
             group = None if value is None else decode(GroupMetadataValue, _version(value), value[2:])
-            return GroupRecord(group_id, group)
+            return GroupMetadataRecord(group_id, group)
         case kind:
             foreign = FOREIGN_KEYS.get(kind)
             return ForeignRecord(foreign, _first_string(key[2:]) if foreign else "", key, value)
@@ -130,9 +130,9 @@ def is_offset_key(key: bytes) -> bool:
     return int.from_bytes(key[:2], "big") in (OFFSET_KEY, LEGACY_OFFSET_KEY)
 
 
-def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:
+def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupMetadataRecord:
     """The group as it is now, with these assignments by member id."""
-    return GroupRecord(
+    return GroupMetadataRecord(
         group.group_id,
         GroupMetadataValue(
             protocol_type=group.protocol_type or "",
@@ -157,9 +157,9 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Group
     )
 
 
-def new_group_record(group: ClassicGroup) -> GroupRecord:
+def new_group_record(group: ClassicGroup) -> GroupMetadataRecord:
     """A group that just came into being: nobody has joined it yet, whoever waits to."""
-    return GroupRecord(
+    return GroupMetadataRecord(
         group.group_id,
         GroupMetadataValue(
             protocol_type="",

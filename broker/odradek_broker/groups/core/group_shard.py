@@ -28,7 +28,7 @@ from odradek_broker.groups.core.group_listing import described, described_missin
 from odradek_broker.groups.core.group_records import (
     CoordinatorRecord,
     ForeignRecord,
-    GroupRecord,
+    GroupMetadataRecord,
     OffsetRecord,
     group_from_record,
     new_group_record,
@@ -237,7 +237,7 @@ class GroupShard:
             error = ErrorCode.NON_EMPTY_GROUP
         else:
             records = offset_requests.tombstones(self.offsets, group_id)
-            records += group.tombstones() if isinstance(group, ForeignGroup) else [GroupRecord(group_id, None)]
+            records += group.tombstones() if isinstance(group, ForeignGroup) else [GroupMetadataRecord(group_id, None)]
         return records, DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error)
 
     # -- records --------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ class GroupShard:
                     # A simple group: it consists of its offsets.
                     self.groups[group_id] = ClassicGroup(group_id, value.commit_timestamp)
                 self.offsets.replay(group_id, topic, partition, value, producer_id)
-            case GroupRecord(group_id, value):
+            case GroupMetadataRecord(group_id, value):
                 group = self.groups.get(group_id)
                 if value is None and isinstance(group, ClassicGroup) and group.is_empty:
                     self._remove(group)
@@ -263,7 +263,7 @@ class GroupShard:
 
     def load(self, record: CoordinatorRecord) -> None:
         """The same at loading, where groups are what their records say."""
-        if isinstance(record, GroupRecord):
+        if isinstance(record, GroupMetadataRecord):
             if record.value is None:
                 self.groups.pop(record.group_id, None)
             else:

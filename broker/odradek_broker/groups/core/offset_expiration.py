@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.committed_offset import CommittedOffset
-from odradek_broker.groups.core.group_records import CoordinatorRecord, GroupRecord, OffsetRecord
+from odradek_broker.groups.core.group_records import CoordinatorRecord, GroupMetadataRecord, OffsetRecord
 from odradek_broker.groups.core.offset_store import OffsetStore
 
 
@@ -34,7 +34,7 @@ def expire(store: OffsetStore, group: ClassicGroup, retention_ms: int, wall_ms: 
             else:
                 left += 1
     if not left and group.is_empty and not store.pending.has_group(group.group_id):
-        records.append(GroupRecord(group.group_id, None))
+        records.append(GroupMetadataRecord(group.group_id, None))
     return records
 
 
