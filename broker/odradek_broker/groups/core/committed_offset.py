@@ -7,7 +7,7 @@ from typing import NamedTuple
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 
-class Place(NamedTuple):
+class GroupTopicPartition(NamedTuple):
     """A group's position in one partition."""
 
     group_id: str

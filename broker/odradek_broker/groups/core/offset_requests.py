@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.classic_join import member_error
-from odradek_broker.groups.core.committed_offset import CommittedOffset, Place
+from odradek_broker.groups.core.committed_offset import CommittedOffset, GroupTopicPartition
 from odradek_broker.groups.core.group_records import CoordinatorRecord, OffsetRecord
 from odradek_broker.groups.core.group_step import NO_MEMBER
 from odradek_broker.groups.core.offset_store import OffsetStore
@@ -147,7 +147,7 @@ def delete(
                     error_code=ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE,
                 )
             )
-            where = Place(request.group_id, topic.name, index)
+            where = GroupTopicPartition(request.group_id, topic.name, index)
             if not subscribed and (store.get(*where) is not None or store.pending.is_pending(*where)):
                 records.append(OffsetRecord(request.group_id, topic.name, index, None))
     return records, response
@@ -156,7 +156,7 @@ def delete(
 def tombstones(store: OffsetStore, group_id: str) -> list[CoordinatorRecord]:
     """What deletes every offset of a group, those of open transactions too."""
     committed = [
-        Place(group_id, topic, partition)
+        GroupTopicPartition(group_id, topic, partition)
         for topic, partitions in store.of_group(group_id).items()
         for partition in partitions
     ]

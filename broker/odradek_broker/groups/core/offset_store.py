@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from odradek_broker.groups.core.committed_offset import CommittedOffset, Place
+from odradek_broker.groups.core.committed_offset import CommittedOffset, GroupTopicPartition
 from odradek_broker.groups.core.pending_offsets import PendingOffsets
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 from odradek_wire.records.attributes import NO_PRODUCER_ID
@@ -33,11 +33,11 @@ class OffsetStore:
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         return self.of_group(group_id).get(topic, {}).get(partition)
 
-    def of_topic(self, topic: str) -> Iterator[Place]:
+    def of_topic(self, topic: str) -> Iterator[GroupTopicPartition]:
         """Every offset committed for this topic, by open transactions too."""
         for group_id, topics in self._by_group.items():
             for partition in topics.get(topic, ()):
-                yield Place(group_id, topic, partition)
+                yield GroupTopicPartition(group_id, topic, partition)
         for where in self.pending.of_topic(topic):
             if self.get(*where) is None:
                 yield where
@@ -51,7 +51,7 @@ class OffsetStore:
         producer_id: int = NO_PRODUCER_ID,
     ) -> None:
         """With a producer, the offset is part of its open transaction. None deletes, for all transactions too."""
-        where = Place(group_id, topic, partition)
+        where = GroupTopicPartition(group_id, topic, partition)
         if value is None:
             self._remove(group_id, topic, partition)
             self.pending.forget(where)
@@ -80,7 +80,7 @@ class OffsetStore:
             if commit and (there is None or there.order < offset.order):
                 self._put(where, offset)
 
-    def _put(self, where: Place, offset: CommittedOffset) -> None:
+    def _put(self, where: GroupTopicPartition, offset: CommittedOffset) -> None:
         self._by_group.setdefault(where.group_id, {}).setdefault(where.topic, {})[where.partition] = offset
 
     def _remove(self, group_id: str, topic: str, partition: int) -> None:
