@@ -12,7 +12,7 @@ from odradek_broker.clock import Clock
 from odradek_broker.coordination.coordinator_partition import CoordinatorPartition, StateMachine
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.durable_partition import CoordinatorState, Playback, WriteCallback
-from odradek_broker.groups.core.group_loader import Loading
+from odradek_broker.groups.core.group_loader import GroupLoader
 from odradek_broker.groups.core.group_records import CoordinatorRecord, encode_record
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import GroupSettings, GroupStep
@@ -47,7 +47,7 @@ class GroupPartition:
         self._log = log.bind(topic=partition.topic, partition=partition.index)
         self._coordinator = CoordinatorPartition(
             partition=partition,
-            playback=Playback(encode=encode_record, replay=self.shard.replay, loader=lambda: Loading(self.shard)),
+            playback=Playback(encode=encode_record, replay=self.shard.replay, loader=lambda: GroupLoader(self.shard)),
             state_machine=StateMachine(
                 loaded=self.shard.loaded,
                 written=self._written,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.groups.core.classic_group import ClassicGroup
 from odradek_broker.groups.core.foreign_group import ForeignGroup
-from odradek_broker.groups.core.group_loader import Loading
+from odradek_broker.groups.core.group_loader import GroupLoader
 from odradek_broker.groups.core.group_records import (
     CoordinatorRecord,
     ForeignKind,
@@ -53,7 +53,7 @@ def marker(base_offset: int, producer_id: int, *, commit: bool) -> bytes:
 
 def loaded(*batches: bytes) -> GroupShard:
     shard = GroupShard(GroupSettings())
-    loading = Loading(shard)
+    loading = GroupLoader(shard)
     for data in batches:
         loading.feed(memoryview(data))
     while loading.apply(1):
@@ -79,7 +79,7 @@ def test_the_last_record_of_a_key_counts() -> None:
 
 def test_feeding_returns_the_offset_to_go_on_from() -> None:
     shard = GroupShard(GroupSettings())
-    assert Loading(shard).feed(memoryview(batch(0, [offset(1), offset(2)]) + batch(2, [offset(3)]))) == 3
+    assert GroupLoader(shard).feed(memoryview(batch(0, [offset(1), offset(2)]) + batch(2, [offset(3)]))) == 3
 
 
 def test_offsets_of_a_transaction_count_once_it_is_committed() -> None:

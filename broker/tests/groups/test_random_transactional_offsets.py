@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from broker.tests.groups.test_group_loading import batch, marker
 
-from odradek_broker.groups.core.group_loader import Loading
+from odradek_broker.groups.core.group_loader import GroupLoader
 from odradek_broker.groups.core.group_records import OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import GroupSettings
@@ -85,7 +85,7 @@ class History:
 
     def loaded(self) -> GroupShard:
         shard = GroupShard(GroupSettings())
-        loading = Loading(shard)
+        loading = GroupLoader(shard)
         data = memoryview(b"".join(self.log))
         while data:
             # In pieces of any length, as it is read from the disk.

@@ -21,7 +21,7 @@ Latest = dict[bytes, tuple[int, bytes | None]]
 """Key → offset and value of its last record that counts."""
 
 
-class Loading:
+class GroupLoader:
     """Fed with batches from the log's start on, then applied.
 
     A group that commits often has thousands of records of which one counts: only that one is decoded and replayed, at
