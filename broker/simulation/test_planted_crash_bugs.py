@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from odradek_broker.groups.core.pending_offsets import PendingOffsets
+from odradek_broker.groups.core.pending_offsets import PendingTransactionalOffsets
 from odradek_broker.replication.partition import Partition
 from odradek_broker.replication.syncing import Syncing
 from odradek_log.log import Log
@@ -65,13 +65,13 @@ def committed_records_that_end_at_the_high_watermark(patch: pytest.MonkeyPatch) 
 
 
 def offsets_of_a_transaction_that_are_lost_at_its_commit(patch: pytest.MonkeyPatch) -> None:
-    take = PendingOffsets.take
+    take = PendingTransactionalOffsets.take
 
-    def losing(self: PendingOffsets, producer_id: int) -> Any:
+    def losing(self: PendingTransactionalOffsets, producer_id: int) -> Any:
         take(self, producer_id)
         return {}
 
-    patch.setattr(PendingOffsets, "take", losing)
+    patch.setattr(PendingTransactionalOffsets, "take", losing)
 
 
 LOST = (

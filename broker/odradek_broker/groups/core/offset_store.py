@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from odradek_broker.groups.core.committed_offset import CommittedOffset, GroupTopicPartition
-from odradek_broker.groups.core.pending_offsets import PendingOffsets
+from odradek_broker.groups.core.pending_offsets import PendingTransactionalOffsets
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 from odradek_wire.records.attributes import NO_PRODUCER_ID
 
@@ -25,7 +25,7 @@ class OffsetStore:
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
         self._replayed = 0
-        self.pending = PendingOffsets()
+        self.pending = PendingTransactionalOffsets()
 
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
         return self._by_group.get(group_id, NO_OFFSETS)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from odradek_broker.groups.core.committed_offset import CommittedOffset, GroupTopicPartition
 
 
-class PendingOffsets:
+class PendingTransactionalOffsets:
     """By producer, and by group. Nothing empty is kept."""
 
     __slots__ = ("_by_producer", "_producers")
