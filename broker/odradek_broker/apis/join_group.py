@@ -10,7 +10,7 @@ from __future__ import annotations
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
 from odradek_broker.deferred import Deferred
-from odradek_broker.groups.core.group_step import Caller, join_error
+from odradek_broker.groups.core.group_step import GroupClient, join_error
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -21,7 +21,7 @@ NULL_PROTOCOL_NAME_FROM = 7
 def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Deferred[JoinGroupResponse]:
     if not ctx.may_group(Operation.READ, request.group_id):
         return failed(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    caller = Caller(
+    caller = GroupClient(
         client_id=ctx.client_id or "",
         client_host=java_host(ctx.address),
         api_version=ctx.api_version,

@@ -15,7 +15,7 @@ from odradek_broker.coordination.core.java_hash import partition_for
 from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.deferred import Deferred
 from odradek_broker.groups.core import offset_requests
-from odradek_broker.groups.core.group_step import Caller, GroupSettings, join_error
+from odradek_broker.groups.core.group_step import GroupClient, GroupSettings, join_error
 from odradek_broker.groups.core.offset_store import OffsetStore
 from odradek_broker.groups.group_partition import GroupPartition, group_write_error, offset_write_error
 from odradek_broker.metadata.view import CONSUMER_OFFSETS
@@ -107,7 +107,7 @@ class GroupCoordinator:
 
     # -- members --------------------------------------------------------------------------------------------------
 
-    def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse | Deferred[JoinGroupResponse]:
+    def join(self, request: JoinGroupRequest, caller: GroupClient) -> JoinGroupResponse | Deferred[JoinGroupResponse]:
         if not request.group_id:
             return join_error(ErrorCode.INVALID_GROUP_ID, request.member_id)
         if not settings_from(self._broker.config).allow_session_timeout(request.session_timeout_ms):

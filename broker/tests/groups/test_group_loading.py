@@ -16,7 +16,7 @@ from odradek_broker.groups.core.group_records import (
     group_record,
 )
 from odradek_broker.groups.core.group_shard import GroupShard
-from odradek_broker.groups.core.group_step import Caller, GroupSettings
+from odradek_broker.groups.core.group_step import GroupClient, GroupSettings
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.heartbeat import HeartbeatRequest
 from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -131,7 +131,7 @@ def test_a_group_in_a_transactional_batch_needs_no_marker() -> None:
 
 def test_a_loaded_group_expects_signs_of_life_of_its_members() -> None:
     first = GroupShard(GroupSettings())
-    first.join(join_request(), Caller("c", "/h", 3, "1"), "token", NOW)
+    first.join(join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
     [expired] = first.expired(NOW)
     [(_, answer)] = expired.responses
     assert isinstance(answer, JoinGroupResponse)
@@ -150,7 +150,7 @@ def test_a_group_of_another_type_is_listed_and_never_taken_over() -> None:
     shard = loaded(batch(0, [CONSUMER_GROUP, CONSUMER_MEMBER, offset(5)]))
     assert isinstance(shard.groups["g"], ForeignGroup)
     assert [(g.group_id, g.group_type, g.group_state) for g in shard.list()] == [("g", "consumer", "Stable")]
-    step = shard.join(join_request(), Caller("c", "/h", 3, "1"), "token", NOW)
+    step = shard.join(join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
     assert [(token, answer.error_code) for token, answer in step.responses] == [
         ("token", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     ]
@@ -164,7 +164,7 @@ def test_a_group_of_another_type_is_listed_and_never_taken_over() -> None:
 
 def test_an_empty_group_of_another_type_makes_room_with_tombstones_for_all_its_records() -> None:
     shard = loaded(batch(0, [CONSUMER_GROUP]))
-    step = shard.join(join_request(), Caller("c", "/h", 3, "1"), "token", NOW)
+    step = shard.join(join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
     tombstone, created = step.records
     assert tombstone == ForeignRecord(ForeignKind.CONSUMER, "g", CONSUMER_GROUP.key, None)
     assert isinstance(created, GroupMetadataRecord)

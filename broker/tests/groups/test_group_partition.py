@@ -12,7 +12,7 @@ from broker.tests.manual_clock import ManualClock
 from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.deferred import Deferred
 from odradek_broker.groups.core.group_records import OffsetRecord
-from odradek_broker.groups.core.group_step import Caller, GroupSettings
+from odradek_broker.groups.core.group_step import GroupClient, GroupSettings
 from odradek_broker.groups.group_partition import GroupPartition
 from odradek_broker.purgatory import Purgatory
 from odradek_broker.replication.core.partition_leader import PartitionLeader
@@ -104,7 +104,7 @@ class Broker:
         answer: Deferred[JoinGroupResponse] = Deferred()
         protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
         request = JoinGroupRequest("g", 10_000, 30_000, "", "i", "consumer", [protocol])
-        caller = Caller("c", "/h", 5, "1")
+        caller = GroupClient("c", "/h", 5, "1")
         self.groups.apply(self.groups.shard.join(request, caller, answer, self.groups.now()))
         self.clock.advance_timeouts(0)
         return answer

@@ -11,10 +11,10 @@ from odradek_broker.groups.core.consumer_protocol import subscribed_topics
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import (
     AssignmentWrite,
-    Caller,
     DeadlineKey,
     DeadlineKind,
     Deadlines,
+    GroupClient,
     GroupSettings,
     ReplacementWrite,
 )
@@ -30,8 +30,8 @@ def join_request(member_id: str = "", instance_id: str | None = None) -> JoinGro
     return JoinGroupRequest("g", 10_000, 30_000, member_id, instance_id, "consumer", [protocol])
 
 
-def caller(number: int, version: int = 3) -> Caller:
-    return Caller("c", "/h", version, str(number))
+def caller(number: int, version: int = 3) -> GroupClient:
+    return GroupClient("c", "/h", version, str(number))
 
 
 def group_of(shard: GroupShard) -> ClassicGroup:

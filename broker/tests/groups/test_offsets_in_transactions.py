@@ -8,7 +8,7 @@ from broker.tests.groups.test_group_loading import NOW, committed, join_request
 from odradek_broker.groups.core.foreign_group import ForeignGroup
 from odradek_broker.groups.core.group_records import ForeignKind, ForeignRecord, GroupMetadataRecord, OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
-from odradek_broker.groups.core.group_step import Caller, GroupSettings
+from odradek_broker.groups.core.group_step import GroupClient, GroupSettings
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.join_group import JoinGroupResponse
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
@@ -56,7 +56,7 @@ def seen(shard: GroupShard, *, stable: bool = False, everything: bool = False) -
 
 def member_of(shard: GroupShard) -> tuple[str, int]:
     """The id and generation of a member that has joined; its group completes the rebalance."""
-    shard.join(join_request(), Caller("c", "/h", 3, "1"), "token", NOW)
+    shard.join(join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
     [expired] = shard.expired(NOW)
     [(_, answer)] = expired.responses
     assert isinstance(answer, JoinGroupResponse)
@@ -154,7 +154,7 @@ def test_who_names_a_member_must_be_it(shard: GroupShard) -> None:
 def test_a_static_member_that_was_replaced_is_fenced(shard: GroupShard) -> None:
     joining = join_request()
     joining.group_instance_id = "i"
-    shard.join(joining, Caller("c", "/h", 5, "1"), "token", NOW)
+    shard.join(joining, GroupClient("c", "/h", 5, "1"), "token", NOW)
     wanted = request()
     wanted.generation_id, wanted.member_id, wanted.group_instance_id = 1, "predecessor", "i"
     assert commit(shard, wanted) == ErrorCode.FENCED_INSTANCE_ID

@@ -16,7 +16,7 @@ from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.group_records import CoordinatorRecord
 from odradek_broker.groups.core.group_shard import GroupShard
-from odradek_broker.groups.core.group_step import Caller, GroupSettings, GroupStep
+from odradek_broker.groups.core.group_step import GroupClient, GroupSettings, GroupStep
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.heartbeat import HeartbeatRequest
 from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -122,7 +122,7 @@ class World:
             [JoinGroupRequest.JoinGroupRequestProtocol("range", metadata)],
         )  # fmt: skip
         self.numbers += 1
-        caller = Caller(client.name, "/h", client.version, str(self.numbers))
+        caller = GroupClient(client.name, "/h", client.version, str(self.numbers))
         self.carry_out(self.shard.join(request, caller, (client, client.attempt), self.now))
 
     def sync(self, client: Client, joined: JoinGroupResponse) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.groups.core.group_shard import GroupShard
-from odradek_broker.groups.core.group_step import Caller, GroupSettings, GroupStep
+from odradek_broker.groups.core.group_step import GroupClient, GroupSettings, GroupStep
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -45,7 +45,7 @@ class Core:
         match request:
             case JoinGroupRequest():
                 self.ids += 1
-                caller = Caller(client, "/127.0.0.1", version, f"{self.ids:032x}")
+                caller = GroupClient(client, "/127.0.0.1", version, f"{self.ids:032x}")
                 if version < 1:
                     request.rebalance_timeout_ms = -1
                 self._carry_out(self.shard.join(request, caller, client, self.now))

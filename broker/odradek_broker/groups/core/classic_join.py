@@ -19,8 +19,8 @@ from odradek_broker.groups.core.group_records import group_record
 from odradek_broker.groups.core.group_step import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     NO_MEMBER,
-    Caller,
     DeadlineKind,
+    GroupClient,
     GroupStep,
     ReplacementWrite,
     join_answer,
@@ -36,7 +36,7 @@ SKIP_ASSIGNMENT_FROM = 9
 """KIP-814: a static leader that came back may be told the members without having to assign."""
 
 
-def join(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: Token) -> None:
+def join(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: GroupClient, token: Token) -> None:
     """Every path answers `token`, now or when the join phase ends."""
     if not _has_room(step, group, request.member_id):
         group.remove(request.member_id)
@@ -103,7 +103,7 @@ def _has_room(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
 
 
 def _join_dynamic(
-    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: Token
+    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: GroupClient, token: Token
 ) -> None:
     member_id = f"{caller.client_id}-{caller.random_id}"
     if caller.api_version >= MEMBER_ID_REQUIRED_FROM:
@@ -114,7 +114,9 @@ def _join_dynamic(
         _add(step, group, request, caller, member_id, token)
 
 
-def _join_static(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: Token) -> None:
+def _join_static(
+    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: GroupClient, token: Token
+) -> None:
     instance_id = request.group_instance_id
     assert instance_id is not None
     member_id = f"{instance_id}-{caller.random_id}"
@@ -124,7 +126,9 @@ def _join_static(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest
         _add(step, group, request, caller, member_id, token)
 
 
-def _join_known(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, token: Token) -> None:
+def _join_known(
+    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: GroupClient, token: Token
+) -> None:
     member_id = request.member_id
     if member_id in group.pending_members and request.group_instance_id is None:
         _add(step, group, request, caller, member_id, token)
@@ -149,7 +153,7 @@ def _join_known(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest,
 
 
 def _add(
-    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, member_id: str, token: Token
+    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: GroupClient, member_id: str, token: Token
 ) -> None:
     member = ClassicGroupMember(
         member_id=member_id,
@@ -172,7 +176,7 @@ def _replace_static(
     step: GroupStep,
     group: ClassicGroup,
     request: JoinGroupRequest,
-    caller: Caller,
+    caller: GroupClient,
     instance_id: str,
     member_id: str,
     token: Token,

@@ -36,9 +36,9 @@ from odradek_broker.groups.core.group_records import (
 from odradek_broker.groups.core.group_step import (
     NO_MEMBER,
     AssignmentWrite,
-    Caller,
     DeadlineKind,
     Deadlines,
+    GroupClient,
     GroupSettings,
     GroupStep,
     ReplacementWrite,
@@ -75,7 +75,7 @@ class GroupShard:
 
     # -- membership -----------------------------------------------------------------------------------------------
 
-    def join(self, request: JoinGroupRequest, caller: Caller, token: Token, now: Instant) -> GroupStep:
+    def join(self, request: JoinGroupRequest, caller: GroupClient, token: Token, now: Instant) -> GroupStep:
         """The answer is in some step: in this one, or when the join phase ends."""
         step = self._step(now)
         group = self.groups.get(request.group_id)

@@ -42,7 +42,7 @@ class GroupSettings:
         return self.min_session_timeout_ms <= timeout_ms <= self.max_session_timeout_ms
 
 
-class Caller(NamedTuple):
+class GroupClient(NamedTuple):
     """Who sent a request. `random_id` becomes part of the member id if one has to be made."""
 
     client_id: str
