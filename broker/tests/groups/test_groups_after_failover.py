@@ -57,7 +57,7 @@ async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[Groups]:
     await found.cluster.stop(grace_ms=100)
 
 
-class ClassicGroupMember:
+class Member:
     """One member, alone in the group, that finds its coordinator anew whenever it has to."""
 
     def __init__(self, trio: Groups) -> None:
@@ -106,7 +106,7 @@ async def retried(trio: Groups, ask: Any) -> Any:
 
 async def test_members_and_offsets_survive_two_coordinators_killed_in_turn(trio: Groups) -> None:
     await trio.create([0, 1, 2])
-    member = ClassicGroupMember(trio)
+    member = Member(trio)
     await member.join()
     assert await member.commit(5) == ErrorCode.NONE
     for offset in (6, 7):
@@ -121,7 +121,7 @@ async def test_members_and_offsets_survive_two_coordinators_killed_in_turn(trio:
 async def test_a_new_coordinator_tells_no_offset_before_it_is_known_to_be_committed(trio: Groups) -> None:
     """It has been acknowledged, but the new leader had not heard; or it may yet be lost with that leader."""
     await trio.create([0, 1, 2])
-    member = ClassicGroupMember(trio)
+    member = Member(trio)
     await member.join()
     assert await member.commit(5) == ErrorCode.NONE
     first = await trio.coordinator()
@@ -143,7 +143,7 @@ async def test_who_waits_for_commits_under_way_is_sent_to_the_next_coordinator_w
     trio: Groups,
 ) -> None:
     await trio.create([0, 1, 2])
-    member = ClassicGroupMember(trio)
+    member = Member(trio)
     await member.join()
     assert await member.commit(5) == ErrorCode.NONE
     first = await trio.coordinator()
@@ -163,7 +163,7 @@ async def test_who_waits_for_commits_under_way_is_sent_to_the_next_coordinator_w
 
 async def test_nobody_sees_an_offset_that_the_next_failover_takes_back(trio: Groups) -> None:
     await trio.create([0, 1, 2])
-    member = ClassicGroupMember(trio)
+    member = Member(trio)
     await member.join()
     assert await member.commit(5) == ErrorCode.NONE
     first = await trio.coordinator()
