@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from odradek_broker.groups.core import classic_session, offset_requests
-from odradek_broker.groups.core.group_records import OffsetRecord
+from odradek_broker.groups.core import classic_session
+from odradek_broker.groups.core.classic_group import ClassicGroup
+from odradek_broker.groups.core.group_step import GroupStep
 from odradek_broker.groups.group_partition import GroupPartition
 from odradek_broker.replication import fetcher
 from odradek_broker.replication.core.fetch_session import FetchSession
@@ -157,21 +158,19 @@ def new_leader_that_says_at_once_what_it_believes_to_be_committed(patch: pytest.
 
 
 def commit_that_is_answered_before_it_is_replicated(patch: pytest.MonkeyPatch) -> None:
-    write = GroupPartition.write
+    apply = GroupPartition.apply
 
-    def hasty(self: GroupPartition, records: Any, done: Any) -> None:
-        if not all(isinstance(record, OffsetRecord) for record in records):
-            return write(self, records, done)
-        write(self, records, lambda error: None)
+    def hasty(self: GroupPartition, step: GroupStep) -> None:
+        pending, step.responses_once_written = step.responses_once_written, []
         if self.partition.error == ErrorCode.NONE:
-            done(ErrorCode.NONE)
-        return None
+            step.responses.extend((each.token, each.response) for each in pending)
+        apply(self, step)
 
-    patch.setattr(GroupPartition, "write", hasty)
+    patch.setattr(GroupPartition, "apply", hasty)
 
 
 def commits_of_any_generation(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(offset_requests, "commit_error", lambda *args: ErrorCode.NONE)
+    patch.setattr(ClassicGroup, "validate_offset_commit", lambda *args, **checked: ErrorCode.NONE)
 
 
 def fetch_session_that_hears_nothing_new_of_what_it_knows(patch: pytest.MonkeyPatch) -> None:

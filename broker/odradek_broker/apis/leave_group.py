@@ -1,12 +1,17 @@
-"""LeaveGroup (key 13): a member goes, or an administrator takes several out (from v3 on, KIP-345).
+"""LeaveGroup (key 13): a member leaves its group, or an admin client removes static members.
 
-v5 may give a reason (KIP-800), which is not kept. Serves the classic protocol.
+Versions: v3 names several members (KIP-345), v5 may give a reason (KIP-800), which is ignored.
+Behaviour: before v3 the error of the one member is that of the response.
+Differences from Kafka: none.
 """
 
 from __future__ import annotations
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.group_client import group_client
+from odradek_broker.deferred import Deferred
+from odradek_broker.groups.core.classic_kind import LEAVE_GROUP
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -14,15 +19,19 @@ from odradek_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespo
 BATCH_FROM = 3
 
 
-def handle(ctx: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
+def handle(ctx: Context, request: LeaveGroupRequest) -> LeaveGroupResponse | Deferred[LeaveGroupResponse]:
     if not ctx.may_group(Operation.READ, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if ctx.api_version >= BATCH_FROM:
-        return ctx.broker.groups.leave(request)
+        return ctx.broker.groups.handle(LEAVE_GROUP, request, group_client(ctx))
     request.members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
-    answer = ctx.broker.groups.leave(request)
+    response = ctx.broker.groups.handle(LEAVE_GROUP, request, group_client(ctx))
+    return response.map(_of_one_member) if isinstance(response, Deferred) else _of_one_member(response)
+
+
+def _of_one_member(response: LeaveGroupResponse) -> LeaveGroupResponse:
     return LeaveGroupResponse(
-        error_code=answer.error_code or next((member.error_code for member in answer.members), ErrorCode.NONE)
+        error_code=response.error_code or next((member.error_code for member in response.members), ErrorCode.NONE)
     )
 
 

@@ -1,13 +1,18 @@
-"""SyncGroup (key 14): the leader brings the assignment, everybody takes his part home.
+"""SyncGroup (key 14): the leader sends the assignment of all members, and each member receives its own.
 
-v3 knows static members (KIP-345), v5 must name protocol type and name (KIP-559). Serves the classic protocol.
+Versions: v3 has static members (KIP-345), v5 names protocol type and protocol name (KIP-559).
+Behaviour: the response comes when the leader's assignment is written.
+Differences from Kafka: a SyncGroup that a newer one of the same member replaces gets REBALANCE_IN_PROGRESS; Kafka never
+responds to it.
 """
 
 from __future__ import annotations
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.group_client import group_client
 from odradek_broker.deferred import Deferred
+from odradek_broker.groups.core.classic_kind import SYNC_GROUP
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -21,7 +26,7 @@ def handle(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse | Defer
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not ctx.may_group(Operation.READ, request.group_id):
         return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    return ctx.broker.groups.sync(request)
+    return ctx.broker.groups.handle(SYNC_GROUP, request, group_client(ctx))
 
 
 API = Api(SyncGroupRequest, SyncGroupResponse, handle)

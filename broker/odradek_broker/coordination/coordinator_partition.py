@@ -107,6 +107,10 @@ class CoordinatorPartition(Generic[AnyStep]):
 
             def written(error: ErrorCode) -> None:
                 self._state_machine.written(step, error)
+                for pending in step.responses_once_written:
+                    # A second call, for a late write, finds these requests completed.
+                    response = pending.failed(error) if error else pending.response
+                    _deferred(pending.token).complete(response)
 
             self.durable.write(step.records, written, late=written if self._reports_late_writes else None)
         self._arm()

@@ -15,9 +15,11 @@ from odradek_broker.coordination.core.java_hash import partition_for
 from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.deferred import Deferred
 from odradek_broker.groups.core import offset_requests
-from odradek_broker.groups.core.group_step import GroupClient, GroupSettings, join_error
+from odradek_broker.groups.core.group_kind import Request, RequestHandler, Response
+from odradek_broker.groups.core.group_step import GroupClient, GroupSettings
 from odradek_broker.groups.core.offset_store import OffsetStore
-from odradek_broker.groups.group_partition import GroupPartition, group_write_error, offset_write_error
+from odradek_broker.groups.core.write_errors import group_write_error, offset_write_error
+from odradek_broker.groups.group_partition import GroupPartition
 from odradek_broker.metadata.view import CONSUMER_OFFSETS
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import TimerHandle
@@ -25,14 +27,10 @@ from odradek_broker.transactions.core.transaction import Producer
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_groups import DeleteGroupsResponse
 from odradek_wire.messages.describe_groups import DescribeGroupsResponse
-from odradek_wire.messages.heartbeat import HeartbeatRequest
-from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from odradek_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from odradek_wire.messages.list_groups import ListGroupsResponse
 from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from odradek_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from odradek_wire.records.attributes import COMPRESSIONS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -66,6 +64,7 @@ class GroupCoordinator:
             clock=broker.clock,
             timers=broker.timers,
             settings=settings_from(config),
+            image=broker.image,
             log=broker.log,
             compression=COMPRESSIONS[config.integer("offsets.topic.compression.codec")],
             write_timeout_ms=config.integer("offsets.commit.timeout.ms"),
@@ -82,6 +81,8 @@ class GroupCoordinator:
 
     def metadata_changed(self, delta: MetadataDelta) -> None:
         """Offsets of deleted topics go with them, by name, as Kafka keeps them."""
+        for coordinated in self._partitions.values():
+            coordinated.shard.image = delta.image
         deleted = [topic.name for topic in delta.deleted_topics.values()]
         if deleted and CONSUMER_OFFSETS not in deleted:
             for coordinated in self._ready():
@@ -107,67 +108,39 @@ class GroupCoordinator:
 
     # -- members --------------------------------------------------------------------------------------------------
 
-    def join(self, request: JoinGroupRequest, caller: GroupClient) -> JoinGroupResponse | Deferred[JoinGroupResponse]:
-        if not request.group_id:
-            return join_error(ErrorCode.INVALID_GROUP_ID, request.member_id)
-        if not settings_from(self._broker.config).allow_session_timeout(request.session_timeout_ms):
-            return join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
-        coordinated = self._coordinated(request.group_id)
+    def handle(
+        self, handler: RequestHandler[Request, Response], request: Request, client: GroupClient
+    ) -> Response | Deferred[Response]:
+        """Serve a request about the members of a group: JoinGroup, SyncGroup, a heartbeat."""
+        error = self._refusal(handler, request)
+        coordinated = error or self._coordinated(request.group_id)
         if isinstance(coordinated, ErrorCode):
-            return join_error(coordinated)
-        answer: Deferred[JoinGroupResponse] = Deferred()
-        coordinated.apply(coordinated.shard.join(request, caller, answer, coordinated.now()))
+            return handler.refused(request, coordinated)
+        answer: Deferred[Response] = Deferred()
+        coordinated.apply(coordinated.shard.handle(handler, request, client, answer, coordinated.now()))
         return answer.result() if answer.done else answer
 
-    def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Deferred[SyncGroupResponse]:
-        if not request.group_id:
-            return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        coordinated = self._coordinated(request.group_id)
-        if isinstance(coordinated, ErrorCode):
-            # While loading nothing is known of the group, and a member that rejoins does no harm.
-            loading = coordinated == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if loading else coordinated)
-        answer: Deferred[SyncGroupResponse] = Deferred()
-        coordinated.apply(coordinated.shard.sync(request, answer, coordinated.now()))
-        return answer.result() if answer.done else answer
-
-    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+    def _refusal(self, handler: RequestHandler[Request, Response], request: Request) -> ErrorCode:
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
-        coordinated = self._coordinated(request.group_id)
-        if isinstance(coordinated, ErrorCode):
-            # The member may well be there: its session begins when loading ends.
-            return ErrorCode.NONE if coordinated == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else coordinated
-        return coordinated.shard.heartbeat(request, coordinated.now())
-
-    def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
-        """`request.members` names who leaves, whatever the version."""
-        if not request.group_id:
-            return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        coordinated = self._coordinated(request.group_id)
-        if isinstance(coordinated, ErrorCode):
-            return LeaveGroupResponse(error_code=coordinated)
-        step, response = coordinated.shard.leave(request, coordinated.now())
-        coordinated.apply(step)
-        return response
+        if handler.validate is None:
+            return ErrorCode.NONE
+        return handler.validate(request, settings_from(self._broker.config))
 
     # -- offsets --------------------------------------------------------------------------------------------------
 
     def commit(
         self, request: OffsetCommitRequest, api_version: int
-    ) -> OffsetCommitResponse | ErrorCode | Deferred[OffsetCommitResponse | ErrorCode]:
-        """The answer, or the error that every partition gets. The empty group id is a group like others here."""
+    ) -> OffsetCommitResponse | ErrorCode | Deferred[OffsetCommitResponse]:
+        """Return the response, or the error that every partition gets. The empty group id is valid here."""
         coordinated = self._coordinated(request.group_id)
         if isinstance(coordinated, ErrorCode):
             return coordinated
-        result = coordinated.shard.commit(request, api_version, coordinated.now())
-        if isinstance(result, ErrorCode):
-            return result
-        records, response = result
-        if not records:
-            return response
-        answer: Deferred[OffsetCommitResponse | ErrorCode] = Deferred()
-        coordinated.write(records, lambda error: answer.complete(offset_write_error(error) if error else response))
+        answer: Deferred[OffsetCommitResponse] = Deferred()
+        step = coordinated.shard.commit(request, api_version, answer, coordinated.now())
+        if isinstance(step, ErrorCode):
+            return step
+        coordinated.apply(step)
         return answer.result() if answer.done else answer
 
     def commit_in_transaction(
@@ -259,16 +232,7 @@ class GroupCoordinator:
             if error:
                 answer.complete(OffsetDeleteResponse(error_code=error))
                 return
-            records, response = coordinated.shard.delete_offsets(request)
-            if not records:
-                answer.complete(response)
-                return
-
-            def written(error: ErrorCode) -> None:
-                failed = OffsetDeleteResponse(error_code=offset_write_error(error))
-                answer.complete(failed if error else response)
-
-            coordinated.write(records, written)
+            coordinated.apply(coordinated.shard.delete_offsets(request, answer, coordinated.now()))
 
         coordinated.when_drained(delete)
         return answer.result() if answer.done else answer
@@ -331,7 +295,7 @@ class GroupCoordinator:
     def _drop_topics(self, coordinated: GroupPartition, topics: Sequence[str]) -> None:
         def drop(error: ErrorCode) -> None:
             if not error:
-                coordinated.write_independent(coordinated.shard.forget_topics(topics), _nobody_asked)
+                coordinated.write_independent(coordinated.shard.delete_offsets_of_topics(topics), _nobody_asked)
 
         coordinated.when_drained(drop)
 

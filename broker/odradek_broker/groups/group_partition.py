@@ -13,13 +13,15 @@ from odradek_broker.coordination.coordinator_partition import CoordinatorPartiti
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.durable_partition import CoordinatorState, Playback, WriteCallback
 from odradek_broker.groups.core.group_loader import GroupLoader
-from odradek_broker.groups.core.group_records import CoordinatorRecord, encode_record
+from odradek_broker.groups.core.group_records import CoordinatorRecord
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import GroupSettings, GroupStep
+from odradek_broker.groups.core.write_errors import group_write_error
 from odradek_broker.logger import Logger
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
 from odradek_broker.transactions.core.transaction import Producer
+from odradek_controller.image import ClusterImage
 from odradek_log.producer_state import TransactionMarker
 from odradek_log.verification_guard import VerificationGuard
 from odradek_wire.errors import ErrorCode
@@ -39,15 +41,18 @@ class GroupPartition:
         clock: Clock,
         timers: Timers,
         settings: GroupSettings,
+        image: ClusterImage,
         log: Logger,
         compression: Compression = Compression.NONE,
         write_timeout_ms: int = 5_000,
     ) -> None:
-        self.shard = GroupShard(settings)
+        self.shard = GroupShard(settings, image)
         self._log = log.bind(topic=partition.topic, partition=partition.index)
         self._coordinator = CoordinatorPartition(
             partition=partition,
-            playback=Playback(encode=encode_record, replay=self.shard.replay, loader=lambda: GroupLoader(self.shard)),
+            playback=Playback(
+                encode=lambda record: record.encode(), replay=self.shard.replay, loader=lambda: GroupLoader(self.shard)
+            ),
             state_machine=StateMachine(
                 loaded=self.shard.loaded,
                 written=self._written,
@@ -131,7 +136,7 @@ class GroupPartition:
         """Append records in as many batches as they need; one batch may fail and another take effect."""
         size, start = 0, 0
         for index, record in enumerate(records):
-            size += sum(len(part or b"") for part in encode_record(record)) + 32
+            size += sum(len(part or b"") for part in record.encode()) + 32
             if size > BATCH_BYTES_MAX:
                 self.write(records[start : index + 1], _ignore)
                 size, start = 0, index + 1
@@ -143,28 +148,6 @@ class GroupPartition:
     def when_drained(self, callback: WriteCallback) -> None:
         """Call back once everything appended so far has taken effect, or with NOT_COORDINATOR."""
         self._durable.when_drained(callback)
-
-
-def group_write_error(error: ErrorCode) -> ErrorCode:
-    """What a client is told when its group's metadata could not be written; it must be an error that it knows."""
-    match error:
-        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.REQUEST_TIMED_OUT:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
-            return ErrorCode.NOT_COORDINATOR
-        case ErrorCode.NETWORK_EXCEPTION:  # a transaction's coordinator was not reached; this one is the right one
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE | ErrorCode.INVALID_FETCH_SIZE:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        case _:
-            return error
-
-
-def offset_write_error(error: ErrorCode) -> ErrorCode:
-    """The same for committed offsets, where a commit that is too large has an error of its own."""
-    if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE):
-        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-    return group_write_error(error)
 
 
 def _ignore(_: ErrorCode) -> None:

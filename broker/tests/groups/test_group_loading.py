@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from broker.tests.groups import shards
+from broker.tests.groups.shards import new_shard
+
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.groups.core.classic_group import ClassicGroup
-from odradek_broker.groups.core.foreign_group import ForeignGroup
+from odradek_broker.groups.core.classic_records import group_record
+from odradek_broker.groups.core.foreign_group import ForeignGroup, ForeignRecord
 from odradek_broker.groups.core.group_loader import GroupLoader
-from odradek_broker.groups.core.group_records import (
-    CoordinatorRecord,
-    ForeignKind,
-    ForeignRecord,
-    GroupMetadataRecord,
-    OffsetRecord,
-    encode_record,
-    group_record,
-)
+from odradek_broker.groups.core.group_records import CoordinatorRecord, GroupMetadataRecord, OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
-from odradek_broker.groups.core.group_step import GroupClient, GroupSettings
+from odradek_broker.groups.core.group_step import GroupClient
+from odradek_broker.groups.core.group_type import GroupType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.heartbeat import HeartbeatRequest
 from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -26,8 +23,8 @@ from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.control import end_txn_marker_batch
 
 NOW = Instant(1_700_000_000_000, 0)
-CONSUMER_GROUP = ForeignRecord(ForeignKind.CONSUMER, "g", b"\0\3\0\1g", b"\0\0\0\0\0\1")
-CONSUMER_MEMBER = ForeignRecord(ForeignKind.CONSUMER, "g", b"\0\5\0\1g\0\1m", b"\0\0")
+CONSUMER_GROUP = ForeignRecord(GroupType.CONSUMER, "g", b"\0\3\0\1g", b"\0\0\0\0\0\1")
+CONSUMER_MEMBER = ForeignRecord(GroupType.CONSUMER, "g", b"\0\5\0\1g\0\1m", b"\0\0")
 
 
 def offset(value: int) -> OffsetRecord:
@@ -38,7 +35,7 @@ def batch(base_offset: int, records: list[CoordinatorRecord], producer_id: int =
     transactional = producer_id != -1
     builder = BatchBuilder(base_offset=base_offset, producer_id=producer_id, is_transactional=transactional)
     for record in records:
-        builder.append(0, *encode_record(record))
+        builder.append(0, *record.encode())
     return bytes(builder.build())
 
 
@@ -52,7 +49,7 @@ def marker(base_offset: int, producer_id: int, *, commit: bool) -> bytes:
 
 
 def loaded(*batches: bytes) -> GroupShard:
-    shard = GroupShard(GroupSettings())
+    shard = new_shard()
     loading = GroupLoader(shard)
     for data in batches:
         loading.feed(memoryview(data))
@@ -78,7 +75,7 @@ def test_the_last_record_of_a_key_counts() -> None:
 
 
 def test_feeding_returns_the_offset_to_go_on_from() -> None:
-    shard = GroupShard(GroupSettings())
+    shard = new_shard()
     assert GroupLoader(shard).feed(memoryview(batch(0, [offset(1), offset(2)]) + batch(2, [offset(3)]))) == 3
 
 
@@ -130,8 +127,8 @@ def test_a_group_in_a_transactional_batch_needs_no_marker() -> None:
 
 
 def test_a_loaded_group_expects_signs_of_life_of_its_members() -> None:
-    first = GroupShard(GroupSettings())
-    first.join(join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
+    first = new_shard()
+    shards.join(first, join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
     [expired] = first.expired(NOW)
     [(_, answer)] = expired.responses
     assert isinstance(answer, JoinGroupResponse)
@@ -140,23 +137,23 @@ def test_a_loaded_group_expects_signs_of_life_of_its_members() -> None:
     shard = loaded(batch(0, [group_record(group, {})]))
     heartbeat = HeartbeatRequest("g", answer.generation_id, answer.member_id)
     later = Instant(0, 9_999)
-    assert shard.heartbeat(heartbeat, later) == ErrorCode.NONE
+    assert shards.heartbeat(shard, heartbeat, later) == ErrorCode.NONE
     assert list(shard.expired(Instant(0, 19_998))) == []
     assert len(list(shard.expired(Instant(0, 20_000)))) == 1
-    assert shard.heartbeat(heartbeat, Instant(0, 20_000)) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert shards.heartbeat(shard, heartbeat, Instant(0, 20_000)) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_group_of_another_type_is_listed_and_never_taken_over() -> None:
     shard = loaded(batch(0, [CONSUMER_GROUP, CONSUMER_MEMBER, offset(5)]))
     assert isinstance(shard.groups["g"], ForeignGroup)
     assert [(g.group_id, g.group_type, g.group_state) for g in shard.list()] == [("g", "consumer", "Stable")]
-    step = shard.join(join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
+    step = shards.join(shard, join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
     assert [(token, answer.error_code) for token, answer in step.responses] == [
         ("token", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     ]
     assert step.records == []
     commit = OffsetCommitRequest("g", 1, "m")
-    assert shard.commit(commit, 9, NOW) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert shards.commit(shard, commit, 9, NOW) == ErrorCode.UNKNOWN_MEMBER_ID
     assert shard.delete("g")[1].error_code == ErrorCode.NON_EMPTY_GROUP
     assert shard.expire_offsets(10**15) == []
     assert committed(shard) == 5
@@ -164,9 +161,9 @@ def test_a_group_of_another_type_is_listed_and_never_taken_over() -> None:
 
 def test_an_empty_group_of_another_type_makes_room_with_tombstones_for_all_its_records() -> None:
     shard = loaded(batch(0, [CONSUMER_GROUP]))
-    step = shard.join(join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
+    step = shards.join(shard, join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
     tombstone, created = step.records
-    assert tombstone == ForeignRecord(ForeignKind.CONSUMER, "g", CONSUMER_GROUP.key, None)
+    assert tombstone == ForeignRecord(GroupType.CONSUMER, "g", CONSUMER_GROUP.key, None)
     assert isinstance(created, GroupMetadataRecord)
     for record in step.records:
         shard.replay(record)

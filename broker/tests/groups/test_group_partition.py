@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker.tests.groups import shards
 from broker.tests.manual_clock import ManualClock
 
 from odradek_broker.coordination.durable_partition import CoordinatorState
@@ -18,6 +19,7 @@ from odradek_broker.purgatory import Purgatory
 from odradek_broker.replication.core.partition_leader import PartitionLeader
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
+from odradek_controller.image import ClusterImage
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
@@ -90,7 +92,12 @@ class Broker:
     def coordinate(self) -> None:
         """A coordinator that begins with what is in the log."""
         self.groups = GroupPartition(
-            partition=self.partition, clock=self.clock, timers=self.timers, settings=GroupSettings(), log=self.log
+            partition=self.partition,
+            clock=self.clock,
+            timers=self.timers,
+            settings=GroupSettings(),
+            image=ClusterImage(),
+            log=self.log,
         )
         self.groups.load()
 
@@ -105,7 +112,7 @@ class Broker:
         protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
         request = JoinGroupRequest("g", 10_000, 30_000, "", "i", "consumer", [protocol])
         caller = GroupClient("c", "/h", 5, "1")
-        self.groups.apply(self.groups.shard.join(request, caller, answer, self.groups.now()))
+        self.groups.apply(shards.join(self.groups.shard, request, caller, answer, self.groups.now()))
         self.clock.advance_timeouts(0)
         return answer
 
@@ -113,7 +120,7 @@ class Broker:
         answer: Deferred[SyncGroupResponse] = Deferred()
         request = SyncGroupRequest("g", 1, "i-1", "i")
         request.assignments = [SyncGroupRequest.SyncGroupRequestAssignment("i-1", b"p0")]
-        self.groups.apply(self.groups.shard.sync(request, answer, self.groups.now()))
+        self.groups.apply(shards.sync(self.groups.shard, request, answer, self.groups.now()))
         return answer
 
     def stop(self) -> None:
@@ -171,7 +178,7 @@ def test_an_operator_reads_who_was_thrown_out_and_why(broker: Broker) -> None:
     broker.sync()
     broker.clock.advance_timeouts(10_001)
     member = {"member": "i-1", "client_id": "c", "address": "h"}
-    assert broker.log.seen == [("member's session has expired", {"group": "g", "generation": 1, **member})]
+    assert broker.log.seen == [("member session expired", {"group": "g", "generation": 1, **member})]
 
 
 def test_records_take_effect_in_order_when_the_high_watermark_passes_them(followed: Broker) -> None:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from odradek_broker.groups.core.group_records import (
-    ForeignKind,
-    ForeignRecord,
-    GroupMetadataRecord,
-    OffsetRecord,
-    decode_record,
-    encode_record,
-    group_from_record,
-    group_record,
-)
+from odradek_broker.groups.core.classic_records import group_from_record, group_record
+from odradek_broker.groups.core.foreign_group import ForeignRecord
+from odradek_broker.groups.core.group_kinds import decode_record
+from odradek_broker.groups.core.group_records import GroupMetadataRecord, OffsetRecord, UnknownRecord
+from odradek_broker.groups.core.group_type import GroupType
 from odradek_wire.errors import DecodeError
 from odradek_wire.messages.group_metadata_value import GroupMetadataValue
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
@@ -45,26 +40,26 @@ def raw(pair: tuple[str, str]) -> tuple[bytes, bytes]:
 
 
 def test_a_new_group_is_written_as_kafka_writes_it() -> None:
-    assert encode_record(NEW_GROUP_RECORD) == raw(NEW_GROUP)
+    assert NEW_GROUP_RECORD.encode() == raw(NEW_GROUP)
     assert decode_record(*raw(NEW_GROUP)) == NEW_GROUP_RECORD
 
 
 def test_an_empty_group_keeps_type_and_generation() -> None:
     record = GroupMetadataRecord("g1", GroupMetadataValue("consumer", 2, None, None, 0x1A1FCE66CE0, []))
-    assert encode_record(record) == raw(EMPTY_GROUP)
+    assert record.encode() == raw(EMPTY_GROUP)
     assert record.value is not None
     group = group_from_record("g1", record.value)
     assert group_record(group, {}) == record
 
 
 def test_an_offset_is_written_with_its_topic_id() -> None:
-    assert encode_record(OFFSET_RECORD) == raw(OFFSET)
+    assert OFFSET_RECORD.encode() == raw(OFFSET)
     assert decode_record(*raw(OFFSET)) == OFFSET_RECORD
 
 
 def test_only_an_offset_with_a_retention_of_its_own_is_written_in_the_version_that_has_one() -> None:
     record = OffsetRecord("g", "t", 3, OffsetCommitValue(7, -1, "note", 1000, 2000))
-    key, value = encode_record(record)
+    key, value = record.encode()
     assert value == bytes.fromhex("0001" + "0000000000000007" + "0004") + b"note" + bytes.fromhex(
         "00000000000003e8" + "00000000000007d0"
     )
@@ -81,20 +76,18 @@ def test_keys_of_kafka_0_8_2_are_offsets_too() -> None:
     assert decode_record(key, None) == OffsetRecord("g1", "t", 0, None)
 
 
-@pytest.mark.parametrize(
-    ("kind", "owner"), [(3, ForeignKind.CONSUMER), (11, ForeignKind.SHARE), (17, ForeignKind.STREAMS)]
-)
-def test_records_of_other_group_types_pass_through_unchanged(kind: int, owner: ForeignKind) -> None:
+@pytest.mark.parametrize(("kind", "owner"), [(3, GroupType.CONSUMER), (11, GroupType.SHARE), (17, GroupType.STREAMS)])
+def test_records_of_other_group_types_pass_through_unchanged(kind: int, owner: GroupType) -> None:
     key = kind.to_bytes(2, "big") + b"\0\2g1"
     record = decode_record(key, b"anything")
     assert record == ForeignRecord(owner, "g1", key, b"anything")
-    assert encode_record(record) == (key, b"anything")
+    assert record.encode() == (key, b"anything")
 
 
 def test_keys_from_the_future_belong_to_nobody_and_are_kept() -> None:
     record = decode_record(b"\x03\xe7whatever", b"x")
-    assert record == ForeignRecord(None, "", b"\x03\xe7whatever", b"x")
-    assert encode_record(record) == (b"\x03\xe7whatever", b"x")
+    assert record == UnknownRecord(b"\x03\xe7whatever", b"x")
+    assert record.encode() == (b"\x03\xe7whatever", b"x")
 
 
 def test_a_known_key_with_a_broken_value_is_an_error() -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from broker.tests.groups import shards
+from broker.tests.groups.shards import new_shard
 
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.core.java_hash import hash_map_order, partition_for, string_hash
-from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
+from odradek_broker.groups.core.classic_group import ClassicDeadline, ClassicGroup, ClassicGroupState
+from odradek_broker.groups.core.classic_step import AssignmentWrite, ReplacementWrite
 from odradek_broker.groups.core.consumer_protocol import subscribed_topics
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import (
-    AssignmentWrite,
     DeadlineKey,
-    DeadlineKind,
     Deadlines,
     GroupClient,
     GroupSettings,
-    ReplacementWrite,
 )
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -42,7 +42,7 @@ def group_of(shard: GroupShard) -> ClassicGroup:
 
 def joined(shard: GroupShard, instance_id: str | None = None) -> str:
     """A group of one member in the sync phase; its member id."""
-    shard.join(join_request(instance_id=instance_id), caller(1), "join", NOW)
+    shards.join(shard, join_request(instance_id=instance_id), caller(1), "join", NOW)
     [step] = shard.expired(NOW)
     [(_, answer)] = step.responses
     assert isinstance(answer, JoinGroupResponse)
@@ -52,14 +52,14 @@ def joined(shard: GroupShard, instance_id: str | None = None) -> str:
 def synced(shard: GroupShard, member_id: str) -> AssignmentWrite:
     request = SyncGroupRequest("g", 1, member_id)
     request.assignments = [SyncGroupRequest.SyncGroupRequestAssignment(member_id, b"p0")]
-    step = shard.sync(request, "sync", NOW)
+    step = shards.sync(shard, request, "sync", NOW)
     assert isinstance(step.write, AssignmentWrite)
     assert step.responses == []
     return step.write
 
 
 def test_an_assignment_is_told_only_once_it_is_written() -> None:
-    shard = GroupShard(GroupSettings())
+    shard = new_shard()
     write = synced(shard, joined(shard))
     assert group_of(shard).state is ClassicGroupState.COMPLETING_REBALANCE
     step = shard.written(write, ErrorCode.NONE, NOW)
@@ -68,7 +68,7 @@ def test_an_assignment_is_told_only_once_it_is_written() -> None:
 
 
 def test_an_assignment_that_cannot_be_written_starts_the_rebalance_over() -> None:
-    shard = GroupShard(GroupSettings())
+    shard = new_shard()
     write = synced(shard, joined(shard))
     step = shard.written(write, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOW)
     assert step.responses == [("sync", SyncGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))]
@@ -76,19 +76,19 @@ def test_an_assignment_that_cannot_be_written_starts_the_rebalance_over() -> Non
 
 
 def test_a_write_that_comes_through_too_late_changes_nothing() -> None:
-    shard = GroupShard(GroupSettings())
+    shard = new_shard()
     write = synced(shard, joined(shard))
-    step = shard.join(join_request(), caller(2), "other", NOW)
+    step = shards.join(shard, join_request(), caller(2), "other", NOW)
     assert step.responses == [("sync", SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))]
     assert shard.written(write, ErrorCode.NONE, NOW).responses == []
     assert group_of(shard).state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_a_static_member_whose_new_id_cannot_be_written_keeps_the_old_one() -> None:
-    shard = GroupShard(GroupSettings())
+    shard = new_shard()
     member_id = joined(shard, "i")
     shard.written(synced(shard, member_id), ErrorCode.NONE, NOW)
-    step = shard.join(join_request(instance_id="i"), caller(2), "again", NOW)
+    step = shards.join(shard, join_request(instance_id="i"), caller(2), "again", NOW)
     assert isinstance(step.write, ReplacementWrite)
     assert list(group_of(shard).members) == ["i-2"]
     failed = shard.written(step.write, ErrorCode.NOT_COORDINATOR, NOW)
@@ -98,7 +98,7 @@ def test_a_static_member_whose_new_id_cannot_be_written_keeps_the_old_one() -> N
 
 
 def test_whoever_waits_is_sent_away_when_leadership_is_lost() -> None:
-    shard = GroupShard(GroupSettings())
+    shard = new_shard()
     synced(shard, joined(shard))
     step = shard.unload(NOW)
     assert step.responses == [("sync", SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))]
@@ -106,9 +106,9 @@ def test_whoever_waits_is_sent_away_when_leadership_is_lost() -> None:
 
 
 def test_a_join_that_its_client_gave_up_is_let_go_when_the_same_member_joins_again() -> None:
-    shard = GroupShard(GroupSettings(initial_rebalance_delay_ms=3000))
-    shard.join(join_request(), caller(1), "first", NOW)
-    step = shard.join(join_request("c-1"), caller(2), "second", NOW)
+    shard = new_shard(GroupSettings(initial_rebalance_delay_ms=3000))
+    shards.join(shard, join_request(), caller(1), "first", NOW)
+    step = shards.join(shard, join_request("c-1"), caller(2), "second", NOW)
     assert [(token, answer.error_code) for token, answer in step.responses] == [
         ("first", ErrorCode.REBALANCE_IN_PROGRESS)
     ]
@@ -117,25 +117,25 @@ def test_a_join_that_its_client_gave_up_is_let_go_when_the_same_member_joins_aga
 
 
 def test_the_initial_delay_is_extended_while_members_keep_coming_up_to_the_rebalance_timeout() -> None:
-    shard = GroupShard(GroupSettings(initial_rebalance_delay_ms=12_000))
+    shard = new_shard(GroupSettings(initial_rebalance_delay_ms=12_000))
     answered = []
     for second in range(40):
         now = Instant(0, second * 1000)
         for step in shard.expired(now):
             answered += [(second, token) for token, _ in step.responses]
         if second in (0, 11, 22):
-            shard.join(join_request(), caller(second), second, now)
+            shards.join(shard, join_request(), caller(second), second, now)
     # Twelve seconds, twelve more, and then only six are left of the thirty.
     assert answered == [(30, 0), (30, 11), (30, 22)]
 
 
 def test_a_new_member_may_wait_five_minutes_and_no_longer() -> None:
-    shard = GroupShard(GroupSettings())
+    shard = new_shard()
     member_id = joined(shard)
     shard.written(synced(shard, member_id), ErrorCode.NONE, NOW)
     long = join_request()
     long.rebalance_timeout_ms = 10**7
-    shard.join(long, caller(2), "new", NOW)
+    shards.join(shard, long, caller(2), "new", NOW)
     answers = []
     for moment in range(0, 300_001, 5_000):
         for step in shard.expired(Instant(0, moment)):
@@ -146,7 +146,7 @@ def test_a_new_member_may_wait_five_minutes_and_no_longer() -> None:
 
 def test_deadlines_come_in_order_and_may_be_moved_and_cancelled() -> None:
     deadlines = Deadlines()
-    keys = [DeadlineKey(DeadlineKind.SESSION, "g", name) for name in "abcd"]
+    keys = [DeadlineKey(ClassicDeadline.SESSION, "g", name) for name in "abcd"]
     for key, at_ms in zip(keys, (30, 10, 20, 20), strict=True):
         deadlines.set(key, at_ms)
     deadlines.set(keys[1], 25)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import struct
 
+from broker.tests.groups import shards
+from broker.tests.groups.shards import new_shard
+
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.classic_member import ClassicGroupMember
@@ -18,7 +21,7 @@ RETENTION_MS = 1000
 
 def shard_with_offsets(*topics: str, expire_ms: int = -1) -> GroupShard:
     """Group g has an offset, committed at 100, in partition 0 of each topic."""
-    shard = GroupShard(GroupSettings(offsets_retention_ms=RETENTION_MS))
+    shard = new_shard(GroupSettings(offsets_retention_ms=RETENTION_MS))
     for topic in topics:
         shard.replay(OffsetRecord("g", topic, 0, OffsetCommitValue(5, -1, "", 100, expire_ms)))
     return shard
@@ -66,7 +69,7 @@ def test_offsets_of_an_empty_group_expire_together_counted_from_when_it_became_e
     shard = shard_with_offsets("a")
     classic(shard).protocol_type = "consumer"
     classic(shard).state_since_ms = 5000
-    classic(shard).learn_subscribed_topics()
+    classic(shard).compute_subscribed_topics()
     assert shard.expire_offsets(5999) == []
     assert shard.expire_offsets(6000) == [OffsetRecord("g", "a", 0, None), GroupMetadataRecord("g", None)]
 
@@ -100,14 +103,14 @@ def test_a_retention_in_an_old_commit_becomes_the_offsets_own_time() -> None:
     shard = shard_with_offsets()
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, 5)
     topic = OffsetCommitRequest.OffsetCommitRequestTopic("a", partitions=[partition])
-    result = shard.commit(OffsetCommitRequest("g", retention_time_ms=50, topics=[topic]), 2, Instant(100, 0))
+    result = shards.commit(shard, OffsetCommitRequest("g", retention_time_ms=50, topics=[topic]), 2, Instant(100, 0))
     assert isinstance(result, tuple)
     assert result[0] == [OffsetRecord("g", "a", 0, OffsetCommitValue(5, -1, "", 100, 150))]
 
 
 def test_deleted_topics_take_their_offsets_along_and_leave_the_group() -> None:
     shard = shard_with_offsets("a", "b")
-    records = shard.forget_topics(["a"])
+    records = shard.delete_offsets_of_topics(["a"])
     assert records == [OffsetRecord("g", "a", 0, None)]
     shard.replay(records[0])
     assert list(shard.offsets.of_group("g")) == ["b"]

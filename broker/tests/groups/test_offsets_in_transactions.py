@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from broker.tests.groups import shards
+from broker.tests.groups.shards import new_shard
 from broker.tests.groups.test_group_loading import NOW, committed, join_request
 
-from odradek_broker.groups.core.foreign_group import ForeignGroup
-from odradek_broker.groups.core.group_records import ForeignKind, ForeignRecord, GroupMetadataRecord, OffsetRecord
+from odradek_broker.groups.core.foreign_group import ForeignGroup, ForeignRecord
+from odradek_broker.groups.core.group_records import GroupMetadataRecord, OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import GroupClient, GroupSettings
+from odradek_broker.groups.core.group_type import GroupType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.join_group import JoinGroupResponse
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
@@ -24,7 +27,7 @@ UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 @pytest.fixture
 def shard() -> GroupShard:
-    return GroupShard(GroupSettings(offsets_retention_ms=1000, offset_metadata_max_bytes=4))
+    return new_shard(GroupSettings(offsets_retention_ms=1000, offset_metadata_max_bytes=4))
 
 
 def request(offset: int = 5, producer: int = PRODUCER, topic: str = "t", metadata: str | None = "") -> Commit:
@@ -56,7 +59,7 @@ def seen(shard: GroupShard, *, stable: bool = False, everything: bool = False) -
 
 def member_of(shard: GroupShard) -> tuple[str, int]:
     """The id and generation of a member that has joined; its group completes the rebalance."""
-    shard.join(join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
+    shards.join(shard, join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
     [expired] = shard.expired(NOW)
     [(_, answer)] = expired.responses
     assert isinstance(answer, JoinGroupResponse)
@@ -154,7 +157,7 @@ def test_who_names_a_member_must_be_it(shard: GroupShard) -> None:
 def test_a_static_member_that_was_replaced_is_fenced(shard: GroupShard) -> None:
     joining = join_request()
     joining.group_instance_id = "i"
-    shard.join(joining, GroupClient("c", "/h", 5, "1"), "token", NOW)
+    shards.join(shard, joining, GroupClient("c", "/h", 5, "1"), "token", NOW)
     wanted = request()
     wanted.generation_id, wanted.member_id, wanted.group_instance_id = 1, "predecessor", "i"
     assert commit(shard, wanted) == ErrorCode.FENCED_INSTANCE_ID
@@ -168,7 +171,7 @@ def test_a_member_of_no_group_is_told_of_its_generation(shard: GroupShard) -> No
 
 
 def test_a_group_of_another_type_with_members_takes_nothing(shard: GroupShard) -> None:
-    shard.replay(ForeignRecord(ForeignKind.CONSUMER, "g", b"\0\5\0\1g\0\1m", b"\0\0"))
+    shard.replay(ForeignRecord(GroupType.CONSUMER, "g", b"\0\5\0\1g\0\1m", b"\0\0"))
     assert isinstance(shard.groups["g"], ForeignGroup)
     assert commit(shard, request()) == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -176,7 +179,7 @@ def test_a_group_of_another_type_with_members_takes_nothing(shard: GroupShard) -
 def test_deleting_an_offset_deletes_what_is_pending_there(shard: GroupShard) -> None:
     commit(shard, request())
     topic = OffsetDeleteRequest.OffsetDeleteRequestTopic("t", [OffsetDeleteRequest.OffsetDeleteRequestPartition(0)])
-    records, _ = shard.delete_offsets(OffsetDeleteRequest("g", [topic]))
+    records, _ = shards.delete_offsets(shard, OffsetDeleteRequest("g", [topic]), NOW)
     assert records == [OffsetRecord("g", "t", 0, None)]
     shard.replay(records[0])
     assert seen(shard, stable=True) == [("t", -1, 0), ("u", -1, 0)]
@@ -200,7 +203,7 @@ def test_offsets_of_deleted_topics_go_whether_they_are_pending_or_not(shard: Gro
     commit_plainly(shard, 1)
     commit(shard, request())
     commit(shard, request(topic="u"))
-    records = shard.forget_topics(["t", "u"])
+    records = shard.delete_offsets_of_topics(["t", "u"])
     assert records == [OffsetRecord("g", "t", 0, None), OffsetRecord("g", "u", 0, None)]
 
 

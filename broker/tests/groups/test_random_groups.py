@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
+from broker.tests.groups import shards
+from broker.tests.groups.shards import new_shard
 
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.group_records import CoordinatorRecord
-from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import GroupClient, GroupSettings, GroupStep
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.heartbeat import HeartbeatRequest
@@ -62,7 +63,7 @@ class World:
     def __post_init__(self) -> None:
         delay_ms = self.random.choice([0, 0, 3000])
         settings = GroupSettings(initial_rebalance_delay_ms=delay_ms, max_size=self.max_size)
-        self.shard = GroupShard(settings)
+        self.shard = new_shard(settings)
 
     # -- the shell, in ten lines
 
@@ -123,7 +124,7 @@ class World:
         )  # fmt: skip
         self.numbers += 1
         caller = GroupClient(client.name, "/h", client.version, str(self.numbers))
-        self.carry_out(self.shard.join(request, caller, (client, client.attempt), self.now))
+        self.carry_out(shards.join(self.shard, request, caller, (client, client.attempt), self.now))
 
     def sync(self, client: Client, joined: JoinGroupResponse) -> None:
         self.begin(client, "sync")
@@ -137,11 +138,11 @@ class World:
             SyncGroupRequest.SyncGroupRequestAssignment(member_id, ",".join(partitions).encode())
             for member_id, partitions in dealt.items()
         ]
-        self.carry_out(self.shard.sync(request, (client, client.attempt), self.now))
+        self.carry_out(shards.sync(self.shard, request, (client, client.attempt), self.now))
 
     def heartbeat(self, client: Client) -> None:
         request = HeartbeatRequest("g", client.generation, client.member_id, client.instance_id)
-        error = self.shard.heartbeat(request, self.now)
+        error = shards.heartbeat(self.shard, request, self.now)
         if error in BEGIN_ANEW:
             self.forget(client)
         elif error:
@@ -151,7 +152,7 @@ class World:
         partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, self.numbers)
         topic = OffsetCommitRequest.OffsetCommitRequestTopic("t", partitions=[partition])
         request = OffsetCommitRequest("g", client.generation, client.member_id, client.instance_id, topics=[topic])
-        result = self.shard.commit(request, 8, self.now)
+        result = shards.commit(self.shard, request, 8, self.now)
         if not isinstance(result, ErrorCode):
             self.log.extend(result[0])
             for record in result[0]:
@@ -159,7 +160,7 @@ class World:
 
     def leave(self, client: Client) -> None:
         identity = LeaveGroupRequest.MemberIdentity(client.member_id, client.instance_id)
-        step, _ = self.shard.leave(LeaveGroupRequest("g", members=[identity]), self.now)
+        step, _ = shards.leave(self.shard, LeaveGroupRequest("g", members=[identity]), self.now)
         client.alive = False
         self.carry_out(step)
 
@@ -268,7 +269,7 @@ def test_what_is_in_the_log_is_the_group_again_after_a_restart(seed: int) -> Non
     world = World(Random(seed))
     world.run(200)
     world.calm_down()
-    again = GroupShard(world.shard.settings)
+    again = new_shard(world.shard.settings)
     for record in world.log:
         again.load(record)
     assert again.offsets.of_group("g") == world.shard.offsets.of_group("g")

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
+from broker.tests.groups.shards import new_shard
 from broker.tests.groups.test_group_loading import batch, marker
 
 from odradek_broker.groups.core.group_loader import GroupLoader
 from odradek_broker.groups.core.group_records import OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
-from odradek_broker.groups.core.group_step import GroupSettings
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest
@@ -40,7 +40,7 @@ class Entry:
 @dataclass
 class History:
     random: Random
-    shard: GroupShard = field(default_factory=lambda: GroupShard(GroupSettings()))
+    shard: GroupShard = field(default_factory=lambda: new_shard())
     log: list[bytes] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     ended: dict[tuple[int, int], bool] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class History:
         self.shard.transaction_ended(producer, commit=commit)
 
     def loaded(self) -> GroupShard:
-        shard = GroupShard(GroupSettings())
+        shard = new_shard()
         loading = GroupLoader(shard)
         data = memoryview(b"".join(self.log))
         while data:

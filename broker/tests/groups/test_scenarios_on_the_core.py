@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.tests.groups import shards
+from broker.tests.groups.shards import new_shard
+
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import GroupClient, GroupSettings, GroupStep
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
@@ -24,7 +26,7 @@ class Core:
     """A shard whose every record is written at once."""
 
     def __init__(self) -> None:
-        self.shard = GroupShard(GroupSettings(min_session_timeout_ms=1, max_size=3))
+        self.shard = new_shard(GroupSettings(min_session_timeout_ms=1, max_size=3))
         self.now = Instant(1_700_000_000_000, 0)
         self.answers: dict[Any, Message] = {}
         self.ids = 0
@@ -48,15 +50,15 @@ class Core:
                 caller = GroupClient(client, "/127.0.0.1", version, f"{self.ids:032x}")
                 if version < 1:
                     request.rebalance_timeout_ms = -1
-                self._carry_out(self.shard.join(request, caller, client, self.now))
+                self._carry_out(shards.join(self.shard, request, caller, client, self.now))
             case SyncGroupRequest():
-                self._carry_out(self.shard.sync(request, client, self.now))
+                self._carry_out(shards.sync(self.shard, request, client, self.now))
             case HeartbeatRequest():
-                return HeartbeatResponse(error_code=self.shard.heartbeat(request, self.now))
+                return HeartbeatResponse(error_code=shards.heartbeat(self.shard, request, self.now))
             case LeaveGroupRequest():
                 if version < 3:
                     request.members = [LeaveGroupRequest.MemberIdentity(request.member_id)]
-                step, answer = self.shard.leave(request, self.now)
+                step, answer = shards.leave(self.shard, request, self.now)
                 self._carry_out(step)
                 return LeaveGroupResponse(error_code=answer.members[0].error_code) if version < 3 else answer
             case OffsetCommitRequest():
@@ -71,7 +73,7 @@ class Core:
                     groups = [OffsetFetchRequest.OffsetFetchRequestGroup(request.group_id, topics=topics)]
                 return OffsetFetchResponse(groups=[self.shard.fetch(group) for group in groups])
             case OffsetDeleteRequest():
-                records, deleted = self.shard.delete_offsets(request)
+                records, deleted = shards.delete_offsets(self.shard, request, self.now)
                 self._replay(records)
                 return deleted
             case DescribeGroupsRequest():
@@ -83,7 +85,7 @@ class Core:
         return None
 
     def _commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
-        result = self.shard.commit(request, version, self.now)
+        result = shards.commit(self.shard, request, version, self.now)
         if not isinstance(result, ErrorCode):
             self._replay(result[0])
             return result[1]

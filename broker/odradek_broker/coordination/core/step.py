@@ -6,11 +6,12 @@ Owns the parts of a step that the group coordinator and the transaction coordina
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from odradek_broker.coordination.core.deadlines import Instant
+from odradek_wire.errors import ErrorCode
 
 Record = TypeVar("Record")
 Write = TypeVar("Write")
@@ -28,6 +29,15 @@ class CoordinatorEvent(NamedTuple):
     """Logged at INFO, such as a member that is removed; the ordinary course of events is logged at DEBUG."""
 
 
+class ResponseOnceWritten(NamedTuple):
+    """A response that is sent when the records of its step are committed."""
+
+    token: Token
+    response: object
+    failed: Callable[[ErrorCode], object]
+    """Makes the response when they are not."""
+
+
 @dataclass(slots=True)
 class Step(Generic[Record, Write]):
     """Filled while the state machine handles one input. `CoordinatorPartition` logs the events, sends the responses,
@@ -36,6 +46,8 @@ class Step(Generic[Record, Write]):
     now: Instant
     records: list[Record] = field(default_factory=list)
     responses: list[tuple[Token, object]] = field(default_factory=list)
+    responses_once_written: list[ResponseOnceWritten] = field(default_factory=list)
+    """Only in a step with records."""
     write: Write | None = None
     """State that the state machine needs when the records are written; opaque to the shell. None: the outcome of the
     append is not reported."""

@@ -1,8 +1,9 @@
 """A classic consumer group: its state and its members.
 
-Owns the bookkeeping that must agree with itself: states and their transitions, members, static members, given-out
-member ids, who supports which protocol, the leader, the generation. Leaves what a request may do, and when, to
-`classic_join`, `classic_rebalance` and `classic_session`, deadlines to `group_step`, records to `group_records`.
+Owns the bookkeeping that must be consistent: states and their transitions, members, static members, pending member ids,
+supported protocols, the leader, the generation; and the checks of requests on the group's offsets. Leaves the rules of
+JoinGroup, SyncGroup, Heartbeat and LeaveGroup to `classic_join`, `classic_rebalance` and `classic_session`, and the
+record of a group to `classic_records`.
 
         Empty ──► PreparingRebalance ──► CompletingRebalance ──► Stable
           ▲             │    ▲                  │                  │
@@ -16,9 +17,27 @@ from enum import Enum
 from odradek_broker.coordination.core.java_hash import hash_map_order
 from odradek_broker.coordination.core.step import Token
 from odradek_broker.groups.core.classic_member import ClassicGroupMember, Protocols
+from odradek_broker.groups.core.committed_offset import CommittedOffset
 from odradek_broker.groups.core.consumer_protocol import subscribed_topics
+from odradek_broker.groups.core.group import DescribedGroup, ListedGroup, OffsetExpirationCondition
+from odradek_broker.groups.core.group_records import CoordinatorRecord, GroupMetadataRecord
+from odradek_broker.groups.core.group_step import NO_MEMBER, GroupStep
+from odradek_broker.groups.core.group_type import GroupType
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.describe_groups import DescribeGroupsResponse
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+class ClassicDeadline(Enum):
+    """A kind of deadline of a classic group."""
+
+    SESSION = "session"
+    """A member has sent no heartbeat within its session timeout, or a pending member id was not used."""
+    JOIN = "join"
+    """The join phase of a rebalance has reached the rebalance timeout."""
+    SYNC = "sync"
+    """Members that joined have not sent SyncGroup within the rebalance timeout."""
 
 
 class ClassicGroupState(Enum):
@@ -40,12 +59,12 @@ MAY_FOLLOW: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
     ClassicGroupState.STABLE: frozenset({ClassicGroupState.COMPLETING_REBALANCE}),
     ClassicGroupState.DEAD: frozenset(ClassicGroupState),
 }
-"""State → the states from which it is reached."""
+"""State → the states that may precede it."""
 
 
 class ClassicGroup:
     """Membership is kept in memory and written as a whole, as in Kafka: when an assignment is made, when the group
-    becomes empty, when a static member returns. `group_records` turns a group into that record and back."""
+    becomes empty, when a static member returns."""
 
     __slots__ = (
         "_subscribed_topics",
@@ -81,17 +100,21 @@ class ClassicGroup:
         self.static_members: dict[str, str] = {}
         """group.instance.id → member id."""
         self.pending_members: set[str] = set()
-        """Member ids given out with MEMBER_ID_REQUIRED whose owner has not come back yet."""
+        """Member ids returned with MEMBER_ID_REQUIRED that no JoinGroup has used yet."""
         self.pending_sync: dict[str, None] = {}
-        """Members of this generation that have not sent SyncGroup; a dict for its order."""
+        """Members of this generation that have not sent SyncGroup; a dict because it is ordered."""
         self.supporters: dict[str, int] = {}
         """Protocol name → number of members that support it."""
         self.awaiting_join = 0
         self.newcomers = False
-        """Somebody joined during the initial delay, which may therefore be extended."""
+        """A member has joined during the initial delay, which may therefore be extended."""
         self.initial_delay_left_ms: int | None = None
-        """What is left of the longest initial delay; None when the join phase is not an initial one."""
+        """The remainder of the longest initial delay; None when the join phase is not an initial one."""
         self._subscribed_topics: frozenset[str] | None = None
+
+    @property
+    def type(self) -> GroupType:
+        return GroupType.CLASSIC
 
     # -- states ---------------------------------------------------------------------------------------------------
 
@@ -113,17 +136,17 @@ class ClassicGroup:
         return self.state is ClassicGroupState.EMPTY
 
     def next_generation(self, wall_ms: int) -> None:
-        """The join phase is over: count up, choose a protocol, and hold the members to it."""
+        """End the join phase: increase the generation and select the protocol of all members."""
         self.generation += 1
         self.protocol = self.select_protocol() if self.members else None
-        self.learn_subscribed_topics()
+        self.compute_subscribed_topics()
         self.transition(ClassicGroupState.COMPLETING_REBALANCE if self.members else ClassicGroupState.EMPTY, wall_ms)
         self.pending_sync.clear()
 
     # -- members --------------------------------------------------------------------------------------------------
 
     def add(self, member: ClassicGroupMember, protocol_type: str, join: Token | None = None) -> None:
-        """Take in a member whose protocols `supports` has accepted; the first one leads."""
+        """Add a member whose protocols `supports` has accepted; the first member is the leader."""
         assert member.member_id not in self.members
         if member.instance_id is not None:
             assert member.instance_id not in self.static_members
@@ -145,7 +168,7 @@ class ClassicGroup:
         session_timeout_ms: int,
         join: Token | None,
     ) -> None:
-        """A member tells about itself again; its join waits from now on (None: it does not wait)."""
+        """Store what a member says about itself when it rejoins. `join` is its pending JoinGroup, if there is one."""
         self._count_protocols(member, -1)
         member.protocols = protocols
         self._count_protocols(member, 1)
@@ -154,7 +177,7 @@ class ClassicGroup:
         self._await_join(member, join)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member or a given-out member id. Its waiting requests must have been answered."""
+        """Remove a member or a pending member id. Its pending requests must have been completed."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_protocols(member, -1)
@@ -167,8 +190,9 @@ class ClassicGroup:
         self.pending_sync.pop(member_id, None)
 
     def rename_static(self, instance_id: str, old_id: str, new_id: str) -> ClassicGroupMember:
-        """A static member came back: the same member under a new id, at the same place. Its requests must have been
-        answered."""
+        """Give a static member that has returned a new id; its place in the order of members stays.
+
+        Its pending requests must have been completed."""
         old = self.members[old_id]
         assert old.join is None
         assert old.sync is None
@@ -191,7 +215,7 @@ class ClassicGroup:
         return new
 
     def take_join(self, member: ClassicGroupMember) -> Token | None:
-        """The member's waiting join, which the caller answers; None when it does not wait."""
+        """Return the member's pending JoinGroup, which the caller completes; None when there is none."""
         token = member.join
         self._await_join(member, None)
         return token
@@ -205,7 +229,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it rejoined, else choose a member that did. False when nobody did."""
+        """Keep the leader if it has rejoined, else elect a member that has. Return False when no member has."""
         if self.leader is None:
             return False
         if self.members[self.leader].join is not None:
@@ -219,7 +243,8 @@ class ClassicGroup:
     # -- protocols ------------------------------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, names: list[str]) -> bool:
-        """May a member with these protocols join? An empty group takes any; else one must be common to all members."""
+        """Whether a member with these protocols may join: an empty group accepts any, else one must be supported by all
+        members."""
         if self.is_empty:
             return bool(protocol_type) and bool(names)
         return protocol_type == self.protocol_type and any(
@@ -227,7 +252,7 @@ class ClassicGroup:
         )
 
     def select_protocol(self) -> str:
-        """Every member votes for its favourite among the common protocols; the most votes win."""
+        """Select the protocol with the most votes: each member votes for one that all members support."""
         candidates = {name for name, count in self.supporters.items() if count == len(self.members)}
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -242,11 +267,11 @@ class ClassicGroup:
 
     @property
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Topics that the members consume; None when the coordinator cannot tell."""
+        """The topics that the members subscribe to; None when the coordinator does not know them."""
         return self._subscribed_topics
 
-    def learn_subscribed_topics(self) -> None:
-        """Read the members' subscriptions, which only the consumer protocol lets us do."""
+    def compute_subscribed_topics(self) -> None:
+        """Read the members' subscriptions; only the consumer protocol has them."""
         if not self.uses_consumer_protocol:
             self._subscribed_topics = None
         elif not self.members:
@@ -257,16 +282,122 @@ class ClassicGroup:
             )
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """When in doubt a consumer group counts as subscribed, so that its offsets are kept."""
+        """A consumer group with unknown subscriptions counts as subscribed to any topic, so that its offsets are
+        kept."""
         if self._subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self._subscribed_topics
 
+    # -- offsets --------------------------------------------------------------------------------------------------
+
+    def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Check that this is a member. A static member whose id was given to its successor is fenced."""
+        if instance_id is not None:
+            current_id = self.static_members.get(instance_id)
+            if current_id is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if current_id != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def validate_offset_commit(
+        self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
+    ) -> ErrorCode:
+        """A commit without a generation comes from an admin client or from a consumer that assigns its partitions
+        itself: then the group must be empty. TxnOffsetCommit before v3 names no member, and is not checked; nor does a
+        rebalance matter to a transaction, which is committed or aborted as a whole."""
+        if generation < 0 and self.is_empty:
+            return ErrorCode.NONE
+        if generation >= 0 or member_id != NO_MEMBER or instance_id is not None:
+            error = self.validate_member(member_id, instance_id)
+            if error:
+                return error
+            if generation != self.generation:
+                return ErrorCode.ILLEGAL_GENERATION
+        elif not transactional and not self.is_empty:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        # The member knows the new generation, but no member has an assignment in it yet.
+        if not transactional and self.is_in(ClassicGroupState.COMPLETING_REBALANCE):
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def validate_offset_delete(self) -> ErrorCode:
+        """Offsets cannot be deleted while the group has members whose subscriptions are unknown."""
+        if not self.is_empty and not self.uses_consumer_protocol:
+            return ErrorCode.NON_EMPTY_GROUP
+        return ErrorCode.NONE
+
+    def offsets_committed(self, step: GroupStep, member_id: str) -> None:
+        if self.is_in(ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE) and member_id in self.members:
+            self.extend_session(step, self.members[member_id])
+
+    def extend_session(self, step: GroupStep, member: ClassicGroupMember) -> None:
+        """Restart the member's session timeout."""
+        step.set_deadline(ClassicDeadline.SESSION, self.group_id, member.session_timeout_ms, member.member_id)
+
+    @property
+    def should_expire(self) -> bool:
+        return True
+
+    def offset_expiration_condition(self) -> OffsetExpirationCondition | None:
+        """The retention of offsets counts
+
+        - from the commit, in a simple group, which has never had members;
+        - from the moment when the group became empty;
+        - from the commit, in a stable group with known subscriptions.
+
+        Offsets do not expire during a rebalance, or when the subscriptions are not known."""
+        if self.protocol_type is not None and self.is_empty:
+            return self._since_empty
+        if self.protocol_type is None or (self._subscribed_topics is not None and self.is_in(ClassicGroupState.STABLE)):
+            return _since_commit
+        return None
+
+    def _since_empty(self, offset: CommittedOffset) -> int:
+        return offset.commit_timestamp_ms if self.state_since_ms is None else self.state_since_ms
+
+    # -- administration -------------------------------------------------------------------------------------------
+
+    def as_listed_group(self) -> ListedGroup:
+        return ListedGroup(
+            group_id=self.group_id,
+            protocol_type=self.protocol_type or "",
+            group_state=self.state.value,
+            group_type=self.type.value,
+        )
+
+    def as_described_group(self) -> DescribedGroup:
+        """Member metadata belongs to a protocol, and only a stable group has selected one."""
+        stable = self.is_in(ClassicGroupState.STABLE)
+        return DescribedGroup(
+            group_id=self.group_id,
+            group_state=self.state.value,
+            protocol_type=self.protocol_type or "",
+            protocol_data=(self.protocol or "") if stable else "",
+            members=[
+                DescribeGroupsResponse.DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata(self.protocol) if stable else b"",
+                    member_assignment=member.assignment,
+                )
+                for member in self.members.values()
+            ],
+        )
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        return [GroupMetadataRecord(self.group_id, None)]
+
     # -- counting -------------------------------------------------------------------------------------------------
 
-    def _count_protocols(self, member: ClassicGroupMember, step: int) -> None:
+    def _count_protocols(self, member: ClassicGroupMember, difference: int) -> None:
         for name, _ in member.protocols:
-            count = self.supporters.get(name, 0) + step
+            count = self.supporters.get(name, 0) + difference
             if count:
                 self.supporters[name] = count
             else:
@@ -275,3 +406,7 @@ class ClassicGroup:
     def _await_join(self, member: ClassicGroupMember, token: Token | None) -> None:
         self.awaiting_join += (token is not None) - (member.join is not None)
         member.join = token
+
+
+def _since_commit(offset: CommittedOffset) -> int:
+    return offset.commit_timestamp_ms

@@ -1,66 +1,68 @@
-"""JoinGroup: who may join a classic group, and what joining sets off.
+"""JoinGroup in classic groups: the checks, in Kafka's order, and the rebalance that follows.
 
-Owns the checks in Kafka's order and the four ways in: a new dynamic member (which from v4 on must first take its id
-and come back), a new static member, a static member that comes back, and a known member that rejoins. Leaves phases
-to `classic_rebalance`.
+Owns the four ways to join: a new dynamic member (which from v4 on first gets its id and joins again), a new static
+member, a static member that returns, and a member that rejoins. Leaves the phases of a rebalance to
+`classic_rebalance`.
 """
 
 from __future__ import annotations
 
 from odradek_broker.coordination.core.step import Token
-from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
+from odradek_broker.groups.core.classic_group import ClassicDeadline, ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.classic_member import ClassicGroupMember, Protocols
 from odradek_broker.groups.core.classic_rebalance import (
     complete_join_if_all_joined,
     prepare_rebalance,
     rebalance_or_complete_join,
 )
-from odradek_broker.groups.core.group_records import group_record
-from odradek_broker.groups.core.group_step import (
+from odradek_broker.groups.core.classic_records import group_record
+from odradek_broker.groups.core.classic_step import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
-    NO_MEMBER,
-    DeadlineKind,
-    GroupClient,
-    GroupStep,
     ReplacementWrite,
-    join_answer,
+    cancel_deadline,
     join_error,
+    join_response,
+    respond_to_join,
+    respond_to_sync,
+    set_deadline,
 )
+from odradek_broker.groups.core.group_step import NO_MEMBER, GroupClient, GroupStep
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek_wire.messages.sync_group import SyncGroupResponse
 
 MEMBER_ID_REQUIRED_FROM = 4
-"""KIP-394: a client that never sees the first answer would leave a member behind each time it retries."""
+"""KIP-394: otherwise a client that does not receive the response leaves a member behind each time it retries."""
 SKIP_ASSIGNMENT_FROM = 9
-"""KIP-814: a static leader that came back may be told the members without having to assign."""
+"""KIP-814: from this version on, a static leader that returns can get the members and skip the assignment."""
 
 
-def join(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: GroupClient, token: Token) -> None:
-    """Every path answers `token`, now or when the join phase ends."""
+def join(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, token: Token) -> None:
+    """Complete `token` now, or when the join phase ends."""
     if not _has_room(step, group, request.member_id):
         group.remove(request.member_id)
-        step.expect_no_more(DeadlineKind.SESSION, group, request.member_id)
+        cancel_deadline(step, ClassicDeadline.SESSION, group, request.member_id)
         step.respond(token, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
     elif not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
         step.respond(token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
     elif request.member_id != NO_MEMBER:
-        _join_known(step, group, request, caller, token)
+        _join_known(step, group, request, client, token)
     elif request.group_instance_id is not None:
-        _join_static(step, group, request, caller, token)
+        _join_static(step, group, request, client, token)
     else:
-        _join_dynamic(step, group, request, caller, token)
+        _join_dynamic(step, group, request, client, token)
 
 
 def replacement_written(step: GroupStep, group: ClassicGroup, write: ReplacementWrite, error: ErrorCode) -> None:
-    """The static member's new id is in the log, or could not be written: then the old one stays."""
+    """A static member's new id is written, or is not: then the old id is restored."""
     member = group.members.get(write.new_id)
     if member is None:
         return
     if not error:
-        _answer_replacement(step, group, member, write)
+        _respond_to_replacement(step, group, member, write)
         return
-    step.respond_to_join(
+    respond_to_join(
+        step,
         group,
         member,
         JoinGroupResponse(
@@ -78,88 +80,77 @@ def replacement_written(step: GroupStep, group: ClassicGroup, write: Replacement
         write.session_timeout_ms_before,
         None,
     )
-    step.expect_no_more(DeadlineKind.SESSION, group, write.new_id)
-    step.extend_session(group, group.rename_static(write.instance_id, write.new_id, write.old_id))
-
-
-def member_error(group: ClassicGroup, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Is this a member? A static one whose id was given to a successor is fenced."""
-    if instance_id is not None:
-        holder = group.static_members.get(instance_id)
-        if holder is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if holder != member_id:
-            return ErrorCode.FENCED_INSTANCE_ID
-    return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+    cancel_deadline(step, ClassicDeadline.SESSION, group, write.new_id)
+    group.extend_session(step, group.rename_static(write.instance_id, write.new_id, write.old_id))
 
 
 def _has_room(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
-    """group.max.size. While members rejoin, those that are back count, so that the last ones are out."""
+    """Apply group.max.size. During the join phase only members that have rejoined count: the last are refused."""
     member = group.members.get(member_id)
     if group.is_in(ClassicGroupState.PREPARING_REBALANCE):
-        waits = member is not None and member.join is not None
-        return waits or group.awaiting_join < step.settings.max_size
+        rejoined = member is not None and member.join is not None
+        return rejoined or group.awaiting_join < step.settings.max_size
     return group.is_empty or member is not None or len(group.members) < step.settings.max_size
 
 
 def _join_dynamic(
-    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: GroupClient, token: Token
+    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, token: Token
 ) -> None:
-    member_id = f"{caller.client_id}-{caller.random_id}"
-    if caller.api_version >= MEMBER_ID_REQUIRED_FROM:
+    member_id = f"{client.client_id}-{client.random_id}"
+    if client.api_version >= MEMBER_ID_REQUIRED_FROM:
         group.pending_members.add(member_id)
-        step.expect(DeadlineKind.SESSION, group, request.session_timeout_ms, member_id)
+        set_deadline(step, ClassicDeadline.SESSION, group, request.session_timeout_ms, member_id)
         step.respond(token, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:
-        _add(step, group, request, caller, member_id, token)
+        _add(step, group, request, client, member_id, token)
 
 
 def _join_static(
-    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: GroupClient, token: Token
+    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, token: Token
 ) -> None:
     instance_id = request.group_instance_id
     assert instance_id is not None
-    member_id = f"{instance_id}-{caller.random_id}"
+    member_id = f"{instance_id}-{client.random_id}"
     if instance_id in group.static_members:
-        _replace_static(step, group, request, caller, instance_id, member_id, token)
+        _replace_static(step, group, request, client, instance_id, member_id, token)
     else:
-        _add(step, group, request, caller, member_id, token)
+        _add(step, group, request, client, member_id, token)
 
 
 def _join_known(
-    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: GroupClient, token: Token
+    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, token: Token
 ) -> None:
     member_id = request.member_id
     if member_id in group.pending_members and request.group_instance_id is None:
-        _add(step, group, request, caller, member_id, token)
+        _add(step, group, request, client, member_id, token)
         return
-    error = member_error(group, member_id, request.group_instance_id)
+    error = group.validate_member(member_id, request.group_instance_id)
     if error:
         step.respond(token, join_error(error, member_id))
         return
     member = group.members[member_id]
     unchanged = member.protocols == _protocols(request)
-    # A stable group's leader may know of a change that its metadata does not show (new partitions, say); anybody else
-    # whose metadata is the same may have missed an answer, and is told the present generation again.
-    missed_an_answer = unchanged and (
+    # The leader of a stable group may rejoin because of a change that its metadata does not show (new partitions, for
+    # example). Any other member with unchanged metadata has missed a response, and gets the current generation again.
+    missed_response = unchanged and (
         group.is_in(ClassicGroupState.COMPLETING_REBALANCE)
         or (group.is_in(ClassicGroupState.STABLE) and group.leader != member_id)
     )
-    if missed_an_answer:
-        step.respond(token, join_answer(group, member_id))
+    if missed_response:
+        step.respond(token, join_response(group, member_id))
     else:
         _update(step, group, member, request, token)
         rebalance_or_complete_join(step, group)
 
 
 def _add(
-    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, caller: GroupClient, member_id: str, token: Token
+    step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, member_id: str, token: Token
 ) -> None:
     member = ClassicGroupMember(
         member_id=member_id,
         instance_id=request.group_instance_id,
-        client_id=caller.client_id,
-        client_host=caller.client_host,
+        client_id=client.client_id,
+        client_host=client.client_host,
         rebalance_timeout_ms=_rebalance_timeout_ms(request),
         session_timeout_ms=request.session_timeout_ms,
         protocols=_protocols(request),
@@ -168,7 +159,7 @@ def _add(
     if group.is_in(ClassicGroupState.PREPARING_REBALANCE) and group.previous_state is ClassicGroupState.EMPTY:
         group.newcomers = True
     group.add(member, request.protocol_type, join=token)
-    step.expect(DeadlineKind.SESSION, group, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id)
+    set_deadline(step, ClassicDeadline.SESSION, group, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id)
     rebalance_or_complete_join(step, group)
 
 
@@ -176,19 +167,19 @@ def _replace_static(
     step: GroupStep,
     group: ClassicGroup,
     request: JoinGroupRequest,
-    caller: GroupClient,
+    client: GroupClient,
     instance_id: str,
     member_id: str,
     token: Token,
 ) -> None:
-    """A static member came back without knowing its id. Nobody else need notice, unless the protocol changes."""
+    """A static member returns without its member id. The others do not rebalance unless the protocol changes."""
     leader_before = group.leader
     old = group.members[group.static_members[instance_id]]
-    # Whoever still waits under the old id is a double, or a connection that the client has given up.
+    # Requests under the old id come from a duplicate, or from a connection that the client has abandoned.
     fenced = ErrorCode.FENCED_INSTANCE_ID
-    step.respond_to_join(group, old, join_error(fenced, old.member_id))
-    step.respond_to_sync(old, SyncGroupResponse(error_code=fenced))
-    step.expect_no_more(DeadlineKind.SESSION, group, old.member_id)
+    respond_to_join(step, group, old, join_error(fenced, old.member_id))
+    respond_to_sync(step, old, SyncGroupResponse(error_code=fenced))
+    cancel_deadline(step, ClassicDeadline.SESSION, group, old.member_id)
     member = group.rename_static(instance_id, old.member_id, member_id)
     write = ReplacementWrite(
         group_id=group.group_id,
@@ -199,12 +190,12 @@ def _replace_static(
         protocols_before=old.protocols,
         rebalance_timeout_ms_before=old.rebalance_timeout_ms,
         session_timeout_ms_before=old.session_timeout_ms,
-        api_version=caller.api_version,
+        api_version=client.api_version,
     )
     _update(step, group, member, request, token)
-    step.extend_session(group, member)
+    group.extend_session(step, member)
     if group.is_in(ClassicGroupState.COMPLETING_REBALANCE):
-        # The leader may be assigning to the old id already.
+        # The leader may be computing an assignment for the old id.
         prepare_rebalance(step, group)
     elif group.is_in(ClassicGroupState.STABLE) and group.select_protocol() == group.protocol:
         step.records.append(group_record(group, {m.member_id: m.assignment for m in group.members.values()}))
@@ -215,25 +206,27 @@ def _replace_static(
         complete_join_if_all_joined(step, group)
 
 
-def _answer_replacement(
+def _respond_to_replacement(
     step: GroupStep, group: ClassicGroup, member: ClassicGroupMember, write: ReplacementWrite
 ) -> None:
     if write.api_version >= SKIP_ASSIGNMENT_FROM:
-        leads = group.leader == member.member_id
-        step.respond_to_join(group, member, join_answer(group, member.member_id, skip_assignment=leads))
+        is_leader = group.leader == member.member_id
+        respond_to_join(step, group, member, join_response(group, member.member_id, skip_assignment=is_leader))
         return
-    # Before KIP-814 a leader that learnt that it leads would assign anew, so it is told of the leader that it replaced.
-    answer = join_answer(group, member.member_id)
-    answer.leader = write.leader_before or ""
-    answer.members = []
-    step.respond_to_join(group, member, answer)
+    # Before KIP-814 a member that learns that it is the leader computes an assignment, so the response names the
+    # leader that it has replaced.
+    response = join_response(group, member.member_id)
+    response.leader = write.leader_before or ""
+    response.members = []
+    respond_to_join(step, group, member, response)
 
 
 def _update(
     step: GroupStep, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroupRequest, token: Token
 ) -> None:
-    # A join that already waits was given up by its client. Kafka never answers it; we let go of its connection.
-    step.respond_to_join(group, member, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    # The client has abandoned a JoinGroup that is still pending. Kafka never completes it; a response frees its
+    # connection here.
+    respond_to_join(step, group, member, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.update(member, _protocols(request), _rebalance_timeout_ms(request), request.session_timeout_ms, token)
 
 
@@ -242,6 +235,6 @@ def _protocols(request: JoinGroupRequest) -> Protocols:
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    # JoinGroup v0 has none: the session timeout stands for both.
+    # JoinGroup v0 has no rebalance timeout: the session timeout is used for both.
     timeout_ms = request.rebalance_timeout_ms
     return request.session_timeout_ms if timeout_ms == -1 else timeout_ms

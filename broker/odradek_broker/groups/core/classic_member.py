@@ -1,7 +1,7 @@
 """One member of a classic group.
 
-Owns what the coordinator knows of a member: its timeouts, the protocols that it supports, its assignment, and the
-request of its that waits. Leaves the counting over members to `group`.
+Owns what the coordinator knows of a member: its timeouts, its supported protocols, its assignment, and its pending
+request. Leaves counting over members to `classic_group`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 @dataclass(slots=True)
 class ClassicGroupMember:
-    """A member that has joined. A member id that was only given out is not a member yet."""
+    """A member that has joined. A pending member id is not a member yet."""
 
     member_id: str
     instance_id: str | None
@@ -28,23 +28,22 @@ class ClassicGroupMember:
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
-    """Until its first join is answered it knows no member id, so it sends no heartbeats and waiting does not keep
-    it."""
+    """Its first JoinGroup is pending: it has no member id, sends no heartbeats, and its session may expire."""
     join: Token | None = field(default=None, compare=False)
     sync: Token | None = field(default=None, compare=False)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member told about itself for this protocol, which it must support."""
+        """Return the member's metadata for a protocol that it supports."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
         raise AssertionError(f"{self.member_id} does not support {protocol}")
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The member's favourite among protocols that all members support."""
+        """Return the member's preferred protocol among those that all members support."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     @property
-    def keeps_session_by_waiting(self) -> bool:
-        """A member with a request in our hands cannot send heartbeats and need not."""
+    def has_pending_request(self) -> bool:
+        """A member whose JoinGroup or SyncGroup is pending sends no heartbeats, and its session does not expire."""
         return not self.is_new and (self.join is not None or self.sync is not None)

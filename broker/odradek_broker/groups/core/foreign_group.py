@@ -1,25 +1,57 @@
-"""Groups of types that are not served here, as another broker's records leave them.
+"""Groups of kinds that this broker does not serve, known from the records that another broker has written.
 
-Owns that they exist: an id that belongs to a consumer, share or streams group is never silently empty, never taken over
-while it has members, and all its records stay. Leaves serving them to a coordinator to come.
+Owns that they exist: the id of a consumer, share or streams group never looks like an unused one, a classic group does
+not replace it while it has members, and all its records stay in the log. Leaves serving them to kinds of their own.
 """
 
 from __future__ import annotations
 
-from odradek_broker.groups.core.group_records import CoordinatorRecord, ForeignKind, ForeignRecord
+from dataclasses import dataclass
+
+from odradek_broker.groups.core.classic_group import ClassicGroupState
+from odradek_broker.groups.core.group import DescribedGroup, Groups, ListedGroup, OffsetExpirationCondition
+from odradek_broker.groups.core.group_kind import GroupKind
+from odradek_broker.groups.core.group_listing import described_as_dead
+from odradek_broker.groups.core.group_records import CoordinatorRecord, key_type
+from odradek_broker.groups.core.group_step import Deadlines, GroupStep
+from odradek_broker.groups.core.group_type import GroupType
 from odradek_wire.errors import ErrorCode
+
+MEMBER_KEYS = frozenset({5, 10, 19})
+"""The types of keys that exist once for every member."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignRecord:
+    """A record of a foreign group; the value None deletes it."""
+
+    group_type: GroupType
+    group_id: str
+    key: bytes
+    value: bytes | None
+
+    @property
+    def is_member(self) -> bool:
+        return key_type(self.key) in MEMBER_KEYS
+
+    def encode(self) -> tuple[bytes, bytes | None]:
+        return self.key, self.value
 
 
 class ForeignGroup:
-    """Known by the keys of its records; its members are counted by theirs."""
+    """A group that is known by the keys of its records; each of its members has a key of its own."""
 
-    __slots__ = ("group_id", "keys", "kind", "members")
+    __slots__ = ("_type", "group_id", "keys", "members")
 
-    def __init__(self, group_id: str, kind: ForeignKind) -> None:
+    def __init__(self, group_id: str, type_: GroupType) -> None:
         self.group_id = group_id
-        self.kind = kind
+        self._type = type_
         self.keys: dict[bytes, None] = {}
         self.members: set[bytes] = set()
+
+    @property
+    def type(self) -> GroupType:
+        return self._type
 
     @property
     def is_empty(self) -> bool:
@@ -34,12 +66,79 @@ class ForeignGroup:
             if record.is_member:
                 self.members.add(record.key)
 
-    def tombstones(self) -> list[CoordinatorRecord]:
-        """What deletes it, the youngest key first: members before the group."""
-        return [ForeignRecord(self.kind, self.group_id, key, None) for key in reversed(self.keys)]
+    def as_listed_group(self) -> ListedGroup:
+        state = ClassicGroupState.EMPTY if self.is_empty else ClassicGroupState.STABLE
+        return ListedGroup(
+            group_id=self.group_id,
+            protocol_type=self.type.value,
+            group_state=state.value,
+            group_type=self.type.value,
+        )
 
-    def commit_error(self, member_epoch: int) -> ErrorCode:
-        """Only an administrator may commit, and only while nobody is there: epochs of members are not known here."""
-        if member_epoch < 0 and self.is_empty:
+    def as_described_group(self) -> DescribedGroup:
+        return described_as_dead(self.group_id, "is not a classic group")
+
+    def validate_offset_commit(
+        self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
+    ) -> ErrorCode:
+        """Member epochs are not known here: only an admin client may commit, while the group is empty."""
+        if generation < 0 and self.is_empty:
             return ErrorCode.NONE
         return ErrorCode.UNKNOWN_MEMBER_ID
+
+    def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def validate_offset_delete(self) -> ErrorCode:
+        """The subscriptions of the members are not known here."""
+        return ErrorCode.NON_EMPTY_GROUP
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return True
+
+    def offsets_committed(self, step: GroupStep, member_id: str) -> None:
+        """Sessions are not known here."""
+
+    @property
+    def should_expire(self) -> bool:
+        return False
+
+    def offset_expiration_condition(self) -> OffsetExpirationCondition | None:
+        return None
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """The youngest key first: members before the group."""
+        return [ForeignRecord(self.type, self.group_id, key, None) for key in reversed(self.keys)]
+
+
+def foreign_kind(type_: GroupType, key_types: frozenset[int]) -> GroupKind[ForeignGroup, ForeignRecord]:
+    """A kind of group without requests: it keeps the records of its groups."""
+
+    def decode(key: bytes, value: bytes | None) -> ForeignRecord:
+        return ForeignRecord(type_, _first_string(key[2:]), key, value)
+
+    def replay(groups: Groups, record: ForeignRecord, deadlines: Deadlines) -> None:
+        load(groups, record)
+
+    def load(groups: Groups, record: ForeignRecord) -> None:
+        group = groups.get(record.group_id)
+        if not isinstance(group, ForeignGroup):
+            if record.value is None or (group is not None and not group.is_empty):
+                return
+            group = groups[record.group_id] = ForeignGroup(record.group_id, type_)
+        group.replay(record)
+        if not group.keys:
+            del groups[record.group_id]
+
+    return GroupKind(group_type=type_, key_types=key_types, decode=decode, replay=replay, load=load)
+
+
+def _first_string(body: bytes) -> str:
+    """The group's id, with which the key of every kind of group begins."""
+    length = int.from_bytes(body[:2], "big")
+    return body[2 : 2 + length].decode("utf-8", "replace")
+
+
+CONSUMER = foreign_kind(GroupType.CONSUMER, frozenset({3, 4, 5, 6, 7, 8, 16}))
+SHARE = foreign_kind(GroupType.SHARE, frozenset({10, 11, 12, 13, 14, 15}))
+STREAMS = foreign_kind(GroupType.STREAMS, frozenset({17, 19, 20, 21, 22, 23}))

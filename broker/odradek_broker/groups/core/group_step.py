@@ -1,30 +1,24 @@
-"""One step of a group coordinator: what comes in with every input, and what goes out.
+"""One step of the group coordinator, and what every kind of group is given with an input.
 
-Owns the vocabulary between the rules of groups and the shell: settings, the caller, deadlines, waiting answers,
-records to write, and what has to be settled once they are written. Leaves the rules to `classic_join`,
-`classic_rebalance` and `classic_session`.
+Owns settings, the client of a request, deadlines, and the step. Leaves the rules to each kind of group, and the parts
+of a step that only classic groups have to `classic_step`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import NamedTuple
+from enum import Enum
+from typing import NamedTuple, Protocol
 
 from odradek_broker.coordination.core.deadlines import DeadlineQueue
-from odradek_broker.coordination.core.step import CoordinatorEvent, Step, Token
-from odradek_broker.groups.core.classic_group import ClassicGroup
-from odradek_broker.groups.core.classic_member import ClassicGroupMember, Protocols
+from odradek_broker.coordination.core.step import CoordinatorEvent, ResponseOnceWritten, Step, Token
 from odradek_broker.groups.core.group_records import CoordinatorRecord
+from odradek_controller.image import ClusterImage
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
-from odradek_wire.messages.join_group import JoinGroupResponse
-from odradek_wire.messages.sync_group import SyncGroupResponse
 
 NO_MEMBER = ""
-NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a new member's join may wait (Kafka's constant): its client may be gone, and would not be missed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +37,7 @@ class GroupSettings:
 
 
 class GroupClient(NamedTuple):
-    """Who sent a request. `random_id` becomes part of the member id if one has to be made."""
+    """The client that sent a request. `random_id` becomes part of the member id if the coordinator makes one."""
 
     client_id: str
     client_host: str
@@ -51,19 +45,10 @@ class GroupClient(NamedTuple):
     random_id: str = ""
 
 
-class DeadlineKind(IntEnum):
-    """What is over when a deadline passes. The value is the order among equal deadlines of one group."""
-
-    SESSION = 0
-    """A member, or a member id that was given out and never used, has been silent for too long."""
-    JOIN = 1
-    """The join phase of a rebalance has taken as long as it may."""
-    SYNC = 2
-    """Members that joined have not asked for their assignment."""
-
-
 class DeadlineKey(NamedTuple):
-    kind: DeadlineKind
+    """One deadline of a group, or of one of its members. Each kind of group has its own kinds of deadlines."""
+
+    kind: Enum
     group_id: str
     member_id: str = ""
 
@@ -71,96 +56,57 @@ class DeadlineKey(NamedTuple):
 Deadlines = DeadlineQueue[DeadlineKey]
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentWrite:
-    """The leader's assignment is being written; once it is, the group is stable and everybody gets its part."""
+class GroupWrite(Protocol):
+    """State that a group needs when the records of a step are written. Each kind of group has its own."""
 
-    group_id: str
-    generation: int
-    assignments: Mapping[str, bytes]
+    @property
+    def group_id(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ReplacementWrite:
-    """A static member came back under a new id without a rebalance; if that cannot be written it never happened."""
+class MemberOfAnyKind(Protocol):
+    """A member as the broker's log names it."""
 
-    group_id: str
-    instance_id: str
-    old_id: str
-    new_id: str
-    leader_before: str | None
-    protocols_before: Protocols
-    rebalance_timeout_ms_before: int
-    session_timeout_ms_before: int
-    api_version: int
-
-
-Write = AssignmentWrite | ReplacementWrite
+    member_id: str
+    client_id: str
+    client_host: str
 
 
 @dataclass(slots=True)
-class GroupStep(Step[CoordinatorRecord, Write]):
+class GroupStep(Step[CoordinatorRecord, GroupWrite]):
     """A step of the group coordinator. The outcome for `write`, if there is one, goes to `GroupShard.written`."""
 
     settings: GroupSettings = field(kw_only=True)
     deadlines: Deadlines = field(kw_only=True)
+    image: ClusterImage = field(kw_only=True)
+    """The cluster's metadata, from which assignors on the broker take topics and partitions (KIP-848)."""
 
     def log_event(
-        self, event: str, group: ClassicGroup, member: ClassicGroupMember | None = None, *, notable: bool = False
+        self,
+        event: str,
+        group_id: str,
+        epoch: int,
+        member: MemberOfAnyKind | None = None,
+        *,
+        notable: bool = False,
     ) -> None:
-        facts: dict[str, object] = {"group": group.group_id, "generation": group.generation}
+        """`epoch` is the generation of a classic group."""
+        facts: dict[str, object] = {"group": group_id, "generation": epoch}
         if member is not None:
             facts |= {"member": member.member_id, "client_id": member.client_id, "address": member.client_host[1:]}
         self.events.append(CoordinatorEvent(event, facts, notable))
 
     def respond(self, token: Token | None, response: Message) -> None:
-        """Complete a pending request; None: the member has none."""
+        """Complete a pending request; None: there is none."""
         if token is not None:
             self.responses.append((token, response))
 
-    def respond_to_join(self, group: ClassicGroup, member: ClassicGroupMember, answer: JoinGroupResponse) -> None:
-        self.respond(group.take_join(member), answer)
+    def respond_once_written(self, token: Token, response: Message, failed: Callable[[ErrorCode], Message]) -> None:
+        """Complete a request when the records of this step are committed, as a commit of offsets, or a heartbeat whose
+        assignment is in these records. `failed` makes the response for an error of the write."""
+        self.responses_once_written.append(ResponseOnceWritten(token, response, failed))
 
-    def respond_to_sync(self, member: ClassicGroupMember, answer: SyncGroupResponse) -> bool:
-        """True if the member was waiting."""
-        token, member.sync = member.sync, None
-        self.respond(token, answer)
-        return token is not None
+    def set_deadline(self, kind: Enum, group_id: str, delay_ms: int, member_id: str = NO_MEMBER) -> None:
+        self.deadlines.set(DeadlineKey(kind, group_id, member_id), self.now.timeout_ms + delay_ms)
 
-    def extend_session(self, group: ClassicGroup, member: ClassicGroupMember) -> None:
-        """A sign of life: the session timeout begins anew."""
-        self.expect(DeadlineKind.SESSION, group, member.session_timeout_ms, member.member_id)
-
-    def expect(self, kind: DeadlineKind, group: ClassicGroup, delay_ms: int, member_id: str = "") -> None:
-        self.deadlines.set(DeadlineKey(kind, group.group_id, member_id), self.now.timeout_ms + delay_ms)
-
-    def expect_no_more(self, kind: DeadlineKind, group: ClassicGroup, member_id: str = "") -> None:
-        self.deadlines.cancel(DeadlineKey(kind, group.group_id, member_id))
-
-
-def join_error(error: ErrorCode, member_id: str = NO_MEMBER) -> JoinGroupResponse:
-    """Versions that cannot carry a null protocol name are the API module's business."""
-    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)
-
-
-def join_answer(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
-    """The group's current generation as this member sees it: only the leader is told who the others are."""
-    leads = group.leader == member_id
-    return JoinGroupResponse(
-        generation_id=group.generation,
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol,
-        leader=group.leader or "",
-        skip_assignment=skip_assignment,
-        member_id=member_id,
-        members=[
-            JoinGroupResponse.JoinGroupResponseMember(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                metadata=member.metadata(group.protocol),
-            )
-            for member in group.members.values()
-        ]
-        if leads
-        else [],
-    )
+    def cancel_deadline(self, kind: Enum, group_id: str, member_id: str = NO_MEMBER) -> None:
+        self.deadlines.cancel(DeadlineKey(kind, group_id, member_id))

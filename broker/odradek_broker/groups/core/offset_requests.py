@@ -1,167 +1,120 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete: what a group may say about its offsets, and what it is told.
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: their records and responses.
 
-Owns their checks in Kafka's order and the records that they lead to. Topics come with both name and id, and exist:
-the API modules see to that, and to authorization. Leaves the state of offsets to `offset_store`.
+Every topic in a request has a name and an id, and exists: the API modules see to that, and to authorization. Leaves the
+checks of members and generations to each kind of group, and stored offsets to `offset_store`.
 """
 
 from __future__ import annotations
 
-from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
-from odradek_broker.groups.core.classic_join import member_error
+from odradek_broker.coordination.core.step import Token
 from odradek_broker.groups.core.committed_offset import CommittedOffset, GroupTopicPartition
+from odradek_broker.groups.core.group import Group
 from odradek_broker.groups.core.group_records import CoordinatorRecord, OffsetRecord
-from odradek_broker.groups.core.group_step import NO_MEMBER
+from odradek_broker.groups.core.group_step import GroupStep
 from odradek_broker.groups.core.offset_store import OffsetStore
+from odradek_broker.groups.core.write_errors import offset_write_error
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 from odradek_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 DEFAULT_RETENTION = -1
 GROUP_ID_NOT_FOUND_FROM = 9
 """KIP-848: this version of OffsetCommit is the first whose clients know the error."""
 
-Partition = OffsetFetchResponse.OffsetFetchResponsePartitions
+PartitionResponse = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 
-def commit_error(group: ClassicGroup | None, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
-    """May this commit be taken? Without a generation it comes from an admin client or a consumer that assigns its
-    partitions itself, and nobody else may be in the group then."""
-    generation = request.generation_id_or_member_epoch
-    if group is None:
-        if generation < 0:
-            return ErrorCode.NONE
-        return ErrorCode.GROUP_ID_NOT_FOUND if api_version >= GROUP_ID_NOT_FOUND_FROM else ErrorCode.ILLEGAL_GENERATION
-    if generation < 0 and group.is_empty:
+# -- commit -------------------------------------------------------------------------------------------------------
+
+
+def commit_error_without_group(generation: int, api_version: int) -> ErrorCode:
+    """Check an OffsetCommit for a group that does not exist: only a commit without a generation creates it."""
+    if generation < 0:
         return ErrorCode.NONE
-    if generation >= 0 or request.member_id != NO_MEMBER or request.group_instance_id is not None:
-        error = member_error(group, request.member_id, request.group_instance_id)
-        if error:
-            return error
-        if generation != group.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-    elif not group.is_empty:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    # The member knows the new generation, but nobody has an assignment in it yet.
-    if group.is_in(ClassicGroupState.COMPLETING_REBALANCE):
-        return ErrorCode.REBALANCE_IN_PROGRESS
-    return ErrorCode.NONE
+    return ErrorCode.GROUP_ID_NOT_FOUND if api_version >= GROUP_ID_NOT_FOUND_FROM else ErrorCode.ILLEGAL_GENERATION
 
 
-def commit(
-    request: OffsetCommitRequest, metadata_max_bytes: int, wall_ms: int
-) -> tuple[list[CoordinatorRecord], OffsetCommitResponse]:
-    """The records of a commit that `commit_error` has let pass, and its answer once they are written."""
-    records: list[CoordinatorRecord] = []
+def commit_failed(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """The same error for every partition: OffsetCommit has no error of the whole request."""
     response = OffsetCommitResponse()
-    retention_ms = request.retention_time_ms
+    for topic in request.topics:
+        response.topics.append(
+            OffsetCommitResponse.OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponse.OffsetCommitResponsePartition(partition.partition_index, error)
+                    for partition in topic.partitions
+                ],
+            )
+        )
+    return response
+
+
+def commit(step: GroupStep, request: OffsetCommitRequest, token: Token) -> None:
+    """Write the offsets of a commit that the group has accepted; respond when they are written."""
+    response = OffsetCommitResponse()
+    retention_ms, wall_ms = request.retention_time_ms, step.now.wall_ms
     expire_ms = -1 if retention_ms == DEFAULT_RETENTION else wall_ms + retention_ms
     for topic in request.topics:
-        answer = OffsetCommitResponse.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-        response.topics.append(answer)
+        topic_response = OffsetCommitResponse.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        response.topics.append(topic_response)
+        for partition in topic.partitions:
+            metadata = partition.committed_metadata or ""
+            error = ErrorCode.NONE
+            if too_large(metadata, step.settings.offset_metadata_max_bytes):
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                # Only version 1 has a commit timestamp.
+                timestamp_ms = partition.commit_timestamp
+                value = OffsetCommitValue(
+                    offset=partition.committed_offset,
+                    leader_epoch=partition.committed_leader_epoch,
+                    metadata=metadata,
+                    commit_timestamp=wall_ms if timestamp_ms == -1 else timestamp_ms,
+                    expire_timestamp=expire_ms,
+                    topic_id=topic.topic_id,
+                )
+                step.records.append(OffsetRecord(request.group_id, topic.name, partition.partition_index, value))
+            topic_response.partitions.append(
+                OffsetCommitResponse.OffsetCommitResponsePartition(partition.partition_index, error)
+            )
+    if step.records:
+        step.respond_once_written(token, response, lambda error: commit_failed(request, offset_write_error(error)))
+    else:
+        step.respond(token, response)
+
+
+def commit_in_transaction(
+    request: TxnOffsetCommitRequest, metadata_max_bytes: int, wall_ms: int
+) -> tuple[list[CoordinatorRecord], TxnOffsetCommitResponse]:
+    """Return the records of a TxnOffsetCommit that the group has accepted, and the response once they are written."""
+    records: list[CoordinatorRecord] = []
+    response = TxnOffsetCommitResponse()
+    for topic in request.topics:
+        topic_response = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name)
+        response.topics.append(topic_response)
         for partition in topic.partitions:
             metadata = partition.committed_metadata or ""
             error = ErrorCode.NONE
             if too_large(metadata, metadata_max_bytes):
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
-                # Version 1 let the client say when.
-                given_ms = partition.commit_timestamp
                 value = OffsetCommitValue(
                     offset=partition.committed_offset,
                     leader_epoch=partition.committed_leader_epoch,
                     metadata=metadata,
-                    commit_timestamp=wall_ms if given_ms == -1 else given_ms,
-                    expire_timestamp=expire_ms,
-                    topic_id=topic.topic_id,
+                    commit_timestamp=wall_ms,
                 )
-                records.append(OffsetRecord(request.group_id, topic.name, partition.partition_index, value))
-            answer.partitions.append(
-                OffsetCommitResponse.OffsetCommitResponsePartition(
-                    partition_index=partition.partition_index, error_code=error
-                )
+                key = (request.group_id, topic.name, partition.partition_index)
+                records.append(OffsetRecord(*key, value, request.producer_id))
+            topic_response.partitions.append(
+                TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(partition.partition_index, error)
             )
     return records, response
-
-
-def fetch(
-    store: OffsetStore, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool = False
-) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    """The offsets asked for, -1 where there is none; topics null asks for all that there are. A group that does not
-    exist simply has none. With `require_stable`, none where a transaction that is open may commit another (KIP-447)."""
-    offsets = store.of_group(request.group_id)
-    watched = require_stable and store.pending.has_group(request.group_id)
-    response = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id)
-    if request.topics is None:
-        for name, partitions in offsets.items():
-            found = [
-                _unstable(partition)
-                if watched and store.pending.is_pending(request.group_id, name, partition)
-                else _fetched(partition, offset)
-                for partition, offset in partitions.items()
-            ]
-            response.topics.append(OffsetFetchResponse.OffsetFetchResponseTopics(name=name, partitions=found))
-        return response
-    for topic in request.topics:
-        committed = offsets.get(topic.name, {})
-        answers = []
-        for index in topic.partition_indexes:
-            if watched and store.pending.is_pending(request.group_id, topic.name, index):
-                answers.append(_unstable(index))
-                continue
-            one = committed.get(index)
-            if one is not None and not one.is_of(topic.topic_id):
-                one = None
-            answers.append(_fetched(index, one))
-        response.topics.append(
-            OffsetFetchResponse.OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=answers)
-        )
-    return response
-
-
-def delete_error(group: ClassicGroup | None) -> ErrorCode:
-    """May offsets of this group be deleted? Not while members are in it of whose subscriptions we know nothing."""
-    if group is None:
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    if not group.is_empty and not group.uses_consumer_protocol:
-        return ErrorCode.NON_EMPTY_GROUP
-    return ErrorCode.NONE
-
-
-def delete(
-    store: OffsetStore, group: ClassicGroup, request: OffsetDeleteRequest
-) -> tuple[list[CoordinatorRecord], OffsetDeleteResponse]:
-    """Tombstones for what is there; deleting what is not there succeeds as well."""
-    records: list[CoordinatorRecord] = []
-    response = OffsetDeleteResponse()
-    for topic in request.topics:
-        subscribed = group.is_subscribed_to(topic.name)
-        answer = OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name)
-        response.topics.append(answer)
-        for partition in topic.partitions:
-            index = partition.partition_index
-            answer.partitions.append(
-                OffsetDeleteResponse.OffsetDeleteResponsePartition(
-                    partition_index=index,
-                    error_code=ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE,
-                )
-            )
-            where = GroupTopicPartition(request.group_id, topic.name, index)
-            if not subscribed and (store.get(*where) is not None or store.pending.is_pending(*where)):
-                records.append(OffsetRecord(request.group_id, topic.name, index, None))
-    return records, response
-
-
-def tombstones(store: OffsetStore, group_id: str) -> list[CoordinatorRecord]:
-    """What deletes every offset of a group, those of open transactions too."""
-    committed = [
-        GroupTopicPartition(group_id, topic, partition)
-        for topic, partitions in store.of_group(group_id).items()
-        for partition in partitions
-    ]
-    pending = [where for where in store.pending.of_group(group_id) if store.get(*where) is None]
-    return [OffsetRecord(*where, None) for where in committed + pending]
 
 
 def too_large(metadata: str, max_bytes: int) -> bool:
@@ -169,8 +122,49 @@ def too_large(metadata: str, max_bytes: int) -> bool:
     return len(metadata) + sum(char > "\uffff" for char in metadata) > max_bytes
 
 
-def _unstable(index: int) -> Partition:
-    return Partition(
+# -- fetch --------------------------------------------------------------------------------------------------------
+
+
+def fetch(
+    store: OffsetStore, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool = False
+) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    """Return the requested offsets, -1 for a partition without one; null topics request all offsets. A group that does
+    not exist has none. With `require_stable`, a partition for which an open transaction has an offset gets
+    UNSTABLE_OFFSET_COMMIT (KIP-447)."""
+    offsets = store.of_group(request.group_id)
+    unstable_exist = require_stable and store.pending.has_group(request.group_id)
+    response = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id)
+    if request.topics is None:
+        for name, partitions in offsets.items():
+            found = [
+                _unstable(partition)
+                if unstable_exist and store.pending.is_pending(request.group_id, name, partition)
+                else _fetched(partition, offset)
+                for partition, offset in partitions.items()
+            ]
+            response.topics.append(OffsetFetchResponse.OffsetFetchResponseTopics(name=name, partitions=found))
+        return response
+    for topic in request.topics:
+        committed = offsets.get(topic.name, {})
+        responses = []
+        for index in topic.partition_indexes:
+            if unstable_exist and store.pending.is_pending(request.group_id, topic.name, index):
+                responses.append(_unstable(index))
+                continue
+            offset = committed.get(index)
+            if offset is not None and not offset.is_of(topic.topic_id):
+                offset = None
+            responses.append(_fetched(index, offset))
+        response.topics.append(
+            OffsetFetchResponse.OffsetFetchResponseTopics(
+                name=topic.name, topic_id=topic.topic_id, partitions=responses
+            )
+        )
+    return response
+
+
+def _unstable(index: int) -> PartitionResponse:
+    return PartitionResponse(
         partition_index=index,
         committed_offset=-1,
         committed_leader_epoch=-1,
@@ -179,12 +173,50 @@ def _unstable(index: int) -> Partition:
     )
 
 
-def _fetched(index: int, offset: CommittedOffset | None) -> Partition:
+def _fetched(index: int, offset: CommittedOffset | None) -> PartitionResponse:
     if offset is None:
-        return Partition(partition_index=index, committed_offset=-1, committed_leader_epoch=-1, metadata="")
-    return Partition(
+        return PartitionResponse(partition_index=index, committed_offset=-1, committed_leader_epoch=-1, metadata="")
+    return PartitionResponse(
         partition_index=index,
         committed_offset=offset.offset,
         committed_leader_epoch=offset.leader_epoch,
         metadata=offset.metadata,
     )
+
+
+# -- delete -------------------------------------------------------------------------------------------------------
+
+
+def delete_failed(error: ErrorCode) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(error_code=error)
+
+
+def delete(step: GroupStep, store: OffsetStore, group: Group, request: OffsetDeleteRequest, token: Token) -> None:
+    """Write tombstones for the offsets that exist; deleting one that does not exist succeeds as well."""
+    response = OffsetDeleteResponse()
+    for topic in request.topics:
+        subscribed = group.is_subscribed_to(topic.name)
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+        topic_response = OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name)
+        response.topics.append(topic_response)
+        for partition in topic.partitions:
+            index = partition.partition_index
+            topic_response.partitions.append(OffsetDeleteResponse.OffsetDeleteResponsePartition(index, error))
+            key = GroupTopicPartition(request.group_id, topic.name, index)
+            if not subscribed and (store.get(*key) is not None or store.pending.is_pending(*key)):
+                step.records.append(OffsetRecord(*key, None))
+    if step.records:
+        step.respond_once_written(token, response, lambda error: delete_failed(offset_write_error(error)))
+    else:
+        step.respond(token, response)
+
+
+def tombstones(store: OffsetStore, group_id: str) -> list[CoordinatorRecord]:
+    """Return tombstones for every offset of a group, also for those of open transactions."""
+    committed = [
+        GroupTopicPartition(group_id, topic, partition)
+        for topic, partitions in store.of_group(group_id).items()
+        for partition in partitions
+    ]
+    pending = [key for key in store.pending.of_group(group_id) if store.get(*key) is None]
+    return [OffsetRecord(*key, None) for key in committed + pending]

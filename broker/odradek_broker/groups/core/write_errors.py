@@ -1,0 +1,27 @@
+"""The errors that a client gets when the coordinator could not write its records; each is one that the client knows."""
+
+from __future__ import annotations
+
+from odradek_wire.errors import ErrorCode
+
+
+def group_write_error(error: ErrorCode) -> ErrorCode:
+    """The error for a write of group metadata, and of offsets in a transaction."""
+    match error:
+        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.REQUEST_TIMED_OUT:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
+            return ErrorCode.NOT_COORDINATOR
+        case ErrorCode.NETWORK_EXCEPTION:  # the transaction coordinator was not reached; this broker is the right one
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE | ErrorCode.INVALID_FETCH_SIZE:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        case _:
+            return error
+
+
+def offset_write_error(error: ErrorCode) -> ErrorCode:
+    """The error for a write of offsets: a commit that is too large has an error of its own."""
+    if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE):
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    return group_write_error(error)

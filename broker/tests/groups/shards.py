@@ -1,0 +1,77 @@
+"""A partition of groups without a log, for tests: the requests of classic groups, and their outcome."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odradek_broker.coordination.core.deadlines import Instant
+from odradek_broker.groups.core.classic_kind import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
+from odradek_broker.groups.core.group_records import CoordinatorRecord
+from odradek_broker.groups.core.group_shard import GroupShard
+from odradek_broker.groups.core.group_step import GroupClient, GroupSettings, GroupStep
+from odradek_controller.image import ClusterImage
+from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.heartbeat import HeartbeatRequest
+from odradek_wire.messages.join_group import JoinGroupRequest
+from odradek_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from odradek_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from odradek_wire.messages.sync_group import SyncGroupRequest
+
+ANY_CLIENT = GroupClient("c", "/h", 9)
+
+
+def new_shard(settings: GroupSettings | None = None) -> GroupShard:
+    return GroupShard(settings or GroupSettings(), ClusterImage())
+
+
+def join(shard: GroupShard, request: JoinGroupRequest, client: GroupClient, token: object, now: Instant) -> GroupStep:
+    return shard.handle(JOIN_GROUP, request, client, token, now)
+
+
+def sync(shard: GroupShard, request: SyncGroupRequest, token: object, now: Instant) -> GroupStep:
+    return shard.handle(SYNC_GROUP, request, ANY_CLIENT, token, now)
+
+
+def heartbeat(shard: GroupShard, request: HeartbeatRequest, now: Instant) -> ErrorCode:
+    [(_, response)] = shard.handle(HEARTBEAT, request, ANY_CLIENT, "heartbeat", now).responses
+    return _error(response)
+
+
+def leave(shard: GroupShard, request: LeaveGroupRequest, now: Instant) -> tuple[GroupStep, LeaveGroupResponse]:
+    """The response apart from the rest of the step, whose other responses are those of the members that stay."""
+    step = shard.handle(LEAVE_GROUP, request, ANY_CLIENT, "leave", now)
+    [response] = [response for token, response in step.responses if token == "leave"]
+    step.responses = [entry for entry in step.responses if entry[0] != "leave"]
+    assert isinstance(response, LeaveGroupResponse)
+    return step, response
+
+
+def commit(
+    shard: GroupShard, request: OffsetCommitRequest, api_version: int, now: Instant
+) -> tuple[list[CoordinatorRecord], OffsetCommitResponse] | ErrorCode:
+    """The records, and the response once they are written; or the error of the whole request."""
+    step = shard.commit(request, api_version, "commit", now)
+    if isinstance(step, ErrorCode):
+        return step
+    response = _only_response(step)
+    assert isinstance(response, OffsetCommitResponse)
+    return step.records, response
+
+
+def delete_offsets(
+    shard: GroupShard, request: OffsetDeleteRequest, now: Instant
+) -> tuple[list[CoordinatorRecord], OffsetDeleteResponse]:
+    step = shard.delete_offsets(request, "delete", now)
+    response = _only_response(step)
+    assert isinstance(response, OffsetDeleteResponse)
+    return step.records, response
+
+
+def _only_response(step: GroupStep) -> object:
+    [response] = [response for _, response in step.responses] + [each.response for each in step.responses_once_written]
+    return response
+
+
+def _error(response: Any) -> ErrorCode:
+    return ErrorCode(response.error_code)
