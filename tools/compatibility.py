@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from odradek_broker.apis.delayed_fetch import SLICE as FETCH_SLICE
 from odradek_broker.apis.table import TABLE
+from odradek_broker.config import OUR_NUMBERS, REQUEST_ELEMENTS
+from odradek_broker.network.routes import NOT_SLICED, elements_max
 from odradek_controller.configs.in_use import TOPIC_IN_ANOTHER_WAY, TOPIC_WITHOUT_EFFECT
 from odradek_wire.apis import APIS, ApiInfo
 
@@ -28,6 +31,24 @@ and Odradek does not serve is answered with UNSUPPORTED_VERSION.
 NOT_SERVED = """
 ## Not served, and therefore not advertised
 
+"""
+
+LONG_REQUESTS = f"""
+## Requests with many elements
+
+Kafka serves a request of any shape up to `socket.request.max.bytes`. One thread serves all clients of Odradek, so that
+a long request is decoded on another thread and handled in slices, with other requests in between. An element is an
+entry of an array, a tagged field, or 4,096 bytes of a string; records do not count. The connection of a request with
+more elements than the limit is closed, and the log names the limit. A limit is `odradek.request.elements.max`
+({OUR_NUMBERS[REQUEST_ELEMENTS]:,} unless it is set), or the part of it in this table. Requests that only brokers send
+have no limit.
+
+The slices of one request are handled as requests that follow each other: a topic that CreateTopics names twice may be
+answered with TOPIC_ALREADY_EXISTS instead of INVALID_REQUEST, and some of the offsets of an OffsetCommit may be
+committed when the group rebalances and refuses the others.
+
+| API | elements in one slice | limit |
+|---|---|---|
 """
 
 SETTINGS = """
@@ -54,7 +75,19 @@ def page() -> str:
     clients = [api for key, api in sorted(APIS.items()) if key not in TABLE and "broker" in _listeners(api)]
     not_served = NOT_SERVED + ", ".join(api.name for api in clients) + ".\n"
     settings = SETTINGS + _settings(TOPIC_WITHOUT_EFFECT) + IN_ANOTHER_WAY + _settings(TOPIC_IN_ANOTHER_WAY)
-    return HEAD + served + not_served + settings
+    return HEAD + served + not_served + LONG_REQUESTS + _long_requests() + settings
+
+
+def _long_requests() -> str:
+    apis = [(APIS[key].name, TABLE[key]) for key in sorted(TABLE) if not TABLE.is_inter_broker(key)]
+    whole = OUR_NUMBERS[REQUEST_ELEMENTS]
+    lines = [
+        f"| {name} | {FETCH_SLICE if api.slices is None else api.slices.elements:,} | {elements_max(api, whole):,} |\n"
+        for name, api in apis
+        if api.slices is not None or api.elements_part is not None
+    ]
+    rest = f"| all others | are not divided | {whole // NOT_SLICED:,} |\n"
+    return "".join(lines) + rest
 
 
 def _settings(found: Mapping[str, str]) -> str:

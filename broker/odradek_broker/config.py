@@ -30,6 +30,13 @@ SYNC = "odradek.sync"
 HTTP_PORT = "metrics.http.port"
 """Set: serve `/metrics` and `/ready` over HTTP there, 0 for a free port."""
 
+REQUEST_ELEMENTS = "odradek.request.elements.max"
+
+OUR_NUMBERS: Mapping[str, int] = {REQUEST_ELEMENTS: 200_000}
+"""Settings that Kafka does not have, positive integers, with their defaults. A request with more than
+`odradek.request.elements.max` entries in its arrays is not served; those of APIs that are not divided into slices have
+a twentieth of it (`network.long_requests`)."""
+
 OUR_SETTINGS: Mapping[str, tuple[str, ...]] = {
     VALIDATION: ("header", "strict"),
     EMULATE: ("union", "3.9", "4.0", "4.3"),
@@ -67,6 +74,7 @@ class BrokerConfig:
         "max_connections",
         "max_connections_per_ip",
         "node_id",
+        "request_elements_max",
         "request_max_bytes",
         "selects_by_rack",
         "static",
@@ -94,6 +102,7 @@ class BrokerConfig:
             self.told_layers = replace(self.layers, release=release)
         self._cache: dict[str, str | None] = {}
         self.request_max_bytes = self.integer("socket.request.max.bytes")
+        self.request_elements_max = self.our_number(REQUEST_ELEMENTS)
         self.max_connections = self.integer("max.connections")
         self.max_connections_per_ip = self.integer("max.connections.per.ip")
         self._connections_overrides = {
@@ -133,6 +142,13 @@ class BrokerConfig:
         if value not in OUR_SETTINGS[name]:
             raise ValueError(f"{name}: {value!r} is none of {', '.join(OUR_SETTINGS[name])}")
         return value
+
+    def our_number(self, name: str) -> int:
+        """One of `OUR_NUMBERS`. Raises ValueError for what is no positive integer."""
+        text = self.static.get(name, str(OUR_NUMBERS[name]))
+        if not (text.isdecimal() and int(text)):
+            raise ValueError(f"{name}: {text!r} is not an integer of at least 1")
+        return int(text)
 
     def optional_text(self, name: str) -> str | None:
         """The effective value; None when there is none."""

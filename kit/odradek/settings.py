@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from odradek_broker.config import OUR_SETTINGS
+from odradek_broker.config import OUR_NUMBERS, OUR_SETTINGS
 from odradek_controller.configs.definition import ConfigError
 from odradek_controller.configs.in_use import has_effect
 from odradek_controller.configs.removed import why_removed
@@ -71,7 +71,12 @@ def gather(
     _refuse_several_controllers(found.get("controller.quorum.voters", ""))
     for name, value in found.items():
         _check(name, value)
-        if name not in OUR_SETTINGS and not has_effect(name) and not name.startswith(_OPEN_PREFIXES):
+        if (
+            name not in OUR_SETTINGS
+            and name not in OUR_NUMBERS
+            and not has_effect(name)
+            and not name.startswith(_OPEN_PREFIXES)
+        ):
             warnings.append(f"{name} has no effect here")
     return Settings(found, tuple(warnings))
 
@@ -150,6 +155,7 @@ def _known(name: str) -> bool:
     return (
         name in definitions(Resource.BROKER)
         or name in OUR_SETTINGS
+        or name in OUR_NUMBERS
         or name == _CLUSTER_ID_SETTING
         or name.startswith(_OPEN_PREFIXES)
     )
@@ -168,6 +174,8 @@ def _check(name: str, value: str) -> None:
             parse(definition, value)
         elif own is not None and value not in own:
             raise SettingsError(f"{name} is {value!r}; it can be {' or '.join(own)}")
+        elif name in OUR_NUMBERS and not (value.isdecimal() and int(value)):
+            raise SettingsError(f"{name} is {value!r}; it can be an integer of at least 1")
     except ConfigError as error:
         raise SettingsError(str(error)) from error
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from odradek_wire import notation
-from odradek_wire.compiled_decoder import compile_decoder
+from odradek_wire.compiled_decoder import compile_decoder, compile_limited_decoder
 from odradek_wire.compiled_encoder import compile_encoder
 from odradek_wire.errors import UnsupportedVersionError
 from odradek_wire.message import FileRecords, Message
@@ -24,6 +24,7 @@ Decoder = Callable[..., Any]
 _layouts: dict[str, notation.MessageType] = {}
 _encoders: dict[tuple[type[Message], int], Encoder] = {}
 _decoders: dict[tuple[type[Message], int], Decoder] = {}
+_limited_decoders: dict[tuple[type[Message], int], Decoder] = {}
 
 
 def layout(cls: type[Message]) -> notation.MessageType:
@@ -54,6 +55,18 @@ def decoder(cls: type[M], version: int) -> Callable[..., M]:
     return decode
 
 
+def limited_decoder(cls: type[M], version: int) -> Callable[..., tuple[M, int]]:
+    """``decode(data, position, limit) -> (message, its elements)``; `TooManyElementsError` as soon as the message is
+    known to have more than `limit` elements: entries of arrays and tagged fields, and one for each 4,096 bytes of a
+    string or bytes. Records do not count."""
+    try:
+        return _limited_decoders[cls, version]
+    except KeyError:
+        pass
+    decode = _limited_decoders[cls, version] = compile_limited_decoder(_checked(cls, version), cls, version)
+    return decode
+
+
 def encode_parts(message: Message, version: int) -> list[Part]:
     """The message as a list whose concatenation is its bytes."""
     return encoder(type(message), version)(message)
@@ -73,9 +86,12 @@ def decode(cls: type[M], version: int, data: Buffer) -> M:
     return decoder(cls, version)(data)
 
 
-def decode_prefix(cls: type[M], version: int, data: Buffer, position: int = 0) -> tuple[M, int]:
-    """The message that begins at `position`, and where it ends; what follows is not looked at. Slower than `decode`."""
-    message, end = Reader(_checked(cls, version), cls, version, data, position).decode_prefix()
+def decode_prefix(
+    cls: type[M], version: int, data: Buffer, position: int = 0, limit: int | None = None
+) -> tuple[M, int]:
+    """The message that begins at `position`, and where it ends; what follows is not looked at. Slower than `decode`.
+    With a `limit` as `limited_decoder`."""
+    message, end = Reader(_checked(cls, version), cls, version, data, position, limit).decode_prefix()
     return message, end
 
 

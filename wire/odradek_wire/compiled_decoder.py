@@ -7,14 +7,21 @@ from struct import calcsize
 from typing import Any
 
 from odradek_wire.compiled import TABLE_LIMIT, Source
+from odradek_wire.errors import TooManyElementsError
 from odradek_wire.message import Message
 from odradek_wire.notation import FIXED, Field, MessageType, StructType
-from odradek_wire.walk import MAX_STRING, Reader, minimum_size
+from odradek_wire.walk import ELEMENT_SHIFT, MAX_STRING, Reader, minimum_size
 
 
 def compile_decoder(message: MessageType, cls: type[Message], version: int) -> Callable[..., Any]:
     """``decode(data, position=0) -> message``"""
     source = DecoderSource(message, cls, version)
+    return source.function("decode", source.text())
+
+
+def compile_limited_decoder(message: MessageType, cls: type[Message], version: int) -> Callable[..., Any]:
+    """``decode(data, position, limit) -> (message, its elements)``, or `TooManyElementsError`"""
+    source = DecoderSource(message, cls, version, limited=True)
     return source.function("decode", source.text())
 
 
@@ -51,8 +58,10 @@ class DecoderSource(Source):
     """`m` is the data, `p` the position. A run is the fixed fields waiting to be read by one call. It may be led by a
     field of variable length whose length has been read already, and may go on over an array that is usually absent."""
 
-    def __init__(self, message: MessageType, cls: type[Message], version: int) -> None:
+    def __init__(self, message: MessageType, cls: type[Message], version: int, *, limited: bool = False) -> None:
+        """`limited`: `left` counts down how many elements there may be."""
         super().__init__(message, cls, version)
+        self.limited = limited
         self.run: list[tuple[str, str]] = []
         self.lead: tuple[Field, str, str] | None = None
         self.absent: tuple[Field, str, str, int] | None = None
@@ -64,15 +73,24 @@ class DecoderSource(Source):
             "count": _read_count,
         }
         self.names |= {"explain": self.explain, "tags": self.tags, "SECOND": _SECOND, "THIRD": _THIRD}
+        if limited:
+            self.names |= {"tags": self.limited_tags, "TooMany": TooManyElementsError}
 
-    def explain(self, data: Any, position: int, error: Exception) -> Exception:
+    def explain(self, data: Any, position: int, error: Exception, limit: int | None = None) -> Exception:
         """The error that says where; the compiled code only knows that there is one."""
-        Reader(self.message, self.cls, self.version, data, position).decode()
+        Reader(self.message, self.cls, self.version, data, position, limit).decode()
         return AssertionError(f"{self.message.name} v{self.version}: {error!r} only where it is compiled")
 
     def tags(self, data: Any, position: int, count: int, struct: StructType, target: Any) -> int:
         reader = Reader(self.message, self.cls, self.version, data, position)
         return reader.decode_tags(struct, target, count)
+
+    def limited_tags(
+        self, data: Any, position: int, count: int, struct: StructType, target: Any, left: int
+    ) -> tuple[int, int]:
+        """As `tags`, and how many elements are left."""
+        reader = Reader(self.message, self.cls, self.version, data, position, left)
+        return reader.decode_tags(struct, target, count), reader.left
 
     def text(self) -> str:
         assert all(field.type != "records" for field in self.message.root.fields)
@@ -86,15 +104,17 @@ class DecoderSource(Source):
         self.flush()
         return "\n".join(
             [
-                "def decode(m, p=0):",
+                "def decode(m, p, limit):" if self.limited else "def decode(m, p=0):",
                 "  start = p",
+                *(["  left = limit"] if self.limited else []),
                 *(["  if type(m) is not memoryview: m = memoryview(m)"] if zero_copy else []),
                 "  try:",
                 *self.lines,
                 "    if p != len(m): raise ValueError",
-                "    return o",
+                *(["    if left < 0: raise TooMany(limit)"] if self.limited else []),
+                "    return o, limit - left" if self.limited else "    return o",
                 "  except E as e: error = e",
-                "  raise explain(m, start, error)",
+                f"  raise explain(m, start, error{', limit' if self.limited else ''})",
             ]
         )
 
@@ -127,10 +147,21 @@ class DecoderSource(Source):
         if self.run or self.lead:
             self.run.append(("B", "t"))
             self.flush()
-            self.emit(f"if t: p = tags(m, p, t, {tagged}, {o})")
+            self.emit(f"if t: {self.tags_call('p, t', tagged, o)}")
         else:
-            self.emit(f"if m[p]: p = tags(m, p + 1, m[p], {tagged}, {o})")
+            self.emit(f"if m[p]: {self.tags_call('p + 1, m[p]', tagged, o)}")
             self.emit("else: p += 1")
+
+    def tags_call(self, position_and_count: str, tagged: str, o: str) -> str:
+        if not self.limited:
+            return f"p = tags(m, {position_and_count}, {tagged}, {o})"
+        return f"p, left = tags(m, {position_and_count}, {tagged}, {o}, left)"
+
+    def take(self, elements: str) -> None:
+        """Count elements before they are read."""
+        if self.limited:
+            self.emit(f"left -= {elements}")
+            self.emit("if left < 0: raise TooMany(limit)")
 
     def field(self, field: Field, target: str) -> None:
         if not field.array and field.type in FIXED:
@@ -236,6 +267,7 @@ class DecoderSource(Source):
             self.indent += " "
         if not self.compact(field):
             self.emit(f"if {n} < {least}: raise ValueError")
+        self.take(f"{n} - {least}")
         if field.type == "uuid":
             length = f"{n} - 1" if self.compact(field) else n
             self.emit(f"q = p + ({length}) * 16")
@@ -307,6 +339,12 @@ class DecoderSource(Source):
         compact, nullable = self.compact(field), field.nullable(self.version)
         self.find_unpack(_Lengths("s", _codes(run), compact, nullable), n)
         value = "s.decode()" if field.type == "string" else "s"
+        if self.limited:
+            before = self.indent
+            self.emit(f"if {n} > {1 << ELEMENT_SHIFT}:" if compact else f"if {n} >= {1 << ELEMENT_SHIFT}:")
+            self.indent += " "
+            self.take(f"({n}{' - 1' if compact else ''}) >> {ELEMENT_SHIFT}")
+            self.indent = before
         self.emit(f"s, {_targets(run)}= u(m, p)")
         step = size - 1 if compact else size
         found = f"{target} = {value}; p += {n}{f' + {step}' if step else ''}"
@@ -326,6 +364,7 @@ class DecoderSource(Source):
             self.emit(f"elif {n} == {none}: {target} = None")
         self.emit("else:")
         self.indent += " "
+        self.take(f"{n} - {empty}")
         self.find_unpack(_Lengths(code, "", self.compact(field), False), n)
         self.emit(f"{target} = [*u(m, p)]; p += {n} * {width}{f' - {width}' * empty}")
         self.indent = before

@@ -167,6 +167,14 @@ class DecodeError(Exception):
         return f"{at}, {self.path or 'end'}, byte {self.position}: {self.reason}"
 
 
+class TooManyElementsError(Exception):
+    """A message with more elements than the caller of a limited decoder allows; `limit` is that number."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"more than {limit} elements")
+        self.limit = limit
+
+
 class EncodeError(Exception):
     """A message that this version cannot say: a field out of range, null, or set though the version lacks it."""
 

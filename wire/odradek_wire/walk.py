@@ -8,11 +8,14 @@ from struct import Struct as Packing
 from struct import error as PackingError
 from typing import Any
 
-from odradek_wire.errors import DecodeError, EncodeError
+from odradek_wire.errors import DecodeError, EncodeError, TooManyElementsError
 from odradek_wire.message import Message
 from odradek_wire.notation import FIXED, Field, MessageType, StructType
 
 _PACKING = {name: Packing(">" + code) for name, code in FIXED.items()}
+
+ELEMENT_SHIFT = 12
+"""A string or bytes count as one element for each 4,096 bytes where elements are limited; records do not count."""
 
 MAX_STRING = 0x7FFF
 """Kafka writes a string's length as int16, and keeps that limit where lengths are varints."""
@@ -52,7 +55,10 @@ class Reader:
         version: int,
         data: bytes | bytearray | memoryview,
         position: int,
+        limit: int | None = None,
     ) -> None:
+        """`limit` is the number of elements of arrays and tagged fields that the message may have; reading more raises
+        `TooManyElementsError`."""
         self.message = message
         self.cls = cls
         self.version = version
@@ -60,6 +66,8 @@ class Reader:
         self.data = memoryview(data)
         self.end = len(self.data)
         self.position = position
+        self.limit = limit
+        self.left = 0 if limit is None else limit
         self.path: list[str] = []
 
     def decode(self) -> Any:
@@ -107,7 +115,14 @@ class Reader:
             raise ValueError(str(e)) from None
         return self.position
 
+    def _take(self, elements: int) -> None:
+        if self.limit is not None:
+            self.left -= elements
+            if self.left < 0:
+                raise TooManyElementsError(self.limit)
+
     def _tagged(self, struct: StructType, target: Any, count: int) -> None:
+        self._take(count)
         known = {field.tag: field for field in struct.tagged(self.version)}
         unknown = []
         last = -1
@@ -140,6 +155,7 @@ class Reader:
             return self._null(field.nullable(self.version), count)
         if count * minimum_size(field, self.version, self.flexible) > self.end - self.position:
             raise _Malformed(f"{count} elements in {self.end - self.position} bytes")
+        self._take(count)
         result = []
         for i in range(count):
             self.path.append(f"[{i}]")
@@ -167,6 +183,7 @@ class Reader:
         self.position += size
         if field.type == "records":
             return raw
+        self._take(size >> ELEMENT_SHIFT)
         if field.type == "bytes":
             return bytes(raw)
         try:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wire_samples import MESSAGES, few_examples, messages, versions
 
-from odradek_wire.codec import decode, encode, encode_parts, layout
+from odradek_wire.codec import decode, decode_prefix, encode, encode_parts, layout, limited_decoder
 from odradek_wire.compiled import TABLE_LIMIT
-from odradek_wire.errors import EncodeError, UnsupportedVersionError
+from odradek_wire.errors import EncodeError, TooManyElementsError, UnsupportedVersionError
 from odradek_wire.message import Message
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.messages.metadata import MetadataRequest
@@ -30,6 +30,31 @@ def test_a_message_comes_back_equal_from_its_bytes(cls: type[Message], version: 
         assert decode(cls, version, buffer) == message
     assert Reader(layout(cls), cls, version, encoded, 0).decode() == message
     assert encode(decode(cls, version, encoded), version) == encoded
+
+
+@pytest.mark.parametrize(("cls", "version"), versions())
+@few_examples
+@given(data=st.data())
+def test_a_limited_decoder_counts_elements_as_the_reader_does(cls: type[Message], version: int, data: Any) -> None:
+    message = data.draw(messages(cls, version))
+    encoded = encode(message, version)
+    reader = Reader(layout(cls), cls, version, encoded, 0, 1_000_000)
+    assert reader.decode() == message
+    elements = 1_000_000 - reader.left
+    decode_limited = limited_decoder(cls, version)
+    assert decode_limited(encoded, 0, elements) == (message, elements)
+    assert decode_prefix(cls, version, encoded + b"more", 0, elements) == (message, len(encoded))
+    if elements:
+        with pytest.raises(TooManyElementsError):
+            decode_limited(encoded, 0, elements - 1)
+        with pytest.raises(TooManyElementsError):
+            decode_prefix(cls, version, encoded, 0, elements - 1)
+
+
+def test_a_limited_decoder_counts_5_million_names_before_it_reads_them() -> None:
+    encoded = b"\x00\x4c\x4b\x40" + b"\x00\x01a" * 5_000_000 + b"\x01"
+    with pytest.raises(TooManyElementsError):
+        limited_decoder(MetadataRequest, 4)(memoryview(encoded), 0, 200_000)
 
 
 @pytest.mark.parametrize("cls", MESSAGES.values())

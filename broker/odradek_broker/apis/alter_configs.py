@@ -5,6 +5,7 @@ from __future__ import annotations
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.config_authorization import may_alter
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
@@ -25,4 +26,10 @@ def failed(ctx: Context, request: AlterConfigsRequest, error: ErrorCode) -> Alte
     )
 
 
-API = Api(AlterConfigsRequest, AlterConfigsResponse, handle, failed=failed)
+API = Api(
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    handle,
+    failed=failed,
+    slices=Slices("resources", "responses", elements=10),
+)

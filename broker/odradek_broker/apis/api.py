@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Divider, Sliced
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 
@@ -29,12 +30,16 @@ class Api(Generic[Request, Response]):
 
     request: type[Request]
     response: type[Response]
-    handle: Callable[[Context, Any], Response | Awaitable[Response] | None]
+    handle: Callable[[Context, Any], Response | Awaitable[Response] | Sliced | None]
     notes: str = ""
     """What it leaves out, for the compatibility page."""
     failed: Callable[[Context, Any, ErrorCode], Response | None] | None = None
     """The answer for an error of the whole request (unexpected exception, injected fault). None: the response's
     top-level `error_code`; a response that has none closes the connection."""
+    slices: Divider | None = None
+    """How requests with many elements are divided. None: they are handled in one go, and may have fewer elements."""
+    elements_part: int | None = None
+    """Requests may have this part of `odradek.request.elements.max`. None: 1 with `slices`, a twentieth without."""
     quick: Callable[[int], Callable[..., bytes | None] | None] | None = None
     """For the hot path: `quick(version)` makes a function of broker, frame and position of the body. It returns the
     body of the answer to the usual request, or None to have the request handled in the general way. Only called while

@@ -10,6 +10,7 @@ from collections import Counter
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -37,4 +38,10 @@ def failed(ctx: Context, request: CreatePartitionsRequest, error: ErrorCode) -> 
     return CreatePartitionsResponse(results=[Result(topic.name, error, None) for topic in request.topics])
 
 
-API = Api(CreatePartitionsRequest, CreatePartitionsResponse, handle, failed=failed)
+API = Api(
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    handle,
+    failed=failed,
+    slices=Slices("topics", "results", elements=10),
+)

@@ -11,6 +11,7 @@ from collections import Counter
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_broker.security.authorizer import Operation
 from odradek_controller.commands.topic_names import METADATA_TOPIC
 from odradek_wire.errors import ErrorCode
@@ -47,4 +48,6 @@ def failed(ctx: Context, request: CreateTopicsRequest, error: ErrorCode) -> Crea
     return CreateTopicsResponse(topics=[Result(name=topic.name, error_code=error) for topic in request.topics])
 
 
-API = Api(CreateTopicsRequest, CreateTopicsResponse, handle, failed=failed)
+API = Api(
+    CreateTopicsRequest, CreateTopicsResponse, handle, failed=failed, slices=Slices("topics", "topics", elements=10)
+)

@@ -7,17 +7,23 @@ partition to `fetch_read`.
 
 from __future__ import annotations
 
+import asyncio
+
 from odradek_broker.apis.context import Context
 from odradek_broker.apis.early_completion import EarlyCompletion
 from odradek_broker.apis.fetch_context import FetchContext
 from odradek_broker.apis.fetch_read import PartitionReader
 from odradek_broker.apis.fetch_refusal import PartitionData
+from odradek_broker.apis.slices import Turns
 from odradek_broker.purgatory import Watchers
 from odradek_broker.replication.core.fetch_session import FetchedPartition
 from odradek_broker.replication.follower_fetches import Follower
 from odradek_broker.replication.idle_partitions import IdlePartitions, is_idle_for_consumer, is_idle_for_follower
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
+
+SLICE = 100
+"""Partitions that are read in one slice."""
 
 
 class DelayedFetch:
@@ -47,18 +53,47 @@ class DelayedFetch:
 
     def attempt(self, at_any_rate: bool = False) -> FetchResponse | None:
         """Read all partitions; return the response if there is enough, an error, or nothing to wait for."""
+        self._begin(at_any_rate)
+        found: list[tuple[FetchedPartition, PartitionData]] = []
+        size = self._read(self._context.asked(), found, 0)
+        return self._end(found, size)
+
+    async def attempt_in_slices(self, at_any_rate: bool) -> FetchResponse | None:
+        """As `attempt`, with turns of the event loop for others in between."""
+        turns = Turns()
+        self._begin(at_any_rate)
+        asked = self._context.asked()
+        found: list[tuple[FetchedPartition, PartitionData]] = []
+        size = 0
+        for start in range(0, len(asked), SLICE):
+            size = self._read(asked[start : start + SLICE], found, size)
+            await turns.others_first()
+        await asyncio.sleep(0)
+        return self._end(found, size)
+
+    def progress(self) -> int:
+        """Return a number that is another one after an append to an active partition."""
+        context = self._context
+        found = [context.find(wanted.topic, wanted.index) for wanted in context.asked()]  # type: ignore[arg-type]
+        hosted = [each for each in found if each is not None and each.served_log is not None]
+        return sum([each.high_watermark + each.log_end_offset for each in hosted])
+
+    def _begin(self, at_any_rate: bool) -> None:
         context, reader = self._context, self._reader
         if not reader.first:
             reader.begin_again()
         reader.urgent = at_any_rate or (context.follower is not None and self._is_called())
-        found: list[tuple[FetchedPartition, PartitionData]] = []
-        room = self._max_bytes
-        min_one = not self._hard_limit
-        size = 0
-        session = context.session
-        # The active ones are copied: partitions become idle on the way.
-        for wanted in context.wanted if session is None else list(session.active.values()):
-            if session is not None and self._is_idle(wanted):
+
+    def _read(
+        self, asked: list[FetchedPartition], found: list[tuple[FetchedPartition, PartitionData]], size: int
+    ) -> int:
+        """Read these partitions into `found`, which has `size` bytes of others; return how many bytes it has then."""
+        reader = self._reader
+        room = max(self._max_bytes - size, 0)
+        min_one = not (self._hard_limit or size)
+        has_session = self._context.session is not None
+        for wanted in asked:
+            if has_session and self._is_idle(wanted):
                 continue
             data = reader.read(wanted, room, min_one)
             length = 0 if data.records is None else len(data.records)
@@ -67,6 +102,10 @@ class DelayedFetch:
                 size += length
                 room = max(room - length, 0)
             found.append((wanted, data))
+        return size
+
+    def _end(self, found: list[tuple[FetchedPartition, PartitionData]], size: int) -> FetchResponse | None:
+        context, reader = self._context, self._reader
         reader.first = False
         waits_for_any = reader.watched or context.idle
         if size >= self._min_bytes or reader.urgent or not waits_for_any or self._completes_early():

@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_broker.deferred import Deferred
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
@@ -33,4 +34,10 @@ def failed(ctx: Context, request: DeleteGroupsRequest, error: ErrorCode) -> Dele
     return DeleteGroupsResponse(results=[Result(group_id=name, error_code=error) for name in request.groups_names])
 
 
-API = Api(DeleteGroupsRequest, DeleteGroupsResponse, handle, failed=failed)
+API = Api(
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    handle,
+    failed=failed,
+    slices=Slices("groups_names", "results", elements=100),
+)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.view import INTERNAL_TOPICS
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition
@@ -127,4 +128,10 @@ def failed(ctx: Context, request: DeleteRecordsRequest, error: ErrorCode) -> Del
     )
 
 
-API = Api(DeleteRecordsRequest, DeleteRecordsResponse, handle, failed=failed)
+API = Api(
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    handle,
+    failed=failed,
+    slices=Slices("topics", "topics", inner=("partitions", "partitions")),
+)

@@ -10,6 +10,7 @@ from collections import Counter
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -57,4 +58,10 @@ def failed(ctx: Context, request: DeleteTopicsRequest, error: ErrorCode) -> Dele
     return DeleteTopicsResponse(responses=[Result(state.name, state.topic_id, error, None) for state in states])
 
 
-API = Api(DeleteTopicsRequest, DeleteTopicsResponse, handle, failed=failed)
+API = Api(
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    handle,
+    failed=failed,
+    slices=Slices("topics", "responses", elements=10, in_old_versions="topic_names"),
+)

@@ -11,6 +11,7 @@ from itertools import chain
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_broker.security.authorizer import Operation
 from odradek_controller.commands.topic_names import check_topic_name
 from odradek_controller.configs.definition import Definition, Mode, Type
@@ -212,4 +213,5 @@ API = Api(
     handle,
     failed=failed,
     notes="No documentation texts; loggers have no levels to show.",
+    slices=Slices("resources", "results", elements=100),
 )

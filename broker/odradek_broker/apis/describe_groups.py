@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_broker.security.authorizer import OPERATION_BITS, Operation, ResourceType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -44,4 +45,4 @@ def _describe(ctx: Context, request: DescribeGroupsRequest, group_id: str) -> De
     return group
 
 
-API = Api(DescribeGroupsRequest, DescribeGroupsResponse, handle, failed=failed)
+API = Api(DescribeGroupsRequest, DescribeGroupsResponse, handle, failed=failed, slices=Slices("groups", "groups"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
@@ -66,4 +67,10 @@ def failed(ctx: Context, request: DescribeProducersRequest, error: ErrorCode) ->
     )
 
 
-API = Api(DescribeProducersRequest, DescribeProducersResponse, handle, failed=failed)
+API = Api(
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    handle,
+    failed=failed,
+    slices=Slices("topics", "topics", inner=("partition_indexes", "partitions")),
+)

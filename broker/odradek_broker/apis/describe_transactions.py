@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -29,4 +30,10 @@ def failed(ctx: Context, request: DescribeTransactionsRequest, error: ErrorCode)
     )
 
 
-API = Api(DescribeTransactionsRequest, DescribeTransactionsResponse, handle, failed=failed)
+API = Api(
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    handle,
+    failed=failed,
+    slices=Slices("transactional_ids", "transaction_states"),
+)

@@ -14,20 +14,43 @@ from odradek_broker.apis.context import Context
 from odradek_broker.apis.delayed_fetch import DelayedFetch
 from odradek_broker.apis.fetch_context import FetchContext
 from odradek_broker.apis.fetch_refusal import FIRST_VERSION_WITH_IDS
+from odradek_broker.apis.slices import Sliced
 from odradek_broker.deferred import Deferred
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 
 
-def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse]:
+def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[FetchResponse] | Sliced:
     context = FetchContext(ctx, request)
     if context.error:
         return FetchResponse(error_code=context.error)
     fetch = DelayedFetch(ctx, request, context)
+    if context.is_long():
+        return Sliced(_handle_long(ctx, request, fetch))
     response = fetch.attempt(request.max_wait_ms <= 0)
     if response is not None:
         return response
     return ctx.broker.purgatory.wait(fetch.watchers(), fetch.attempt, fetch.expire, request.max_wait_ms)
+
+
+async def _handle_long(ctx: Context, request: FetchRequest, fetch: DelayedFetch) -> FetchResponse:
+    """As `handle`, with turns for others between slices of the partitions."""
+    deadline_ms = ctx.now_ms + request.max_wait_ms
+    while True:
+        progress = fetch.progress()
+        response = await fetch.attempt_in_slices(ctx.now_ms >= deadline_ms)
+        if response is not None:
+            return response
+        # An append to a partition whose slice was over completes no wait that begins now: attempt again.
+        if fetch.progress() == progress:
+            left_ms = max(deadline_ms - ctx.now_ms, 0)
+            waiting = ctx.broker.purgatory.wait(fetch.watchers(), lambda: True, lambda: False, left_ms)
+            try:
+                in_time = await waiting
+            finally:
+                waiting.cancel()
+            if not in_time:
+                deadline_ms = ctx.now_ms
 
 
 def failed(ctx: Context, request: FetchRequest, error: ErrorCode) -> FetchResponse:
@@ -51,4 +74,4 @@ def failed(ctx: Context, request: FetchRequest, error: ErrorCode) -> FetchRespon
     return response
 
 
-API = Api(FetchRequest, FetchResponse, handle, failed=failed)
+API = Api(FetchRequest, FetchResponse, handle, failed=failed, elements_part=4)

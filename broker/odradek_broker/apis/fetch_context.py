@@ -25,6 +25,9 @@ from odradek_broker.replication.idle_partitions import IdlePartitions
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 
+LONG = 1000
+"""Partitions that are read in one turn of the event loop."""
+
 
 class FetchContext:
     """One request: its reader, its partitions, its session."""
@@ -51,6 +54,14 @@ class FetchContext:
         self.error: int = ErrorCode.NONE
         """Why there is no such session: the error of the whole response."""
         self._find_session()
+
+    def asked(self) -> list[FetchedPartition]:
+        """Return the partitions to read; those of a session are a copy, because they become idle on the way."""
+        return self.wanted if self.session is None else list(self.session.active.values())
+
+    def is_long(self) -> bool:
+        """Return whether there are more partitions than are read in one turn of the event loop."""
+        return len(self.wanted if self.session is None else self.session.active) > LONG
 
     def respond(self, found: list[tuple[FetchedPartition, PartitionData]]) -> FetchResponse:
         """Return the response that says of the partitions found what the session's reader does not know yet."""

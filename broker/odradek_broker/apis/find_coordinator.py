@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_broker.metadata.topic_creation import ensure_internal_topic
 from odradek_broker.metadata.view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_broker.security.authorizer import Operation, ResourceType
@@ -145,4 +146,5 @@ API = Api(
     handle,
     failed=failed,
     notes="share groups are refused",
+    slices=Slices("coordinator_keys", "coordinators"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.config_authorization import may_alter
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -28,4 +29,10 @@ def failed(ctx: Context, request: IncrementalAlterConfigsRequest, error: ErrorCo
     )
 
 
-API = Api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, handle, failed=failed)
+API = Api(
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    handle,
+    failed=failed,
+    slices=Slices("resources", "responses", elements=10),
+)

@@ -10,6 +10,7 @@ from collections import Counter
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
@@ -152,4 +153,11 @@ def failed(ctx: Context, request: ListOffsetsRequest, error: ErrorCode) -> ListO
     )
 
 
-API = Api(ListOffsetsRequest, ListOffsetsResponse, handle, failed=failed, notes="No tiered storage.")
+API = Api(
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    handle,
+    failed=failed,
+    notes="No tiered storage.",
+    slices=Slices("topics", "topics", inner=("partitions", "partitions")),
+)

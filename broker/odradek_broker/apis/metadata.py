@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Iterable
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Sliced, Slices, Turns
 from odradek_broker.metadata.topic_creation import create_missing
 from odradek_broker.metadata.view import (
     INTERNAL_TOPICS,
@@ -30,11 +31,13 @@ from odradek_wire.uuid import ZERO_UUID
 
 Topic = MetadataResponse.MetadataResponseTopic
 
+SLICE = 100
+"""Topics that are described, or created, in one slice."""
 FIRST_METADATA_WAIT_MS = 5_000
 """How long a broker that has just started waits for a controller's first word before it says what it knows: nothing."""
 
 
-def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse] | Sliced:
     broker = ctx.broker
     return _answer(ctx, request) if broker.has_metadata else _when_told(ctx, request)
 
@@ -51,15 +54,17 @@ async def _when_told(ctx: Context, request: MetadataRequest) -> MetadataResponse
     finally:
         told.cancel()  # The client may have gone away meanwhile.
     answer = _answer(ctx, request)
+    if isinstance(answer, Sliced):
+        return await answer.response  # type: ignore[no-any-return]
     return answer if isinstance(answer, MetadataResponse) else await answer
 
 
-def _answer(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+def _answer(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse] | Sliced:
     topics = request.topics
     # Version 0 had no null: an empty list meant all topics.
     if topics is None or (ctx.api_version == 0 and not topics):
-        names = sorted(ctx.broker.image.topics)
-        return _response(ctx, request, [name for name in names if ctx.may_topic(Operation.DESCRIBE, name)], [])
+        names = [name for name in sorted(ctx.broker.image.topics) if ctx.may_topic(Operation.DESCRIBE, name)]
+        return _response(ctx, request, names, []) if len(names) <= SLICE else Sliced(_describe(ctx, request, names))
     # The schema has ids from version 10, the brokers take them from 12 (KIP-516).
     if ctx.api_version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics):
         return failed(ctx, request, ErrorCode.INVALID_REQUEST)
@@ -68,6 +73,22 @@ def _answer(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaita
     if missing and request.allow_auto_topic_creation and ctx.broker.config.auto_create_topics:
         return _create_and_respond(ctx, request, names, missing, by_id, refused)
     return _response(ctx, request, names, [*by_id, *refused])
+
+
+async def _describe(ctx: Context, request: MetadataRequest, names: list[str]) -> MetadataResponse:
+    """All topics, in slices of about `SLICE` partitions; those that are deleted meanwhile are left out."""
+    described: list[Topic] = []
+    elements = 0
+    turns = Turns()
+    for name in names:
+        if name in ctx.broker.image.topics:
+            topic = _topic(ctx, request, name)
+            described.append(topic)
+            elements += 1 + len(topic.partitions)
+        if elements > SLICE:
+            elements = 0
+            await turns.others_first()
+    return _response(ctx, request, [], described)
 
 
 async def _create_and_respond(
@@ -200,4 +221,5 @@ API = Api(
     handle,
     failed=failed,
     notes="An auto-created topic is described in the same answer; Kafka lets the client ask again.",
+    slices=Slices("topics", "topics", elements=SLICE),
 )

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Iterable
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.cluster_ports import VersionZeroOffsets
 from odradek_broker.security.authorizer import Operation
@@ -120,4 +121,5 @@ API = Api(
     handle,
     failed=failed,
     notes="v0 is refused without ZooKeeper, as by Kafka",
+    slices=Slices("topics", "topics", inner=("partitions", "partitions")),
 )

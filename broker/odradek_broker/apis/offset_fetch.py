@@ -6,10 +6,12 @@ open commits (KIP-447), v10 names topics by id (KIP-848). Version 0 reads from Z
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from itertools import groupby
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import ELEMENTS, Part, Slices
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.cluster_ports import VersionZeroOffsets
 from odradek_broker.security.authorizer import Operation
@@ -171,6 +173,36 @@ def _refusal(topic: Topic, error: ErrorCode) -> TopicAnswer:
     )
 
 
+_TOPICS = Slices("topics", "topics", inner=("partition_indexes", "partitions"))
+
+
+class _Divider:
+    """Up to version 7 one group is divided, from version 8 on each of several."""
+
+    elements = ELEMENTS
+
+    def divide(self, request: OffsetFetchRequest) -> Iterator[Part]:
+        if not request.groups:
+            yield from _TOPICS.divide(request)
+        for group in request.groups:
+            for part, continues in _TOPICS.divide(group):
+                yield OffsetFetchRequest(groups=[part], require_stable=request.require_stable), continues
+
+    def join(self, responses: list[Part]) -> OffsetFetchResponse:
+        first: OffsetFetchResponse = responses[0][0]
+        if not first.groups:
+            joined: OffsetFetchResponse = _TOPICS.join(responses)
+            return joined
+        answers = [(response.groups[0], continues) for response, continues in responses]
+        by_group = groupby(answers, lambda answer: answer[0].group_id)
+        return OffsetFetchResponse(groups=[_TOPICS.join(list(parts)) for _, parts in by_group])
+
+
 API = Api(
-    OffsetFetchRequest, OffsetFetchResponse, handle, failed=failed, notes="v0 is refused without ZooKeeper, as by Kafka"
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    handle,
+    failed=failed,
+    notes="v0 is refused without ZooKeeper, as by Kafka",
+    slices=_Divider(),
 )

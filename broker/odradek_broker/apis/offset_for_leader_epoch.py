@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -51,4 +52,10 @@ def failed(ctx: Context, request: OffsetForLeaderEpochRequest, error: ErrorCode)
     )
 
 
-API = Api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, handle, failed=failed)
+API = Api(
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    handle,
+    failed=failed,
+    slices=Slices("topics", "topics", inner=("partitions", "partitions")),
+)

@@ -13,6 +13,7 @@ from odradek_broker.apis.context import Context
 from odradek_broker.apis.produce_append import append, failed
 from odradek_broker.apis.produce_quick import quick
 from odradek_broker.apis.produce_transactional import is_transactional
+from odradek_broker.apis.slices import Slices
 from odradek_broker.deferred import Deferred
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 
@@ -23,4 +24,17 @@ def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Deferred[
     return append(ctx, request)
 
 
-API = Api(ProduceRequest, ProduceResponse, handle, failed=failed, quick=quick)
+API = Api(
+    ProduceRequest,
+    ProduceResponse,
+    handle,
+    failed=failed,
+    quick=quick,
+    slices=Slices(
+        "topic_data",
+        "responses",
+        inner=("partition_data", "partition_responses"),
+        elements=25,
+        also="node_endpoints",
+    ),
+)

@@ -52,6 +52,10 @@ class Table(Mapping[ApiKey, Api[Any, Any]]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def is_inter_broker(self, key: ApiKey) -> bool:
+        """Whether only brokers send it."""
+        return self._rows[key].inter_broker
+
     def versions(self, key: ApiKey) -> tuple[int, int]:
         """Lowest and highest version served."""
         row, (lowest, highest) = self._rows[key], APIS[key].versions

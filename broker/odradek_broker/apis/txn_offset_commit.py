@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Iterable
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import Slices
 from odradek_broker.deferred import Deferred
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode
@@ -91,4 +92,10 @@ def _refusal(topic: Topic, error: ErrorCode) -> TopicAnswer:
     )
 
 
-API = Api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, handle, failed=failed)
+API = Api(
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    handle,
+    failed=failed,
+    slices=Slices("topics", "topics", inner=("partitions", "partitions")),
+)

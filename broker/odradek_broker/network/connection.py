@@ -20,13 +20,15 @@ from odradek_broker.network.exchange import Exchange
 from odradek_broker.network.greetings import recognize
 from odradek_broker.network.header import HEAD, HEADER_MIN_BYTES, SIZE_BYTES, named, skip_tags
 from odradek_broker.network.interceptors import Delay
+from odradek_broker.network.long_requests import LongRequest
 from odradek_broker.network.memory import CONVERSION, MemoryExhausted
 from odradek_broker.network.receiver import Receiver
 from odradek_broker.network.routes import Route
 from odradek_broker.network.sender import ANSWER, ANSWER_WITH_TAGS, Sender, answer_head
 from odradek_controller.principal import ANONYMOUS, Principal
 from odradek_wire.apis import ApiKey
-from odradek_wire.errors import DecodeError
+from odradek_wire.codec import Part
+from odradek_wire.errors import DecodeError, TooManyElementsError
 
 if TYPE_CHECKING:
     from odradek_broker.network.server import Server
@@ -45,6 +47,7 @@ class Connection:
         "_draining",
         "_interceptors",
         "_known_routes",
+        "_long",
         "_sender",
         "_waiting",
         "address",
@@ -82,6 +85,7 @@ class Connection:
         self._client_id: str | None = None
         self._client_id_bytes = b""
         self._waiting: Exchange | None = None
+        self._long: LongRequest | None = None
 
     # -- coming and going ---------------------------------------------------------------------------------------------
 
@@ -100,6 +104,9 @@ class Connection:
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+        if self._long is not None:
+            self._long.end()
+            self._long = None
         self.server.disconnected(self)
 
     def close(self) -> None:
@@ -219,6 +226,7 @@ class Connection:
         else:
             self._client_id, self._client_id_bytes = None, b""
         broker = self._broker
+        is_long = False
         ctx = Context(broker, self, route.key, route.version, correlation_id, self._client_id)
         try:
             if route.flexible:
@@ -226,7 +234,14 @@ class Connection:
                     position = skip_tags(frame, position)
                 else:
                     position += 1
-            request = _decoded(route, frame, position)
+            if len(frame) <= route.plain_bytes:
+                request = _decoded(route, frame, position)
+            else:
+                request, elements = route.decode_limited(frame, position, route.decoded_at_once)
+                is_long = elements > route.elements_at_once
+        except TooManyElementsError:
+            self._long = LongRequest(self, ctx, route, frame, position)
+            return None
         except (DecodeError, IndexError, ValueError) as error:
             self.refuse("request cannot be read", ctx, error=str(error))
             return None
@@ -236,8 +251,11 @@ class Connection:
             if verdict is not None:
                 if isinstance(verdict, Delay):
                     request = _decoded(route, bytearray(frame), position)  # its views must outlive this callback
-                faults.instead_of_handling(Exchange(self, ctx, route, request, len(frame)), verdict)
+                faults.instead_of_handling(Exchange(self, ctx, route, request, len(frame), is_long=is_long), verdict)
                 return None
+        if is_long:
+            Exchange(self, ctx, route, request, len(frame), is_long=True).handle()
+            return None
         try:
             response = route.handle(ctx, request)
         except MemoryExhausted:
@@ -262,7 +280,7 @@ class Connection:
         try:
             return b"".join(cast("list[bytes]", route.encode(response)))
         except Exception as error:
-            self._not_encoded(ctx, error)
+            self.not_encoded(ctx, error)
             return None
 
     def _not_served(self, frame: memoryview, key_and_version: int, correlation_id: int, client_id_size: int) -> None:
@@ -305,8 +323,12 @@ class Connection:
         try:
             parts = route.encode(response)
         except Exception as error:
-            self._not_encoded(ctx, error)
+            self.not_encoded(ctx, error)
             return False
+        return self.send_parts(ctx, route, parts)
+
+    def send_parts(self, ctx: Context, route: Route, parts: list[Part]) -> bool:
+        """Write an encoded response; as `send`."""
         if not route.sends_files:
             body = b"".join(cast("list[bytes]", parts))
             self.transport.write(answer_head(ctx.correlation_id, route.response_has_tags, len(body)) + body)
@@ -325,6 +347,9 @@ class Connection:
         """The request in flight has its answer: the next one may be looked at."""
         self.busy = False
         self._waiting = None
+        if self._long is not None:
+            self._long.end()
+            self._long = None
         if self._draining:
             self.close()
         else:
@@ -340,7 +365,8 @@ class Connection:
         log = self.log_of(None)
         log.error("answer was cut short; closing the connection", api=ApiKey.FETCH.name, error=str(error))
 
-    def _not_encoded(self, ctx: Context, error: Exception) -> None:
+    def not_encoded(self, ctx: Context, error: Exception) -> None:
+        """The response cannot be encoded, which is a mistake of ours: close the connection."""
         self.log_of(ctx).error("response cannot be encoded; closing the connection", exc_info=error)
         self.close()
 

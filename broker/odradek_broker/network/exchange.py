@@ -11,33 +11,42 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import ELEMENTS, Sliced, handle_in_slices
 from odradek_broker.deferred import Deferred
 from odradek_broker.network import faults
 from odradek_broker.network.routes import Route
 from odradek_controller.store import NotControllerError, RefusedRecordError
 from odradek_wire.errors import ErrorCode
+from odradek_wire.message import Struct
 
 if TYPE_CHECKING:
     from odradek_broker.network.connection import Connection
 
 
 class Exchange:
-    """A request and what became of it so far. `size` counts the request's bytes."""
+    """A request and what became of it so far. `size` counts the request's bytes. `is_long`: handle it in slices if its
+    API can be divided, and encode a response with many elements on a thread."""
 
-    __slots__ = ("_awaited", "connection", "ctx", "request", "route", "size")
+    __slots__ = ("_awaited", "connection", "ctx", "is_long", "request", "route", "size")
 
-    def __init__(self, connection: Connection, ctx: Context, route: Route, request: Any, size: int) -> None:
+    def __init__(
+        self, connection: Connection, ctx: Context, route: Route, request: Any, size: int, *, is_long: bool = False
+    ) -> None:
         self.connection = connection
         self.ctx = ctx
         self.route = route
         self.request = request
         self.size = size
+        self.is_long = is_long
         self._awaited: Deferred[Any] | asyncio.Task[Any] | None = None
 
     def handle(self) -> None:
         """Call the handler, later than usual."""
         if self.connection.closing:
             return None
+        slices = self.route.api.slices
+        if self.is_long and slices is not None:
+            return self.settle(handle_in_slices(self.route.handle, self.ctx, self.request, slices))
         try:
             response = self.route.handle(self.ctx, self.request)
         except Exception as error:
@@ -49,6 +58,9 @@ class Exchange:
         if response is None or response.__class__ is self.route.response_class:
             return self.respond(response)
         self.connection.wait_for(self)
+        if isinstance(response, Sliced):
+            self.is_long = True
+            response = response.response
         if isinstance(response, Deferred):
             self._awaited = response
             response.when_done(self._deferred_done)
@@ -85,8 +97,25 @@ class Exchange:
         muted_ms = 0 if broker.quotas.unlimited else broker.quotas.throttle_ms(self.ctx, self.size)
         if muted_ms and self.route.throttled:
             response.throttle_time_ms = muted_ms
-        if not connection.send(self.ctx, self.route, response):
+        if self.is_long and _has_many_elements(response):
+            connection.wait_for(self)
+            self._awaited = connection.server.loop.create_task(self._encode_and_send(response, muted_ms))
+        elif connection.send(self.ctx, self.route, response):
+            self._sent(muted_ms)
+
+    async def _encode_and_send(self, response: Any, muted_ms: int) -> None:
+        connection, encode = self.connection, self.route.encode
+        try:
+            parts = await connection.server.long_requests.run(lambda: encode(response))
+        except Exception as error:
+            connection.not_encoded(self.ctx, error)
             return
+        if not connection.closing and connection.send_parts(self.ctx, self.route, parts):
+            self._sent(muted_ms)
+
+    def _sent(self, muted_ms: int) -> None:
+        """The response is written: the next request may be looked at, unless the client is to be slowed down."""
+        connection, broker = self.connection, self.ctx.broker
         if muted_ms:
             # KIP-219: the answer goes out at once, the connection is not read for as long as it tells the client.
             connection.busy = True
@@ -131,3 +160,20 @@ class Exchange:
             self.fail(error)
         else:
             self.respond(task.result())
+
+
+def _has_many_elements(response: Any) -> bool:
+    """Whether encoding takes long: the arrays of the response and of their entries have many elements in all."""
+    left = ELEMENTS
+    structs = [response]
+    while structs:
+        struct = structs.pop()
+        for name in struct.__slots__:
+            entries = getattr(struct, name, None)
+            if isinstance(entries, list) and entries:
+                left -= len(entries)
+                if left < 0:
+                    return True
+                if isinstance(entries[0], Struct):
+                    structs.extend(entries)
+    return False

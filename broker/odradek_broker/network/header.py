@@ -15,6 +15,8 @@ from odradek_wire.apis import APIS, ApiKey
 HEAD = Struct(">iIih")
 SIZE_BYTES = 4
 HEADER_MIN_BYTES = 10
+TAGS_MAX = 1000
+"""Tagged fields of a header; Kafka defines none."""
 
 
 def named(frame: memoryview, key_and_version: int, client_id_size: int) -> dict[str, Any]:
@@ -30,6 +32,8 @@ def named(frame: memoryview, key_and_version: int, client_id_size: int) -> dict[
 def skip_tags(frame: memoryview, position: int) -> int:
     """Skip the tagged fields of a request header; Kafka knows none so far, clients may send some."""
     count, position = _varint(frame, position)
+    if count > TAGS_MAX:
+        raise ValueError(f"{count} tagged fields in the header, at most {TAGS_MAX} are read")
     for _ in range(count):
         _, position = _varint(frame, position)
         size, position = _varint(frame, position)

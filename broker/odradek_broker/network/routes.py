@@ -6,17 +6,28 @@ the hot path takes one step from bytes to decoder, handler and encoder. Leaves t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
+from odradek_broker.apis.slices import ELEMENTS
 from odradek_broker.apis.table import Table
 from odradek_wire.apis import ApiKey
-from odradek_wire.codec import Part, decode_prefix, decoder, encoder
-from odradek_wire.errors import ErrorCode
+from odradek_wire.codec import Part, decode_prefix, decoder, encoder, limited_decoder
+from odradek_wire.errors import DecodeError, ErrorCode
+
+NOT_SLICED = 20
+"""APIs whose requests are handled in one go may have this part of the elements of others."""
 
 Handle = Callable[[Context, Any], Any | Awaitable[Any] | None]
+
+
+def elements_max(api: Api[Any, Any], setting: int) -> int:
+    """Elements that a request may have, when `odradek.request.elements.max` is `setting`."""
+    part = api.elements_part or (NOT_SLICED if api.slices is None else 1)
+    return max(setting // part, 1)
 
 
 class Route:
@@ -25,10 +36,13 @@ class Route:
     __slots__ = (
         "api",
         "decode",
+        "decoded_at_once",
+        "elements_at_once",
         "encode",
         "flexible",
         "handle",
         "key",
+        "plain_bytes",
         "quick",
         "requests",
         "response_class",
@@ -38,7 +52,8 @@ class Route:
         "version",
     )
 
-    def __init__(self, key: ApiKey, version: int, api: Api[Any, Any]) -> None:
+    def __init__(self, key: ApiKey, version: int, api: Api[Any, Any], *, limited: bool = True) -> None:
+        """`limited`: how many elements a request may have is counted while it is decoded."""
         self.key = key
         self.requests = 0
         self.version = version
@@ -55,6 +70,19 @@ class Route:
         self.sends_files = key == ApiKey.FETCH
         self.quick = None if api.quick is None else api.quick(version)
         self.throttled = "throttle_time_ms" in api.response.__slots__
+        self.elements_at_once = ELEMENTS if api.slices is None else api.slices.elements
+        # Records are views into the receive buffer, and a request in slices needs them longer: it is copied.
+        self.decoded_at_once = self.elements_at_once if key == ApiKey.PRODUCE else ELEMENTS
+        # Nearly every element takes four bytes. Most of a larger Produce is records, and its few elements are counted.
+        self.plain_bytes = 4 * self.elements_at_once if limited else sys.maxsize
+
+    def decode_limited(self, frame: Any, position: int, limit: int) -> tuple[Any, int]:
+        """The request and how many elements it has. Raises TooManyElementsError above `limit`, DecodeError, and what
+        the header's fields may raise."""
+        try:
+            return limited_decoder(self.api.request, self.version)(frame, position, limit)
+        except DecodeError:
+            return decode_prefix(self.api.request, self.version, frame, position, limit)[0], limit
 
     def decode_before_trailing_bytes(self, frame: Any, position: int) -> Any:
         """For what `decode` refuses: Kafka does not mind bytes after a request, and librdkafka sends some (its Metadata
@@ -102,5 +130,7 @@ class Routes:
         lowest, highest = self.served().get(key, (0, -1))
         if not lowest <= version <= highest:
             return None
-        route = self.known[key_and_version] = Route(key, version, self.table[key])
+        # A controller may tell a broker of more partitions than any client asks for.
+        limited = not self.table.is_inter_broker(key)
+        route = self.known[key_and_version] = Route(key, version, self.table[key], limited=limited)
         return route

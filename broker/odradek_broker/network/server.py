@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.network.connection import Connection
 from odradek_broker.network.listeners import Listener
+from odradek_broker.network.long_requests import LongRequests
 from odradek_broker.network.memory import DEFAULT_BUDGET, MemoryBudget, ReceiveBuffers
 from odradek_broker.network.repeated import RepeatedWarnings
 from odradek_broker.network.routes import Routes
@@ -51,6 +52,7 @@ class Server:
         self._waiting: deque[Connection] = deque()
         self._per_address: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
+        self.long_requests = LongRequests(self.loop, config.request_elements_max)
         self.repeated_warnings = RepeatedWarnings(self.loop.call_later)
         self._sweep: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
@@ -95,6 +97,7 @@ class Server:
         for connection in list(self.connections):
             connection.abort()
         self.repeated_warnings.close()
+        self.long_requests.close()
 
     def abort(self) -> None:
         """Break every connection, as a crash would."""
@@ -104,6 +107,7 @@ class Server:
         for connection in [*self._waiting, *self.connections]:
             connection.abort()
         self.repeated_warnings.close()
+        self.long_requests.close()
 
     async def _bind(self, listener: Listener) -> Listener:
         config = self.broker.config

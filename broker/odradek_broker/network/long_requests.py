@@ -1,0 +1,131 @@
+"""Requests with many elements: decoded on a thread, handled in slices, their responses encoded on the thread.
+
+Owns the limits that keep such requests from holding up other clients and from taking the memory: the thread, how many
+elements may be held at a time, the refusal of a request with more than `odradek.request.elements.max`. Kafka, which
+has threads for requests, refuses none. Leaves the division into slices to the API (`apis.slices`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from odradek_broker.apis.context import Context
+from odradek_broker.config import REQUEST_ELEMENTS
+from odradek_broker.network import faults
+from odradek_broker.network.exchange import Exchange
+from odradek_broker.network.routes import Route, elements_max
+from odradek_wire.errors import DecodeError, TooManyElementsError
+
+if TYPE_CHECKING:
+    from odradek_broker.network.connection import Connection
+
+T = TypeVar("T")
+
+REQUESTS_HELD = 4
+"""Requests of the largest size whose elements may be held at a time."""
+
+
+class LongRequests:
+    """The long requests of one server. `elements` are those of requests that are decoded, handled and answered."""
+
+    __slots__ = ("_executor", "_limit", "_loop", "_waiting", "elements", "elements_max")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, elements_max: int) -> None:
+        self._loop = loop
+        self._executor: ThreadPoolExecutor | None = None
+        self._limit = REQUESTS_HELD * elements_max
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.elements = 0
+        self.elements_max = elements_max
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run work that needs nothing of the broker on the thread, one after the other."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="odradek-codec")
+        return await self._loop.run_in_executor(self._executor, work)
+
+    async def take(self, elements: int) -> None:
+        """Wait until there is room for so many elements, of which there are at most `elements_max`, and count them."""
+        while self.elements + elements > self._limit:
+            turn = self._loop.create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._next()
+                raise
+        self.elements += elements
+
+    def give_back(self, elements: int) -> None:
+        self.elements -= elements
+        self._next()
+
+    def close(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _next(self) -> None:
+        # All of them look again: there may be room for several.
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+
+
+class LongRequest:
+    """One long request of a connection, which is read no further until `end`."""
+
+    __slots__ = ("_connection", "_ctx", "_elements", "_frame", "_position", "_route", "_task")
+
+    def __init__(self, connection: Connection, ctx: Context, route: Route, frame: memoryview, position: int) -> None:
+        """The frame is copied, and the copy counted in the memory budget."""
+        self._connection = connection
+        self._ctx = ctx
+        self._route = route
+        self._frame = bytearray(frame)
+        self._position = position
+        self._elements = 0
+        connection.busy = True
+        connection.memory.take_anyway(len(frame))
+        self._task: asyncio.Task[None] | None = connection.server.loop.create_task(self._serve())
+
+    def end(self) -> None:
+        """The request has its response, or its connection is lost."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._connection.memory.give_back(len(self._frame))
+        self._connection.server.long_requests.give_back(self._elements)
+
+    async def _serve(self) -> None:
+        connection, ctx, route = self._connection, self._ctx, self._route
+        long_requests = connection.server.long_requests
+        limit = elements_max(route.api, long_requests.elements_max)
+        # Until it is decoded, what is known of its elements is that each has a byte at least.
+        most = min(limit, len(self._frame))
+        await long_requests.take(most)
+        self._elements = most
+        try:
+            request, self._elements = await long_requests.run(
+                lambda: route.decode_limited(self._frame, self._position, limit)
+            )
+        except TooManyElementsError:
+            return connection.refuse("request has too many elements", ctx, elements_max=limit, setting=REQUEST_ELEMENTS)
+        except (DecodeError, IndexError, ValueError) as error:
+            return connection.refuse("request cannot be read", ctx, error=str(error))
+        long_requests.give_back(most - self._elements)
+        self._task = None
+        if connection.closing:
+            return None
+        exchange = Exchange(connection, ctx, route, request, len(self._frame), is_long=True)
+        interceptors = ctx.broker.interceptors
+        if interceptors.before_handle:
+            verdict = interceptors.on_request(ctx, request)
+            if verdict is not None:
+                return faults.instead_of_handling(exchange, verdict)
+        return exchange.handle()
