@@ -127,7 +127,15 @@ class Broker:
         if self._groups is None:
             from odradek_broker.groups.group_coordinator import GroupCoordinator
 
-            self._groups = GroupCoordinator(self)
+            self._groups = GroupCoordinator(
+                config=lambda: self.config,
+                image=lambda: self.image,
+                has_metadata=lambda: self.has_metadata,
+                add_partitions_to_txn_manager=lambda: self.add_partitions_to_txn_manager,
+                clock=self.clock,
+                timers=self.timers,
+                log=self.log,
+            )
         return self._groups
 
     @property
@@ -184,7 +192,7 @@ class Broker:
     async def stop_coordinators(self) -> None:
         """Whoever waits for a coordinator of this broker is answered."""
         if self._groups is not None:
-            await self._groups.stop()
+            self._groups.stop()
         if self._transactions is not None:
             self._transactions.stop()
 

@@ -20,7 +20,7 @@ def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse |
     refused = [name for name in names if not ctx.may_group(Operation.DELETE, name)]
     refusals = [Result(group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED) for name in refused]
     # All are begun at once: a client that goes away in between does not leave half of them.
-    deleting = [ctx.broker.groups.delete(name) for name in names if name not in refused]
+    deleting = [ctx.broker.groups.delete_group(name) for name in names if name not in refused]
     if all(answer.done for answer in deleting):
         return DeleteGroupsResponse(results=[answer.result() for answer in deleting] + refusals)
     return _when_deleted(deleting, refusals)

@@ -38,7 +38,7 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse |
     if unsupported is not None:
         offsets = ctx.broker.version_zero_offsets
         return unsupported if offsets is None else _commit_version_zero(ctx, offsets, request, refused)
-    answer = ctx.broker.groups.commit(request, ctx.api_version)
+    answer = ctx.broker.groups.commit_offsets(request, ctx.api_version)
     if not isinstance(answer, Deferred):
         return _merged(refused, request, answer)
     return answer.map(lambda committed: _merged(refused, request, committed))

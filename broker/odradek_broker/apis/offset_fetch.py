@@ -116,7 +116,7 @@ def _sort_out(ctx: Context, group: Group) -> list[TopicAnswer]:
 def _fetch(ctx: Context, group: Group, require_stable: bool) -> GroupAnswer | Deferred[GroupAnswer]:
     if not ctx.may_group(Operation.DESCRIBE, group.group_id):
         return GroupAnswer(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    return ctx.broker.groups.fetch(group, require_stable)
+    return ctx.broker.groups.fetch_offsets(group, require_stable)
 
 
 def _visible(ctx: Context, answer: GroupAnswer, refused: list[TopicAnswer]) -> GroupAnswer:

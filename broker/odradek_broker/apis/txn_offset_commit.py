@@ -39,7 +39,7 @@ def handle(
     if not accepted:
         return TxnOffsetCommitResponse(topics=refused)
     request.topics = accepted
-    answer = ctx.broker.groups.commit_in_transaction(request, ctx.api_version)
+    answer = ctx.broker.groups.commit_transactional_offsets(request, ctx.api_version)
     if not isinstance(answer, Deferred):
         return _merged(ctx, refused, request, answer)
     return answer.map(lambda committed: _merged(ctx, refused, request, committed))

@@ -1,15 +1,16 @@
-"""The coordinator of groups: which partition of `__consumer_offsets` keeps a group, and requests on their way there.
+"""The group coordinator of one broker: the partitions of `__consumer_offsets` that it leads, and requests on their way.
 
-Owns the partitions that this broker coordinates, the checks that come before a group is looked at (in the order of
-Kafka's GroupCoordinatorService), and the regular expiry of offsets. Leaves one partition's work to `group_partition`,
-the rules to `core.group_shard`, authorization and topics to the API modules.
+Owns the choice of a group's partition, the checks before a group is looked up (in the order of Kafka's
+GroupCoordinatorService), and the interval of offset expiration. Leaves one partition to `group_partition`, the rules to
+`core.group_shard`, authorization and topics to the API modules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
 from odradek_broker.coordination.core.java_hash import partition_for
 from odradek_broker.coordination.durable_partition import CoordinatorState
@@ -20,10 +21,12 @@ from odradek_broker.groups.core.group_step import GroupClient, GroupSettings
 from odradek_broker.groups.core.offset_store import OffsetStore
 from odradek_broker.groups.core.write_errors import group_write_error, offset_write_error
 from odradek_broker.groups.group_partition import GroupPartition
+from odradek_broker.logger import Logger
 from odradek_broker.metadata.view import CONSUMER_OFFSETS
 from odradek_broker.replication.partition import Partition
-from odradek_broker.timers import TimerHandle
+from odradek_broker.timers import TimerHandle, Timers
 from odradek_broker.transactions.core.transaction import Producer
+from odradek_controller.image import ClusterImage, MetadataDelta
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_groups import DeleteGroupsResponse
 from odradek_wire.messages.describe_groups import DescribeGroupsResponse
@@ -35,8 +38,7 @@ from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnO
 from odradek_wire.records.attributes import COMPRESSIONS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from odradek_broker.broker import Broker
-    from odradek_controller.image import MetadataDelta
+    from odradek_broker.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from odradek_log.verification_guard import VerificationGuard
 
 MS_PER_MINUTE = 60_000
@@ -45,65 +47,83 @@ OffsetFetchGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 
 
 class GroupCoordinator:
-    """Every method answers at once when it can, else with a `Deferred`."""
+    """Every method returns the response if it is known immediately, else a `Deferred`."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        *,
+        config: Callable[[], BrokerConfig],
+        image: Callable[[], ClusterImage],
+        has_metadata: Callable[[], bool],
+        add_partitions_to_txn_manager: Callable[[], AddPartitionsToTxnManager],
+        clock: Clock,
+        timers: Timers,
+        log: Logger,
+    ) -> None:
+        """`config` and `image` return the present ones. `has_metadata`: a topic that is not in the image does not
+        exist."""
+        self._config = config
+        self._image = image
+        self._has_metadata = has_metadata
+        self._add_partitions_to_txn_manager = add_partitions_to_txn_manager
+        self._clock = clock
+        self._timers = timers
+        self._log = log
         self._partitions: dict[int, GroupPartition] = {}
-        self._expiry: TimerHandle | None = None
+        self._expiration: TimerHandle | None = None
 
     # -- leadership -----------------------------------------------------------------------------------------------
 
     def elected(self, partition: Partition) -> None:
-        """This broker leads the partition, perhaps again in a newer epoch: what is in its log is what counts."""
+        """Load the groups of a partition that this broker leads, also when it led it before in an older epoch."""
         self.resigned(partition.index)
-        broker = self._broker
-        config = broker.config
-        coordinated = GroupPartition(
+        config = self._config()
+        group_partition = GroupPartition(
             partition=partition,
-            clock=broker.clock,
-            timers=broker.timers,
+            clock=self._clock,
+            timers=self._timers,
             settings=settings_from(config),
-            image=broker.image,
-            log=broker.log,
+            image=self._image(),
+            log=self._log,
             compression=COMPRESSIONS[config.integer("offsets.topic.compression.codec")],
             write_timeout_ms=config.integer("offsets.commit.timeout.ms"),
         )
-        self._partitions[partition.index] = coordinated
-        coordinated.load()
-        if self._expiry is None:
-            self._schedule_expiry()
+        self._partitions[partition.index] = group_partition
+        group_partition.load()
+        if self._expiration is None:
+            self._schedule_expiration()
 
     def resigned(self, index: int) -> None:
-        coordinated = self._partitions.pop(index, None)
-        if coordinated is not None:
-            coordinated.resign()
+        group_partition = self._partitions.pop(index, None)
+        if group_partition is not None:
+            group_partition.resign()
 
     def metadata_changed(self, delta: MetadataDelta) -> None:
-        """Offsets of deleted topics go with them, by name, as Kafka keeps them."""
-        for coordinated in self._partitions.values():
-            coordinated.shard.image = delta.image
+        """Delete the offsets of deleted topics, by topic name, as Kafka does."""
+        for group_partition in self._partitions.values():
+            group_partition.shard.image = delta.image
         deleted = [topic.name for topic in delta.deleted_topics.values()]
         if deleted and CONSUMER_OFFSETS not in deleted:
-            for coordinated in self._ready():
-                self._drop_topics(coordinated, deleted)
+            for group_partition in self._active():
+                self._delete_offsets_of_topics(group_partition, deleted)
 
-    async def stop(self) -> None:
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
+    def stop(self) -> None:
+        """Resign from every partition: pending requests fail with NOT_COORDINATOR."""
+        if self._expiration is not None:
+            self._expiration.cancel()
+            self._expiration = None
         for index in list(self._partitions):
             self.resigned(index)
 
     @property
     def ready(self) -> bool:
-        """Is everything that this broker coordinates loaded?"""
-        return all(coordinated.state is CoordinatorState.ACTIVE for coordinated in self._partitions.values())
+        """Whether every partition that this broker coordinates is loaded."""
+        return all(group_partition.state is CoordinatorState.ACTIVE for group_partition in self._partitions.values())
 
     def partition_of(self, group_id: str) -> int:
-        """Which partition keeps the group; before the topic exists, which one will."""
-        topic = self._broker.image.topics.get(CONSUMER_OFFSETS)
-        count = len(topic.partitions) if topic else self._broker.config.integer("offsets.topic.num.partitions")
+        """Return the index of the group's partition, also before `__consumer_offsets` exists."""
+        topic = self._image().topics.get(CONSUMER_OFFSETS)
+        count = len(topic.partitions) if topic else self._config().integer("offsets.topic.num.partitions")
         return partition_for(group_id, count)
 
     # -- members --------------------------------------------------------------------------------------------------
@@ -113,61 +133,60 @@ class GroupCoordinator:
     ) -> Response | Deferred[Response]:
         """Serve a request about the members of a group: JoinGroup, SyncGroup, a heartbeat."""
         error = self._refusal(handler, request)
-        coordinated = error or self._coordinated(request.group_id)
-        if isinstance(coordinated, ErrorCode):
-            return handler.refused(request, coordinated)
-        answer: Deferred[Response] = Deferred()
-        coordinated.apply(coordinated.shard.handle(handler, request, client, answer, coordinated.now()))
-        return answer.result() if answer.done else answer
+        group_partition = error or self._find(request.group_id)
+        if isinstance(group_partition, ErrorCode):
+            return handler.refused(request, group_partition)
+        pending: Deferred[Response] = Deferred()
+        group_partition.apply(group_partition.shard.handle(handler, request, client, pending, group_partition.now()))
+        return pending.result() if pending.done else pending
 
     def _refusal(self, handler: RequestHandler[Request, Response], request: Request) -> ErrorCode:
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         if handler.validate is None:
             return ErrorCode.NONE
-        return handler.validate(request, settings_from(self._broker.config))
+        return handler.validate(request, settings_from(self._config()))
 
     # -- offsets --------------------------------------------------------------------------------------------------
 
-    def commit(
+    def commit_offsets(
         self, request: OffsetCommitRequest, api_version: int
     ) -> OffsetCommitResponse | ErrorCode | Deferred[OffsetCommitResponse]:
         """Return the response, or the error that every partition gets. The empty group id is valid here."""
-        coordinated = self._coordinated(request.group_id)
-        if isinstance(coordinated, ErrorCode):
-            return coordinated
-        answer: Deferred[OffsetCommitResponse] = Deferred()
-        step = coordinated.shard.commit(request, api_version, answer, coordinated.now())
+        group_partition = self._find(request.group_id)
+        if isinstance(group_partition, ErrorCode):
+            return group_partition
+        pending: Deferred[OffsetCommitResponse] = Deferred()
+        step = group_partition.shard.commit(request, api_version, pending, group_partition.now())
         if isinstance(step, ErrorCode):
             return step
-        coordinated.apply(step)
-        return answer.result() if answer.done else answer
+        group_partition.apply(step)
+        return pending.result() if pending.done else pending
 
-    def commit_in_transaction(
+    def commit_transactional_offsets(
         self, request: TxnOffsetCommitRequest, api_version: int
     ) -> TxnOffsetCommitResponse | ErrorCode | Deferred[TxnOffsetCommitResponse | ErrorCode]:
-        """As `commit`, for offsets that count once the producer's transaction is committed. The transaction's
-        coordinator may be asked first."""
-        # Most brokers never see one.
+        """As `commit_offsets`, for offsets that are committed with the producer's transaction. The transaction
+        coordinator may have to verify the transaction first."""
+        # Imported late: most brokers never receive such a request.
         from odradek_broker.transactions.transaction_verification import VERIFICATION_ENABLE, verify_offset_commit
 
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
-        coordinated = self._coordinated(request.group_id)
-        if isinstance(coordinated, ErrorCode):
-            return coordinated
-        broker = self._broker
+        group_partition = self._find(request.group_id)
+        if isinstance(group_partition, ErrorCode):
+            return group_partition
         guard = verify_offset_commit(
-            broker.add_partitions_to_txn_manager,
-            coordinated.partition,
+            self._add_partitions_to_txn_manager(),
+            group_partition.partition,
             request,
             api_version,
-            required=broker.config.boolean(VERIFICATION_ENABLE),
+            required=self._config().boolean(VERIFICATION_ENABLE),
         )
         if isinstance(guard, Deferred):
-            answer: Deferred[TxnOffsetCommitResponse | ErrorCode]
-            answer = guard.then(lambda verified: self._commit_in_transaction(request, verified))
-            return answer.result() if answer.done else answer
+            pending: Deferred[TxnOffsetCommitResponse | ErrorCode]
+            pending = guard.then(lambda verified: self._commit_in_transaction(request, verified))
+            return pending.result() if pending.done else pending
         return self._commit_in_transaction(request, guard)
 
     def _commit_in_transaction(
@@ -175,152 +194,151 @@ class GroupCoordinator:
     ) -> TxnOffsetCommitResponse | ErrorCode | Deferred[TxnOffsetCommitResponse | ErrorCode]:
         if isinstance(guard, ErrorCode):
             return group_write_error(guard)
-        coordinated = self._coordinated(request.group_id)
-        if isinstance(coordinated, ErrorCode):
-            return coordinated
-        result = coordinated.shard.commit_in_transaction(request, coordinated.now())
+        group_partition = self._find(request.group_id)
+        if isinstance(group_partition, ErrorCode):
+            return group_partition
+        result = group_partition.shard.commit_in_transaction(request, group_partition.now())
         if isinstance(result, ErrorCode):
             return result
         records, response = result
         if not records:
             return response
-        answer: Deferred[TxnOffsetCommitResponse | ErrorCode] = Deferred()
+        pending: Deferred[TxnOffsetCommitResponse | ErrorCode] = Deferred()
 
         def done(error: ErrorCode) -> None:
-            answer.complete(group_write_error(error) if error else response)
+            pending.complete(group_write_error(error) if error else response)
 
         producer = Producer(request.producer_id, request.producer_epoch)
         if producer.id == NO_PRODUCER_ID:
-            coordinated.write(records, done)  # of no transaction, as in Kafka
+            group_partition.write(records, done)  # outside any transaction, as in Kafka
         elif producer.epoch == NO_PRODUCER_EPOCH:
-            done(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka has no better code for it
+            done(ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Kafka
         else:
-            coordinated.write_in_transaction(records, producer, guard, done)
-        return answer.result() if answer.done else answer
+            group_partition.write_in_transaction(records, producer, guard, done)
+        return pending.result() if pending.done else pending
 
-    def fetch(
+    def fetch_offsets(
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
     ) -> OffsetFetchGroup | Deferred[OffsetFetchGroup]:
-        coordinated = self._coordinated(request.group_id)
-        if isinstance(coordinated, ErrorCode):
-            if CONSUMER_OFFSETS not in self._broker.image.topics and self._broker.has_metadata:
-                # Nobody ever committed anything, or all was reset. Kafka says NOT_COORDINATOR, at which the admin
-                # client of librdkafka 2.16 crashes, in the very process of a user's test.
+        group_partition = self._find(request.group_id)
+        if isinstance(group_partition, ErrorCode):
+            if CONSUMER_OFFSETS not in self._image().topics and self._has_metadata():
+                # Nothing was ever committed, or a reset has deleted the topic. Kafka returns NOT_COORDINATOR, at which
+                # the admin client of librdkafka 2.16 crashes the process that uses it.
                 return offset_requests.fetch(OffsetStore(), request)
-            return OffsetFetchGroup(group_id=request.group_id, error_code=coordinated)
+            return OffsetFetchGroup(group_id=request.group_id, error_code=group_partition)
         if not require_stable:
-            return coordinated.shard.fetch(request)
-        # What is being committed right now counts, in transactions and outside: wait for it (KIP-447).
-        answer: Deferred[OffsetFetchGroup] = Deferred()
+            return group_partition.shard.fetch(request)
+        # Commits in progress count, in transactions and outside: wait until they are written (KIP-447).
+        pending: Deferred[OffsetFetchGroup] = Deferred()
 
         def fetch(error: ErrorCode) -> None:
             failed = OffsetFetchGroup(group_id=request.group_id, error_code=error)
-            answer.complete(failed if error else coordinated.shard.fetch(request, require_stable=True))
+            pending.complete(failed if error else group_partition.shard.fetch(request, require_stable=True))
 
-        coordinated.when_drained(fetch)
-        return answer.result() if answer.done else answer
+        group_partition.when_drained(fetch)
+        return pending.result() if pending.done else pending
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Deferred[OffsetDeleteResponse]:
         if not request.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        coordinated = self._coordinated(request.group_id)
-        if isinstance(coordinated, ErrorCode):
-            return OffsetDeleteResponse(error_code=coordinated)
-        answer: Deferred[OffsetDeleteResponse] = Deferred()
+        group_partition = self._find(request.group_id)
+        if isinstance(group_partition, ErrorCode):
+            return OffsetDeleteResponse(error_code=group_partition)
+        pending: Deferred[OffsetDeleteResponse] = Deferred()
 
         def delete(error: ErrorCode) -> None:
             if error:
-                answer.complete(OffsetDeleteResponse(error_code=error))
+                pending.complete(OffsetDeleteResponse(error_code=error))
                 return
-            coordinated.apply(coordinated.shard.delete_offsets(request, answer, coordinated.now()))
+            group_partition.apply(group_partition.shard.delete_offsets(request, pending, group_partition.now()))
 
-        coordinated.when_drained(delete)
-        return answer.result() if answer.done else answer
+        group_partition.when_drained(delete)
+        return pending.result() if pending.done else pending
 
     # -- administration -------------------------------------------------------------------------------------------
 
-    def list(self) -> Sequence[ListGroupsResponse.ListedGroup] | ErrorCode:
-        """All groups of this broker, in no particular order."""
+    def list_groups(self) -> Sequence[ListGroupsResponse.ListedGroup] | ErrorCode:
+        """Return all groups of this broker, in no particular order."""
         listed: list[ListGroupsResponse.ListedGroup] = []
-        for coordinated in self._partitions.values():
-            if coordinated.state is CoordinatorState.LOADING:
+        for group_partition in self._partitions.values():
+            if group_partition.state is CoordinatorState.LOADING:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            listed.extend(coordinated.shard.list())
+            listed.extend(group_partition.shard.list())
         return listed
 
-    def describe(self, group_id: str) -> DescribeGroupsResponse.DescribedGroup:
-        coordinated = self._coordinated(group_id)
-        if isinstance(coordinated, ErrorCode):
-            return DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=coordinated)
-        return coordinated.shard.describe(group_id)
+    def describe_group(self, group_id: str) -> DescribeGroupsResponse.DescribedGroup:
+        group_partition = self._find(group_id)
+        if isinstance(group_partition, ErrorCode):
+            return DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=group_partition)
+        return group_partition.shard.describe(group_id)
 
-    def delete(self, group_id: str) -> Deferred[DeleteGroupsResponse.DeletableGroupResult]:
-        answer: Deferred[DeleteGroupsResponse.DeletableGroupResult] = Deferred()
-        coordinated = self._coordinated(group_id)
-        if isinstance(coordinated, ErrorCode):
-            answer.complete(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=coordinated))
-            return answer
+    def delete_group(self, group_id: str) -> Deferred[DeleteGroupsResponse.DeletableGroupResult]:
+        pending: Deferred[DeleteGroupsResponse.DeletableGroupResult] = Deferred()
+        group_partition = self._find(group_id)
+        if isinstance(group_partition, ErrorCode):
+            pending.complete(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=group_partition))
+            return pending
 
         def delete(error: ErrorCode) -> None:
             if error:
-                answer.complete(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error))
+                pending.complete(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error))
                 return
-            records, result = coordinated.shard.delete(group_id)
+            records, result = group_partition.shard.delete(group_id)
 
             def written(error: ErrorCode) -> None:
                 result.error_code = result.error_code or offset_write_error(error)
-                answer.complete(result)
+                pending.complete(result)
 
-            coordinated.write_independent(records, written)
+            group_partition.write_independent(records, written)
 
-        coordinated.when_drained(delete)
-        return answer
+        group_partition.when_drained(delete)
+        return pending
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    def _coordinated(self, group_id: str) -> GroupPartition | ErrorCode:
-        """The group's partition if it is here and loaded."""
-        coordinated = self._partitions.get(self.partition_of(group_id))
-        if coordinated is None or coordinated.state in (CoordinatorState.FAILED, CoordinatorState.CLOSED):
+    def _find(self, group_id: str) -> GroupPartition | ErrorCode:
+        """Return the group's partition if this broker leads it and has loaded it."""
+        group_partition = self._partitions.get(self.partition_of(group_id))
+        if group_partition is None or group_partition.state in (CoordinatorState.FAILED, CoordinatorState.CLOSED):
             return ErrorCode.NOT_COORDINATOR
-        if coordinated.state is CoordinatorState.LOADING:
+        if group_partition.state is CoordinatorState.LOADING:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return coordinated
+        return group_partition
 
-    def _ready(self) -> Iterable[GroupPartition]:
-        return [
-            coordinated for coordinated in self._partitions.values() if coordinated.state is CoordinatorState.ACTIVE
-        ]
+    def _active(self) -> list[GroupPartition]:
+        return [group_partition for group_partition in self._partitions.values() if group_partition.is_active]
 
-    def _drop_topics(self, coordinated: GroupPartition, topics: Sequence[str]) -> None:
-        def drop(error: ErrorCode) -> None:
+    def _delete_offsets_of_topics(self, group_partition: GroupPartition, topics: Sequence[str]) -> None:
+        def delete(error: ErrorCode) -> None:
             if not error:
-                coordinated.write_independent(coordinated.shard.delete_offsets_of_topics(topics), _nobody_asked)
+                group_partition.write_independent(group_partition.shard.delete_offsets_of_topics(topics), _ignore)
 
-        coordinated.when_drained(drop)
+        group_partition.when_drained(delete)
 
-    def _schedule_expiry(self) -> None:
-        interval_ms = self._broker.config.integer("offsets.retention.check.interval.ms")
-        self._expiry = self._broker.timers.call_later(interval_ms, self._expire)
+    def _schedule_expiration(self) -> None:
+        interval_ms = self._config().integer("offsets.retention.check.interval.ms")
+        self._expiration = self._timers.call_later(interval_ms, self._expire)
 
     def _expire(self) -> None:
-        for coordinated in self._ready():
-            coordinated.shard.settings = settings_from(self._broker.config)
-            self._expire_in(coordinated)
-        self._schedule_expiry()
+        settings = settings_from(self._config())
+        for group_partition in self._active():
+            group_partition.shard.settings = settings
+            self._expire_offsets(group_partition)
+        self._schedule_expiration()
 
-    def _expire_in(self, coordinated: GroupPartition) -> None:
+    def _expire_offsets(self, group_partition: GroupPartition) -> None:
         def expire(error: ErrorCode) -> None:
             if not error:
-                coordinated.write_independent(
-                    coordinated.shard.expire_offsets(coordinated.now().wall_ms), _nobody_asked
+                group_partition.write_independent(
+                    group_partition.shard.expire_offsets(group_partition.now().wall_ms), _ignore
                 )
 
-        coordinated.when_drained(expire)
+        group_partition.when_drained(expire)
 
 
-def _nobody_asked(_: ErrorCode) -> None:
-    """What could not be deleted now is still there, and is found, the next time."""
+def _ignore(_: ErrorCode) -> None:
+    """Offsets that could not be deleted are found again at the next interval."""
 
 
 def settings_from(config: BrokerConfig) -> GroupSettings:

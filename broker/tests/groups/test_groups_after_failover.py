@@ -153,7 +153,7 @@ async def test_who_waits_for_commits_under_way_is_sent_to_the_next_coordinator_w
     commit = asyncio.ensure_future(member.commit(6))
     await trio.until(lambda: coordinated.partition.log_end_offset > coordinated.partition.high_watermark)
     wanted = OffsetFetchRequest.OffsetFetchRequestGroup(GROUP)
-    answers = [groups.fetch(wanted, True), groups.delete(GROUP)]
+    answers = [groups.fetch_offsets(wanted, True), groups.delete_group(GROUP)]
     answers.append(groups.delete_offsets(OffsetDeleteRequest(GROUP)))
     groups.resigned(0)
     errors = [answer.result().error_code for answer in answers if isinstance(answer, Deferred) and answer.done]
