@@ -22,6 +22,7 @@ from odradek_broker.logger import Logger
 from odradek_broker.metadata.cluster_ports import ClusterPorts
 from odradek_broker.metadata.directory_identity import claim, cluster_of, refuse_partitions_without_identity
 from odradek_broker.metadata.embedded_source import EmbeddedSource
+from odradek_broker.metadata.leader_balancer import LeaderBalancer
 from odradek_broker.node import Node
 from odradek_broker.timers import Timers
 from odradek_controller.controller import Controller
@@ -49,7 +50,7 @@ class EmbeddedCluster:
         self._emulation = Emulation(config.setting(EMULATE))
         self._metadata_directory: LogDirectory | None = None
         self._store: EmbeddedStore | None = None
-        self._balancing: asyncio.Task[None] | None = None
+        self._balancer = LeaderBalancer(config, self._timers, environment.log)
         self._ending: dict[Node, asyncio.Task[None]] = {}
         self.ended = asyncio.Event()
         """Set when the last broker has ended because its disks failed."""
@@ -78,7 +79,7 @@ class EmbeddedCluster:
             for node in nodes:
                 await node.join(cluster._ports(), cluster._directory_failed)
             if len(nodes) > 1:
-                cluster._balance_later()
+                cluster._balancer.start(cluster.controller.balance_leaders)
         except BaseException:
             await cluster.kill()
             raise
@@ -134,31 +135,6 @@ class EmbeddedCluster:
 
     def _on_disk(self, work: Callable[[], None]) -> None:
         self._executor.run("metadata on disk", work)
-
-    def _balance_later(self) -> None:
-        """Every `leader.imbalance.check.interval.seconds`, if `auto.leader.rebalance.enable`."""
-        config = self._config
-        if not config.boolean("auto.leader.rebalance.enable"):
-            return
-
-        def due() -> None:
-            self._balance_later()
-            self._balancing = asyncio.get_running_loop().create_task(self._balance())
-
-        self._timers.call_later(config.integer("leader.imbalance.check.interval.seconds") * 1000, due)
-
-    async def _balance(self) -> None:
-        try:
-            await self.controller.balance_leaders()
-        except Exception as error:
-            self._environment.log.error("leaders cannot be balanced", exc_info=error)
-
-    async def _stop_balancing(self) -> None:
-        self._timers.close()
-        if self._balancing is not None:
-            self._balancing.cancel()
-            await asyncio.wait([self._balancing])
-            self._balancing = None
 
     @property
     def ready(self) -> bool:
@@ -220,7 +196,8 @@ class EmbeddedCluster:
         if self._store is None:
             return
         await asyncio.gather(*(node.leave(grace_ms) for node in nodes))
-        await self._stop_balancing()
+        await self._balancer.stop()
+        self._timers.close()
         await self._executor.stop()
         self._store = None
         await self.controller.close()
@@ -237,7 +214,7 @@ class EmbeddedCluster:
         self._timers.close()
         # The brokers first: nobody must be served while what runs on threads is waited for, or ask the store for more.
         await asyncio.gather(*(node.kill() for node in nodes))
-        await self._stop_balancing()
+        await self._balancer.stop()
         await self._executor.stop()
         store, self._store = self._store, None
         if store is not None:

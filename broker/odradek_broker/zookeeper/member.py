@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
 from dataclasses import replace
 
 from odradek_broker.broker import Broker
 from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.inter_broker.channel import BrokerChannel
 from odradek_broker.metadata.cluster_ports import ClusterPorts
-from odradek_broker.metadata.directory_identity import claim_over_zookeeper, cluster_of
+from odradek_broker.metadata.leader_balancer import LeaderBalancer
 from odradek_broker.node import Node
-from odradek_broker.timers import TimerHandle
+from odradek_broker.storage.directory_identity import claim_over_zookeeper, cluster_of
 from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch, Entities
 from odradek_broker.zookeeper.config_writer import ConfigWriter
@@ -31,10 +30,8 @@ from odradek_broker.zookeeper.propagation import BACKOFF_MS, Propagation
 from odradek_broker.zookeeper.registration import Registration
 from odradek_controller.commands.context import CommandContext
 from odradek_controller.configs.table import Release
-from odradek_controller.controller import Controller
 from odradek_controller.image import BrokerRegistration, ClusterImage, Endpoint
 from odradek_controller.levels import Emulation
-from odradek_controller.store import NotControllerError
 from odradek_controller.zookeeper import acl_znodes
 from odradek_controller.zookeeper.bootstrap import cluster_id, create_persistent_paths
 from odradek_controller.zookeeper.client import ZooKeeper
@@ -70,8 +67,7 @@ class Member:
         self._rng = random.Random(environment.randbytes(32))
         self._log = environment.log.bind(broker=node.id)
         self._propagation: Propagation | None = None
-        self._balance: TimerHandle | None = None
-        self._balancing: asyncio.Task[None] | None = None
+        self._balancer = LeaderBalancer(config, node.timers, self._log)
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
         self.ended = asyncio.Event()
@@ -216,7 +212,7 @@ class Member:
             self._log,
         )
         controller.subscribe(self._propagation.apply)
-        self._balance_later(controller)
+        self._balancer.start(controller.balance_leaders)
 
     def _log_dir_failed(self, broker_ids: list[int]) -> None:
         """Who is elected later asks everybody anyway."""
@@ -229,24 +225,7 @@ class Member:
         propagation, self._propagation = self._propagation, None
         if propagation is not None:
             self._later(propagation.close())
-        if self._balance is not None:
-            self._balance.cancel()
-
-    def _balance_later(self, controller: Controller) -> None:
-        """Every `leader.imbalance.check.interval.seconds`, if `auto.leader.rebalance.enable`."""
-        if not self._config.boolean("auto.leader.rebalance.enable"):
-            return
-
-        async def balance() -> None:
-            with suppress(NotControllerError):
-                await controller.balance_leaders()
-
-        def due() -> None:
-            self._balance_later(controller)
-            self._balancing = self._later(balance())
-
-        delay_ms = self._config.integer("leader.imbalance.check.interval.seconds") * 1000
-        self._balance = self.node.timers.call_later(delay_ms, due)
+        self._balancer.cancel()
 
     def _later(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -293,8 +272,7 @@ class Member:
         self._later(self.role.close())
 
     async def _abandon(self) -> None:
-        if self._balancing is not None:
-            self._balancing.cancel()
+        await self._balancer.stop()
         self.registration.abandon()
         await self.configs.close()
         await self._log_dir_events.close()
