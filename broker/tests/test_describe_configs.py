@@ -75,3 +75,11 @@ async def test_groups_of_3_9_have_no_settings_and_subscriptions_only_what_was_se
         ("interval.ms", "1000", False, 0, [])
     ]
     assert (await described(client, METRICS, "none")).configs == []
+
+
+@pytest.mark.parametrize("name", ["x", " 0", "0_0", "1" * 5000])
+async def test_a_broker_id_is_read_as_java_reads_integers(name: str, start_node: Any, connect: Any) -> None:
+    client = await connect(await start_node())
+    result = await described(client, BROKER, name)
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert result.error_message == f"Broker id must be an integer, but it is: {name}"

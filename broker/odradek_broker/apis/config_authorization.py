@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from odradek_broker.apis.context import Context
 from odradek_broker.security.authorizer import Operation
-from odradek_controller.commands.config_rules import as_node_id
+from odradek_controller.commands.node_ids import parse_node_id
 from odradek_controller.configs.table import Resource
 from odradek_wire.errors import ErrorCode
 
@@ -43,7 +43,7 @@ def may_alter(ctx: Context, resources: Sequence[R]) -> tuple[list[R], list[Refus
 
 def _is_of_another_broker(ctx: Context, kind: int, name: str) -> bool:
     """A broker's own configuration is changed there; what is no number is for the controller to refuse."""
-    return kind == Resource.BROKER and as_node_id(name) not in (None, ctx.broker.node_id)
+    return kind == Resource.BROKER and parse_node_id(name) not in (None, ctx.broker.node_id)
 
 
 def _refusal(ctx: Context, kind: int, name: str) -> ErrorCode | None:

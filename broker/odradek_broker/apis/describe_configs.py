@@ -13,6 +13,7 @@ from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
 from odradek_broker.apis.slices import Slices
 from odradek_broker.security.authorizer import Operation
+from odradek_controller.commands.node_ids import parse_node_id
 from odradek_controller.commands.topic_names import check_topic_name
 from odradek_controller.configs.definition import Definition, Mode, Type
 from odradek_controller.configs.effective import BrokerLayers, Entry, Source, Synonym
@@ -143,11 +144,9 @@ def _unlisted(release: Release, dynamic: Iterable[str]) -> Iterator[Definition]:
 def _check_broker_id(ctx: Context, name: str, if_empty: str) -> None:
     if not name:
         raise _Refused(ErrorCode.INVALID_REQUEST, if_empty)
-    try:
-        number = int(name)
-    except ValueError:
-        message = f"Broker id must be an integer, but it is: {name}"
-        raise _Refused(ErrorCode.INVALID_REQUEST, message) from None
+    number = parse_node_id(name)
+    if number is None:
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if number != ctx.broker.node_id:
         message = f"Unexpected broker id, expected {ctx.broker.node_id} or empty string, but received {name}"
         raise _Refused(ErrorCode.INVALID_REQUEST, message)

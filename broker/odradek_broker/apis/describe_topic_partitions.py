@@ -10,11 +10,11 @@ from odradek_broker.apis.context import Context
 from odradek_broker.metadata.view import (
     INTERNAL_TOPICS,
     authorized_operations,
-    invalid_topic_name,
     offline_replicas,
     partition_error,
 )
 from odradek_broker.security.authorizer import Operation, ResourceType
+from odradek_controller.commands.topic_names import invalid_topic_name
 from odradek_controller.image import NO_LEADER, TopicImage
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_topic_partitions import (

@@ -19,11 +19,11 @@ from odradek_broker.metadata.view import (
     authorized_operations,
     brokers_on,
     controller_shown,
-    invalid_topic_name,
     offline_replicas,
     partition_error,
 )
 from odradek_broker.security.authorizer import Operation, ResourceType
+from odradek_controller.commands.topic_names import invalid_topic_name
 from odradek_controller.image import NO_LEADER, TopicImage
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.metadata import MetadataRequest, MetadataResponse

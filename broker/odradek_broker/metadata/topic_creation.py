@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from odradek_broker.metadata.internal_topics import TOPICS
-from odradek_broker.metadata.view import INTERNAL_TOPICS, invalid_topic_name
+from odradek_broker.metadata.view import INTERNAL_TOPICS
+from odradek_controller.commands.topic_names import invalid_topic_name
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 

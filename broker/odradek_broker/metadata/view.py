@@ -6,7 +6,6 @@ image of the controller.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from odradek_broker.apis.context import Context
@@ -18,8 +17,6 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
 OPERATIONS_NOT_ASKED = -(1 << 31)
-TOPIC_NAME_MAX = 249
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class BrokerEndpoint(NamedTuple):
@@ -72,22 +69,6 @@ def offline_replicas(image: ClusterImage, partition: PartitionRegistration, list
         or broker.endpoint(listener) is None
         or (lost and partition.directory(replica) == LOST_DIRECTORY)
     ]
-
-
-def invalid_topic_name(name: str) -> str | None:
-    """Kafka's objection to a topic name (Topic.validate), or None."""
-    if not name:
-        return "Topic name is invalid: the empty string is not allowed"
-    if name in (".", ".."):
-        return f"Topic name is invalid: '{name}' is not allowed"
-    if len(name) > TOPIC_NAME_MAX:
-        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {TOPIC_NAME_MAX}"
-    if not _LEGAL.fullmatch(name):
-        return (
-            f"Topic name is invalid: '{name}' contains one or more characters other than "
-            "ASCII alphanumerics, '.', '_' and '-'"
-        )
-    return None
 
 
 def authorized_operations(ctx: Context, resource: ResourceType, name: str = CLUSTER_NAME) -> int:

@@ -19,6 +19,7 @@ from ..image import ClusterImage
 from .broker_values import check_broker_values
 from .context import CommandContext, Refusal
 from .min_isr import MIN_ISR
+from .node_ids import parse_node_id
 from .topic_configs import check_topic_configs
 from .topic_names import check_topic_name
 
@@ -50,17 +51,10 @@ def _check_topic_exists(image: ClusterImage, name: str) -> Refusal | None:
     return refusal
 
 
-def as_node_id(name: str) -> int | None:
-    """None if it is no integer of 32 bits as Java reads one; Python refuses to read very long ones."""
-    found = re.fullmatch(r"([+-]?)0*([0-9]{1,10})", name)
-    number = 1 << 31 if found is None else int(found[1] + found[2])
-    return number if -(1 << 31) <= number < 1 << 31 else None
-
-
 def _check_broker_exists(image: ClusterImage, name: str, context: CommandContext) -> Refusal | None:
     if not name:
         return None
-    node_id = as_node_id(name)
+    node_id = parse_node_id(name)
     if node_id is None:
         return Refusal(_INVALID, f"Node id must be an integer, but it is: {name}")
     if node_id not in image.brokers:

@@ -1,4 +1,4 @@
-"""Which names a topic may have, and which names cannot live beside each other."""
+"""The rules for topic names: valid characters and length, and collisions between names of metrics."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ METADATA_TOPIC = "__cluster_metadata"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-def check_topic_name(name: str) -> Refusal | None:
-    """Kafka's Topic.validate."""
+def invalid_topic_name(name: str) -> str | None:
+    """Return why no topic may have this name (Kafka's `Topic.validate`), or None."""
     if not name:
         why = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -26,16 +26,22 @@ def check_topic_name(name: str) -> Refusal | None:
         why = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     else:
         return None
-    return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
+    return f"Topic name is invalid: {why}"
+
+
+def check_topic_name(name: str) -> Refusal | None:
+    """Return INVALID_TOPIC_EXCEPTION for a name that no topic may have, or None."""
+    why = invalid_topic_name(name)
+    return None if why is None else Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
 
 
 def collision_key(name: str) -> str:
-    """Names that differ only in '.' and '_' would share their metrics' name."""
+    """Return the same key for names that differ only in '.' and '_': their metrics would have the same name."""
     return name.replace(".", "_")
 
 
 def check_collision(name: str, existing: Iterable[str]) -> Refusal | None:
-    """Looks at all topics, but only for a name that can collide at all."""
+    """Return the refusal of a name that collides with an existing topic, or None."""
     if "." not in name and "_" not in name:
         return None
     key = collision_key(name)
