@@ -56,7 +56,13 @@ class Controller:
         self.store = store
         self.emulation = emulation
         self.context = CommandContext(
-            node_id, rng.randbytes, rng.randrange, dict(static or {}), emulation, features, quorum=store.quorum
+            node_id=node_id,
+            randbytes=rng.randbytes,
+            randbelow=rng.randrange,
+            static=dict(static or {}),
+            emulation=emulation,
+            features=features,
+            quorum=store.quorum,
         )
         self.image = ClusterImage()
         self._reporter = reporter or StandardReporter()

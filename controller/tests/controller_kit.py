@@ -48,7 +48,15 @@ def context(
     next_offset: int = 0,
 ) -> CommandContext:
     rng = random.Random(seed)
-    return CommandContext(1, rng.randbytes, rng.randrange, static or {}, emulation, features, next_offset=next_offset)
+    return CommandContext(
+        node_id=1,
+        randbytes=rng.randbytes,
+        randbelow=rng.randrange,
+        static=static or {},
+        emulation=emulation,
+        features=features,
+        next_offset=next_offset,
+    )
 
 
 def image_of(records: Iterable[Message], before: ClusterImage | None = None) -> ClusterImage:

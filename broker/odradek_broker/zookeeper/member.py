@@ -95,7 +95,13 @@ class Member:
             zk,
             self.configs,
             lambda: self.adapter.image,
-            CommandContext(node.id, self._rng.randbytes, self._rng.randrange, config.static, Emulation.KAFKA_3_9),
+            CommandContext(
+                node_id=node.id,
+                randbytes=self._rng.randbytes,
+                randbelow=self._rng.randrange,
+                static=config.static,
+                emulation=Emulation.KAFKA_3_9,
+            ),
             self.control_requests.configured,
         )
         self.registration = Registration(

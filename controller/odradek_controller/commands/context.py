@@ -40,7 +40,7 @@ def _no_quorum() -> QuorumState:
     raise NotImplementedError("this context has no metadata store")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandContext:
     """The controller's own facts, and the two of one request: `principal` and `next_offset`.
 
