@@ -10,10 +10,11 @@ from collections.abc import Mapping
 
 _NAMES = """
     advertised.listeners broker.id broker.rack cluster.id controller.listener.names listeners
-    listener.security.protocol.map log.dir log.dirs node.id
+    listener.security.protocol.map log.dir log.dirs metadata.log.dir node.id
     auto.create.topics.enable default.replication.factor delete.topic.enable num.partitions
     connections.max.idle.ms max.connections max.connections.per.ip max.connections.per.ip.overrides
-    socket.listen.backlog.size socket.receive.buffer.bytes socket.request.max.bytes socket.send.buffer.bytes
+    max.request.partition.size.limit queued.max.request.bytes socket.listen.backlog.size
+    socket.receive.buffer.bytes socket.request.max.bytes socket.send.buffer.bytes
     compression.gzip.level compression.lz4.level compression.type compression.zstd.level fetch.max.bytes
     log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable
     log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
@@ -30,7 +31,8 @@ _NAMES = """
     unclean.leader.election.enable
     group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
     offset.metadata.max.bytes offsets.commit.timeout.ms offsets.retention.check.interval.ms
-    offsets.retention.minutes offsets.topic.num.partitions offsets.topic.replication.factor
+    offsets.retention.minutes offsets.topic.compression.codec offsets.topic.num.partitions
+    offsets.topic.replication.factor
     offsets.topic.segment.bytes
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
     transaction.partition.verification.enable transaction.abort.timed.out.transaction.cleanup.interval.ms
@@ -44,6 +46,8 @@ _NAMES = """
     replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms replica.selector.class
     replica.socket.timeout.ms replication.quota.window.num replication.quota.window.size.seconds
     request.timeout.ms security.inter.broker.protocol
+    controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
+    control.plane.listener.name controller.socket.timeout.ms zookeeper.connect zookeeper.session.timeout.ms
 """
 IN_USE = frozenset(_NAMES.split())
 
