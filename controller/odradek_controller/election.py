@@ -14,7 +14,7 @@ from enum import Enum
 from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 from odradek_wire.uuid import Uuid
 
-from .image import LOST_DIRECTORY, NO_LEADER, RECOVERED, RECOVERING, PartitionRegistration
+from .image import LOST_DIRECTORY, NO_LEADER, RECOVERING, PartitionRegistration
 from .reassignment import finished
 
 Active = Callable[[int], bool]
@@ -177,7 +177,3 @@ def without_broker(
         epoch_tells_all=epoch_tells_all,
         unclean_shutdown=broker if lost_unflushed else None,
     )
-
-
-def is_recovered(partition: PartitionRegistration) -> bool:
-    return partition.leader_recovery_state == RECOVERED

@@ -31,34 +31,6 @@ CLIENT_APIS: Mapping[str, ApiKey] = {
 }
 """Features that announce a protocol to clients, each with the API that a member of such a group calls first."""
 
-# The metadata versions that Kafka 3.9 to 4.3 can run at, from the first that a 4.x broker accepts.
-METADATA_VERSIONS = {
-    7: "3.3-IV3",
-    8: "3.4-IV0",
-    9: "3.5-IV0",
-    10: "3.5-IV1",
-    11: "3.5-IV2",
-    12: "3.6-IV0",
-    13: "3.6-IV1",
-    14: "3.6-IV2",
-    15: "3.7-IV0",
-    16: "3.7-IV1",
-    17: "3.7-IV2",
-    18: "3.7-IV3",
-    19: "3.7-IV4",
-    20: "3.8-IV0",
-    21: "3.9-IV0",
-    22: "4.0-IV0",
-    23: "4.0-IV1",
-    24: "4.0-IV2",
-    25: "4.0-IV3",
-    26: "4.1-IV0",
-    27: "4.1-IV1",
-    28: "4.2-IV0",
-    29: "4.2-IV1",
-    30: "4.3-IV0",
-}
-
 
 class LevelRange(NamedTuple):
     """The levels of one feature that a release can run at, both ends included."""
@@ -139,10 +111,6 @@ class Levels:
         return self.level(METADATA_VERSION) if protocol is None else protocol
 
     @property
-    def metadata_version_text(self) -> str:
-        return METADATA_VERSIONS.get(self.metadata_version, f"unknown ({self.metadata_version})")
-
-    @property
     def eligible_leaders(self) -> bool:
         """KIP-966: partitions remember who left the ISR with all committed data."""
         return self.level(ELIGIBLE_LEADERS_VERSION) >= 1
@@ -156,10 +124,6 @@ class Levels:
     def partition_record_version(self) -> int:
         """Of PartitionRecord and of PartitionChangeRecord."""
         return 2 if self.metadata_version >= 23 else 1 if self.directories else 0
-
-    @property
-    def broker_registration_change_record_version(self) -> int:
-        return 3 if self.cordoned_log_dirs else 2 if self.directories else 1
 
     @property
     def fetch_version(self) -> int:
@@ -191,16 +155,6 @@ class Levels:
         return self.metadata_version >= 13
 
     @property
-    def controller_registration(self) -> bool:
-        """KIP-919: controllers announce their endpoints."""
-        return self.metadata_version >= 15
-
-    @property
-    def leader_epoch_bump_on_isr_shrink(self) -> bool:
-        """Before 3.6-IV0 a shrunk ISR had to bump the leader epoch."""
-        return self.metadata_version < 12
-
-    @property
     def leader_epoch_tells_all(self) -> bool:
         """Over ZooKeeper brokers heed what they are told of a partition only in a new leader epoch."""
         return self.inter_broker_protocol is not None
@@ -209,11 +163,6 @@ class Levels:
     def remote_log_switches(self) -> bool:
         """Whether a topic may be told to copy nothing to a remote storage, or to delete what is there (KIP-950)."""
         return self.inter_broker_protocol is None
-
-    @property
-    def cordoned_log_dirs(self) -> bool:
-        """KIP-1066: log directories that get no new replicas."""
-        return self.metadata_version >= 30
 
 
 _39: Features = {KRAFT_VERSION: LevelRange(0, 1), METADATA_VERSION: LevelRange(1, 21)}

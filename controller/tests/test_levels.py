@@ -50,30 +50,28 @@ def test_a_feature_is_served_where_its_first_api_is() -> None:
 
 
 def test_levels_decide_the_versions_of_records_as_in_kafka() -> None:
-    def versions(metadata_version: int) -> tuple[int, int, bool, bool]:
+    def versions(metadata_version: int) -> tuple[int, int, bool]:
         levels = Levels({"metadata.version": metadata_version})
         return (
             levels.register_broker_record_version,
             levels.partition_record_version,
             levels.metadata_transactions,
-            levels.controller_registration,
         )
 
-    assert [versions(level) for level in (7, 8, 13, 15, 17, 23, 30)] == [
-        (1, 0, False, False),
-        (2, 0, False, False),
-        (2, 0, True, False),
-        (2, 0, True, True),
-        (3, 1, True, True),
-        (3, 2, True, True),
-        (4, 2, True, True),
+    assert [versions(level) for level in (7, 8, 13, 17, 23, 30)] == [
+        (1, 0, False),
+        (2, 0, False),
+        (2, 0, True),
+        (3, 1, True),
+        (3, 2, True),
+        (4, 2, True),
     ]
-    assert Emulation.KAFKA_3_9.initial.metadata_version_text == "3.9-IV0"
+    assert Emulation.KAFKA_3_9.initial.metadata_version == 21  # 3.9-IV0
 
 
 def test_a_cluster_in_zookeeper_has_its_protocol_in_place_of_a_metadata_version() -> None:
     levels = Levels({}, inter_broker_protocol=21)
-    assert (levels.metadata_version_text, levels.fetch_version) == ("3.9-IV0", 17)
+    assert (levels.metadata_version, levels.fetch_version) == (21, 17)
     assert (levels.directories, levels.eligible_leaders, levels.leader_epoch_tells_all) == (False, False, True)
     kraft = Emulation.KAFKA_3_9.initial
     assert (kraft.directories, kraft.leader_epoch_tells_all) == (True, False)
