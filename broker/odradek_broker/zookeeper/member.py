@@ -15,9 +15,9 @@ from odradek_broker.broker import Broker
 from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.inter_broker.channel import BrokerChannel
 from odradek_broker.metadata.cluster_ports import ClusterPorts
+from odradek_broker.metadata.directory_identity import claim_over_zookeeper, cluster_of
 from odradek_broker.metadata.leader_balancer import LeaderBalancer
 from odradek_broker.node import Node
-from odradek_broker.storage.directory_identity import claim_over_zookeeper, cluster_of
 from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch, Entities
 from odradek_broker.zookeeper.config_writer import ConfigWriter
