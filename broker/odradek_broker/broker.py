@@ -41,10 +41,13 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
+    from odradek_broker.deferred import Deferred
     from odradek_broker.groups.group_coordinator import GroupCoordinator
     from odradek_broker.replication.partition import Partition
     from odradek_broker.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from odradek_broker.transactions.transaction_coordinator import TransactionCoordinator
+    from odradek_broker.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
+    from odradek_log.producer_state import TransactionMarker
 
 SESSION_EVICTION_MS = 120_000
 """How long a fetch session is safe from larger ones (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
@@ -118,7 +121,7 @@ class Broker:
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.creation_failures = CreationFailures(clock, log)
         self._groups: GroupCoordinator | None = None
-        self._transactions: TransactionCoordinator | None = None
+        self._transaction_coordinator: TransactionCoordinator | None = None
         self._add_partitions_to_txn_manager: AddPartitionsToTxnManager | None = None
 
     @property
@@ -148,7 +151,7 @@ class Broker:
                 node_id=self.node_id,
                 image=lambda: self.image,
                 channels=self.channels,
-                local_coordinator=lambda: self.transactions,
+                local_coordinator=lambda: self.transaction_coordinator,
                 request_timeout_s=self.config.integer("request.timeout.ms") / 1000,
                 timers=self.timers,
                 log=self.log,
@@ -156,18 +159,47 @@ class Broker:
         return self._add_partitions_to_txn_manager
 
     @property
-    def transactions(self) -> TransactionCoordinator:
-        """The coordinator of transactions, loaded when the first transactional id or `__transaction_state` appears."""
-        if self._transactions is None:
+    def transaction_coordinator(self) -> TransactionCoordinator:
+        """Imported when the first transactional id or `__transaction_state` appears."""
+        if self._transaction_coordinator is None:
             from odradek_broker.transactions.transaction_coordinator import TransactionCoordinator
 
-            self._transactions = TransactionCoordinator(self)
-        return self._transactions
+            self._transaction_coordinator = TransactionCoordinator(
+                config=lambda: self.config,
+                image=lambda: self.image,
+                markers=self._transaction_marker_channel_manager(),
+                producer_ids=self.producer_ids,
+                clock=self.clock,
+                timers=self.timers,
+                log=self.log,
+            )
+        return self._transaction_coordinator
+
+    def _transaction_marker_channel_manager(self) -> TransactionMarkerChannelManager:
+        from odradek_broker.transactions.marker_writing import write_marker
+        from odradek_broker.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
+
+        request_timeout_ms = self.config.integer("request.timeout.ms")
+
+        def write(topic: str, index: int, marker: TransactionMarker) -> ErrorCode | Deferred[ErrorCode]:
+            return write_marker(self.partitions, topic, index, marker, request_timeout_ms)
+
+        return TransactionMarkerChannelManager(
+            node_id=self.node_id,
+            image=lambda: self.image,
+            has_metadata=lambda: self.has_metadata,
+            channels=self.channels,
+            write_marker=write,
+            request_timeout_s=request_timeout_ms / 1000,
+            socket_timeout_s=self.config.integer("replica.socket.timeout.ms") / 1000,
+            timers=self.timers,
+            log=self.log,
+        )
 
     @property
-    def about_transactions(self) -> tuple[TransactionCoordinator | None, AddPartitionsToTxnManager | None]:
-        """The transaction coordinator and the AddPartitionsToTxnManager, as far as they are in use."""
-        return self._transactions, self._add_partitions_to_txn_manager
+    def transactions_in_use(self) -> tuple[TransactionCoordinator | None, AddPartitionsToTxnManager | None]:
+        """The transaction coordinator and the AddPartitionsToTxnManager, as far as requests have needed them."""
+        return self._transaction_coordinator, self._add_partitions_to_txn_manager
 
     @property
     def control_requests(self) -> ControlRequests:
@@ -187,14 +219,16 @@ class Broker:
     @property
     def coordinators_ready(self) -> bool:
         """Is every group and transaction that this broker coordinates loaded?"""
-        return (self._groups is None or self._groups.ready) and (self._transactions is None or self._transactions.ready)
+        return (self._groups is None or self._groups.ready) and (
+            self._transaction_coordinator is None or self._transaction_coordinator.ready
+        )
 
     async def stop_coordinators(self) -> None:
         """Whoever waits for a coordinator of this broker is answered."""
         if self._groups is not None:
             self._groups.stop()
-        if self._transactions is not None:
-            self._transactions.stop()
+        if self._transaction_coordinator is not None:
+            self._transaction_coordinator.stop()
 
     @property
     def epoch(self) -> int:
@@ -234,14 +268,14 @@ class Broker:
             if partition.topic == CONSUMER_OFFSETS:
                 self.groups.resigned(partition.index)
             elif partition.topic == TRANSACTION_STATE:
-                self.transactions.resigned(partition.index)
+                self.transaction_coordinator.resigned(partition.index)
         for partition in changes.elected:
             if partition.topic == CONSUMER_OFFSETS:
                 self.groups.elected(partition)
             elif partition.topic == TRANSACTION_STATE:
-                self.transactions.elected(partition)
-        if self._transactions is not None:
-            self._transactions.metadata_changed(delta)
+                self.transaction_coordinator.elected(partition)
+        if self._transaction_coordinator is not None:
+            self._transaction_coordinator.metadata_changed(delta)
         if self.first_metadata.operations and self.has_metadata:
             self.purgatory.changed(self.first_metadata)
 
@@ -283,8 +317,8 @@ class Broker:
         await self.assignments_manager.close()
         if self._add_partitions_to_txn_manager is not None:
             await self._add_partitions_to_txn_manager.close()
-        if self._transactions is not None:
-            await self._transactions.close()
+        if self._transaction_coordinator is not None:
+            await self._transaction_coordinator.close()
 
     def forget_clients(self) -> None:
         """For a reset: sessions and producer ids of clients so far mean nothing any more."""

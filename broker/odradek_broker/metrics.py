@@ -160,7 +160,7 @@ def _coordinated_transactions(broker: Broker) -> Iterator[Metric]:
     """Those of this broker's transactional ids. All zero as long as nobody has used one: there is nobody to ask."""
     from odradek_broker.transactions.core.transaction import Ending, TransactionState
 
-    coordinator, manager = broker.about_transactions
+    coordinator, manager = broker.transactions_in_use
     shards = [] if coordinator is None else list(coordinator.shards)
     transactions = [each for shard in shards for each in shard.transactions.values()]
     states = Counter(each.state for each in transactions)
@@ -188,7 +188,7 @@ def _coordinated_transactions(broker: Broker) -> Iterator[Metric]:
     yield _gauge(
         "kafka_coordinator_transaction_TransactionMarkerChannelManager_UnknownDestinationQueueSize",
         "Those of them that wait for a leader, or to be sent again.",
-        0 if coordinator is None else coordinator.markers_to_send_again,
+        0 if coordinator is None else coordinator.markers_to_retry,
     )
     yield Metric(
         "kafka_server_AddPartitionsToTxnManager_VerificationFailureRate_total",

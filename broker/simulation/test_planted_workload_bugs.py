@@ -13,8 +13,7 @@ import pytest
 from odradek_broker.replication.partition import Partition
 from odradek_broker.transactions.core import transaction_rules
 from odradek_broker.transactions.core.transaction import Producer, Transaction
-from odradek_broker.transactions.core.transaction_progress import Progress
-from odradek_broker.transactions.markers import Markers
+from odradek_broker.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from odradek_log.cleaner.offset_map import OffsetMap
 from odradek_log.producer_state import TransactionMarker
 from odradek_wire.errors import ErrorCode
@@ -28,23 +27,16 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def transaction_that_is_complete_before_its_markers_are_written(patch: pytest.MonkeyPatch) -> None:
-    go_on = Progress._go_on
+    add = TransactionMarkerChannelManager.add
 
-    def hasty(self: Progress, step: Any, transactional_ids: Any) -> None:
-        go_on(self, step, transactional_ids)
-        # Of the bank's only: the transactors would find it as well.
-        marked = [id_ for id_ in transactional_ids if id_ == BANK and self._markings.pop(id_, None) is not None]
-        if marked:
-            self._complete(step, marked)
+    def hasty(self: TransactionMarkerChannelManager, coordinator: Any, markers: Any) -> None:
+        if markers.transactional_id != BANK:  # of other workloads the transactors would find it as well
+            return add(self, coordinator, markers)
+        coordinator.markers_written(markers, markers.partitions)
+        asyncio.get_running_loop().call_later(0.7, add, self, coordinator, markers)
+        return None
 
-    patch.setattr(Progress, "_go_on", hasty)
-    send = Markers.send
-
-    def slow(self: Markers, owner: Any, work: Any) -> None:
-        delay_s = 0.7 if work.transactional_id == BANK else 0.0
-        asyncio.get_running_loop().call_later(delay_s, send, self, owner, work)
-
-    patch.setattr(Markers, "send", slow)
+    patch.setattr(TransactionMarkerChannelManager, "add", hasty)
 
 
 def commit_that_is_an_abort_in_one_of_the_partitions(patch: pytest.MonkeyPatch) -> None:

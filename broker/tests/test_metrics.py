@@ -12,8 +12,7 @@ import pytest
 from broker.tests.alone import Node
 from broker.tests.manual_clock import ManualClock
 from broker.tests.test_log_cleaner import COMPACT, fill, log_of
-from broker.tests.transactions.producers import TransactionalProducer, Transactions
-from broker.tests.transactions.test_markers import undecided
+from broker.tests.transactions.producers import TransactionalProducer, Transactions, undecided
 
 from odradek_broker.metrics import Metric, collect, render
 from odradek_broker.network.interceptors import Disconnect
@@ -134,7 +133,7 @@ async def test_transactions_are_counted_by_state_and_by_how_they_ended(start_nod
     node = await start_node(clock=clock)
     await (await connect(node)).create_topic("t")
     assert figures(node, *TRANSACTIONS) == (0,) * 10
-    assert node.broker.about_transactions == (None, None)  # who asks for figures loads no coordinator
+    assert node.broker.transactions_in_use == (None, None)  # who asks for figures loads no coordinator
 
     producer = transactional_producer(node, connect)
     for commit in (True, False, True):

@@ -23,7 +23,7 @@ def handle(
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not ctx.may_group(Operation.READ, request.group_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    error = ctx.broker.transactions.add_offsets(
+    error = ctx.broker.transaction_coordinator.add_offsets(
         request.transactional_id,
         Producer(request.producer_id, request.producer_epoch),
         (CONSUMER_OFFSETS, ctx.broker.groups.partition_of(request.group_id)),

@@ -77,10 +77,10 @@ def _handle_one(ctx: Context, transaction: Transaction) -> Outcome | Deferred[Ou
         # All or nothing: the others are told that they have not been tried.
         return {place: refused.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places}
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
-    transactions = ctx.broker.transactions
+    coordinator = ctx.broker.transaction_coordinator
     if transaction.verify_only:
-        return transactions.verify(transactional_id, producer, places)
-    added = transactions.add(transactional_id, producer, places, ctx.api_version, patiently=by_client)
+        return coordinator.verify_partitions(transactional_id, producer, places)
+    added = coordinator.add_partitions(transactional_id, producer, places, ctx.api_version, may_wait=by_client)
     if not isinstance(added, Deferred):
         return dict.fromkeys(places, added)
     return added.map(lambda error: dict.fromkeys(places, error))

@@ -19,7 +19,7 @@ def handle(ctx: Context, request: DescribeTransactionsRequest) -> DescribeTransa
 def _describe(ctx: Context, transactional_id: str) -> State:
     if not ctx.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return State(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    state = ctx.broker.transactions.describe(transactional_id)
+    state = ctx.broker.transaction_coordinator.describe(transactional_id)
     state.topics = [each for each in state.topics if ctx.may_topic(Operation.DESCRIBE, each.topic)]
     return state
 

@@ -18,7 +18,7 @@ from odradek_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 def handle(ctx: Context, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     if not ctx.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return failed(ctx, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    return ctx.broker.transactions.end(request, ctx.api_version)
+    return ctx.broker.transaction_coordinator.end_txn(request, ctx.api_version)
 
 
 def failed(ctx: Context, request: EndTxnRequest, error: ErrorCode) -> EndTxnResponse:

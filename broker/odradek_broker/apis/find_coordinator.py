@@ -108,7 +108,7 @@ def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
         case CoordinatorType.TRANSACTION:
             if not _may_describe(ctx, key_type, key):
                 return Coordinator(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            return _leader(ctx, TRANSACTION_STATE, broker.transactions.partition_of(key))
+            return _leader(ctx, TRANSACTION_STATE, broker.transaction_coordinator.partition_of(key))
         case _:
             return Coordinator(ErrorCode.INVALID_REQUEST)
 

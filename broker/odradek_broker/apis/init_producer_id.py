@@ -27,7 +27,7 @@ def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdRespon
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return failed(ctx, request, ErrorCode.INVALID_REQUEST)
     if transactional_id is not None:
-        return ctx.broker.transactions.init_producer_id(request, ctx.api_version)
+        return ctx.broker.transaction_coordinator.init_producer_id(request, ctx.api_version)
     producer_id = ctx.broker.producer_ids.next_now()
     if producer_id is not None:
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

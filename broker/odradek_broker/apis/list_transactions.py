@@ -17,7 +17,7 @@ def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsRe
     wanted = TransactionFilter.of(request)
     if isinstance(wanted, ErrorCode):
         return ListTransactionsResponse(error_code=wanted)
-    found = ctx.broker.transactions.list(wanted)
+    found = ctx.broker.transaction_coordinator.list(wanted)
     if isinstance(found, ErrorCode):
         return ListTransactionsResponse(error_code=found)
     return ListTransactionsResponse(

@@ -97,7 +97,8 @@ def _write(ctx: Context, topic: str, index: int, marker: Marker) -> ErrorCode | 
         marker.transaction_result,
         marker.transaction_version,
     )
-    return write_marker(ctx.broker, topic, index, written)
+    timeout_ms = ctx.broker.config.integer("request.timeout.ms")
+    return write_marker(ctx.broker.partitions, topic, index, written, timeout_ms)
 
 
 def _response(by_producer: dict[int, Outcomes]) -> WriteTxnMarkersResponse:

@@ -71,12 +71,12 @@ class LocalCoordinator(Protocol):
     """The transaction coordinator in this broker. It returns NOT_COORDINATOR for a transactional id that it does not
     coordinate, and COORDINATOR_LOAD_IN_PROGRESS while it loads."""
 
-    def verify(
+    def verify_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Return one error for each partition, NONE if it is part of the open transaction."""
 
-    def add(
+    def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> ErrorCode | Deferred[ErrorCode]:
         """Return one error for all partitions, NONE once they are part of the transaction."""
@@ -162,9 +162,9 @@ class AddPartitionsToTxnManager:
         coordinator = self.local_coordinator()
         transactional_id, producer, partitions, operation = transaction
         if not operation.adds:
-            errors = coordinator.verify(transactional_id, producer, partitions)
+            errors = coordinator.verify_partitions(transactional_id, producer, partitions)
             return self._count(transaction.errors_of(errors.items()))
-        added = coordinator.add(transactional_id, producer, partitions)
+        added = coordinator.add_partitions(transactional_id, producer, partitions)
         if not isinstance(added, Deferred):
             return self._count(transaction.errors(added))
         return added.map(lambda error: self._count(transaction.errors(error)))

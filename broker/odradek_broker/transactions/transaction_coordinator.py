@@ -1,104 +1,117 @@
-"""The coordinator of transactions: which partition of `__transaction_state` keeps a transactional id, and requests on
-their way there.
+"""The transaction coordinator of this broker: the partitions of `__transaction_state` that it leads, and requests on
+their way to one of them.
 
-Owns the partitions that this broker coordinates, the checks that come before a transactional id is looked at (in the
-order of Kafka's TransactionCoordinator), fresh producer ids, and the regular expiry of transactional ids. Leaves one
-partition's work to `transaction_partition`, the rules to `core.transaction_shard`, authorization and topics to the API
-modules.
+Owns the checks before the look-up of a transactional id (in the order of Kafka's TransactionCoordinator), new producer
+ids, and the timer that expires transactional ids. Leaves one partition's transactions to `transaction_partition`, the
+rules to `core.transaction_shard`, authorization and the look-up of topics to the API modules.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.core.java_hash import partition_for
 from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.deferred import Deferred
-from odradek_broker.metadata.producer_ids import NoProducerIdsError
+from odradek_broker.logger import Logger
+from odradek_broker.metadata.producer_ids import NoProducerIdsError, ProducerIds
 from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.replication.partition import Partition
-from odradek_broker.timers import TimerHandle
+from odradek_broker.timers import TimerHandle, Timers
 from odradek_broker.transactions.core.transaction import Ending, Producer, TopicPartition
 from odradek_broker.transactions.core.transaction_listing import TransactionFilter
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
 from odradek_broker.transactions.core.transaction_step import TransactionSettings, TransactionStep
-from odradek_broker.transactions.markers import Markers
+from odradek_broker.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from odradek_broker.transactions.transaction_partition import TransactionPartition
+from odradek_controller.image import ClusterImage, MetadataDelta
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_transactions import DescribeTransactionsResponse
 from odradek_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek_wire.messages.list_transactions import ListTransactionsResponse
 
-if TYPE_CHECKING:
-    from odradek_broker.broker import Broker
-    from odradek_controller.image import MetadataDelta
-
 BETWEEN_BROKERS = 5
-"""The version of AddPartitionsToTxn that stands for what this broker asks itself."""
+"""The version of AddPartitionsToTxn for additions that this broker's own partitions ask for."""
 
 R = TypeVar("R")
-Add = Callable[[TransactionShard, Deferred[ErrorCode], Instant], TransactionStep]
-AskWithId = Callable[[TransactionShard, int | None, Deferred[R], Instant], TransactionStep]
-"""InitProducerId or EndTxn, with a fresh producer id where one may be taken."""
+Handle = Callable[[TransactionShard, Deferred[ErrorCode], Instant], TransactionStep]
+HandleWithProducerId = Callable[[TransactionShard, int | None, Deferred[R], Instant], TransactionStep]
+"""Handles InitProducerId or EndTxn, with a new producer id if the request may need one."""
 
 
 class TransactionCoordinator:
-    """Every method answers at once when it can, else with something awaitable."""
+    """Methods return the response if it is there immediately, otherwise an awaitable."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._markers = Markers(broker)
+    def __init__(
+        self,
+        *,
+        config: Callable[[], BrokerConfig],
+        image: Callable[[], ClusterImage],
+        markers: TransactionMarkerChannelManager,
+        producer_ids: ProducerIds,
+        clock: Clock,
+        timers: Timers,
+        log: Logger,
+    ) -> None:
+        self._config = config
+        self._image = image
+        self._markers = markers
+        self._producer_ids = producer_ids
+        self._clock = clock
+        self._timers = timers
+        self._log = log
         self._partitions: dict[int, TransactionPartition] = {}
         self._version = 0
         self._expiry: TimerHandle | None = None
         self.ended: Counter[Ending] = Counter()
-        """Transactions that were decided here."""
+        """Transactions that this coordinator has decided."""
 
     # -- leadership -----------------------------------------------------------------------------------------------
 
     def elected(self, partition: Partition) -> None:
-        """This broker leads the partition, perhaps again in a newer epoch: what is in its log is what counts."""
+        """This broker leads the partition now, perhaps again in a newer epoch: load its log."""
         self.resigned(partition.index)
-        broker = self._broker
-        config = broker.config
-        coordinated = TransactionPartition(
-            partition,
-            self._markers,
-            broker.clock,
-            broker.timers,
-            settings_from(config),
-            broker.log,
-            config.integer("request.timeout.ms"),
-            broker.producer_ids.next_now_or_soon,
-            self.ended,
+        config = self._config()
+        txn_partition = TransactionPartition(
+            partition=partition,
+            markers=self._markers,
+            clock=self._clock,
+            timers=self._timers,
+            settings=settings_from(config),
+            log=self._log,
+            write_timeout_ms=config.integer("request.timeout.ms"),
+            next_producer_id=self._producer_ids.next_now_or_soon,
+            ended=self.ended,
         )
-        coordinated.shard.transaction_version = self._version = broker.image.levels.transaction_version
-        self._partitions[partition.index] = coordinated
-        coordinated.load()
+        txn_partition.shard.transaction_version = self._version = self._image().levels.transaction_version
+        self._partitions[partition.index] = txn_partition
+        txn_partition.load()
         if self._expiry is None:
             self._schedule_expiry()
 
     def resigned(self, index: int) -> None:
-        coordinated = self._partitions.pop(index, None)
-        if coordinated is not None:
-            coordinated.resign()
+        """Another broker leads the partition now."""
+        txn_partition = self._partitions.pop(index, None)
+        if txn_partition is not None:
+            txn_partition.resign()
 
     def metadata_changed(self, delta: MetadataDelta) -> None:
-        """Leaders of partitions may be others now, and the version of transactions."""
+        """Apply a new transaction version, and send markers to new leaders."""
         version = delta.image.levels.transaction_version
         if version != self._version:
             self._version = version
-            for coordinated in self._partitions.values():
-                coordinated.shard.transaction_version = version
+            for txn_partition in self._partitions.values():
+                txn_partition.shard.transaction_version = version
         self._markers.metadata_changed()
 
     def stop(self) -> None:
-        """Whoever waits is sent elsewhere."""
+        """Resign from all partitions; pending requests are answered with NOT_COORDINATOR."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
@@ -111,201 +124,209 @@ class TransactionCoordinator:
 
     @property
     def ready(self) -> bool:
-        """Is everything that this broker coordinates loaded? What waits for other brokers to come is not waited for."""
+        """Whether all partitions are loaded, apart from those whose records only other brokers can commit."""
         loaded = (CoordinatorState.ACTIVE, CoordinatorState.UNCOMMITTED)
-        return all(coordinated.state in loaded for coordinated in self._partitions.values())
+        return all(txn_partition.state in loaded for txn_partition in self._partitions.values())
 
     def partition_of(self, transactional_id: str) -> int:
-        """Which partition keeps the id; before the topic exists, which one will."""
-        topic = self._broker.image.topics.get(TRANSACTION_STATE)
+        """The partition of a transactional id, also before the topic exists."""
+        topic = self._image().topics.get(TRANSACTION_STATE)
         setting = "transaction.state.log.num.partitions"
-        return partition_for(transactional_id, len(topic.partitions) if topic else self._broker.config.integer(setting))
+        return partition_for(transactional_id, len(topic.partitions) if topic else self._config().integer(setting))
 
     # -- requests -------------------------------------------------------------------------------------------------
 
     def init_producer_id(
         self, request: InitProducerIdRequest, api_version: int
     ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
-        """With a transactional id (not None)."""
+        """Handle InitProducerId with a transactional id (not None)."""
         transactional_id = request.transactional_id
         assert transactional_id is not None
         if not transactional_id:
             return init_error(ErrorCode.INVALID_REQUEST)
 
         def init(
-            shard: TransactionShard, fresh_id: int | None, answer: Deferred[InitProducerIdResponse], now: Instant
+            shard: TransactionShard, fresh_id: int | None, response: Deferred[InitProducerIdResponse], now: Instant
         ) -> TransactionStep:
-            return shard.init_producer_id(request, api_version, fresh_id, answer, now)
+            return shard.init_producer_id(request, api_version, fresh_id, response, now)
 
         return self._with_producer_id(transactional_id, TransactionShard.init_takes_id, init, init_error)
 
-    def add(
+    def add_partitions(
         self,
         transactional_id: str,
         producer: Producer,
         partitions: Collection[TopicPartition],
         api_version: int = BETWEEN_BROKERS,
         *,
-        patiently: bool = True,
+        may_wait: bool = True,
     ) -> ErrorCode | Deferred[ErrorCode]:
-        """One transaction of AddPartitionsToTxn: what becomes of all these partitions. `patiently`: wait for the end of
-        the transaction before."""
+        """Handle one transaction of AddPartitionsToTxn; return the error of all its partitions. With `may_wait`, wait
+        until the producer's previous transaction is complete."""
 
-        def add(shard: TransactionShard, answer: Deferred[ErrorCode], now: Instant) -> TransactionStep:
-            return shard.add_partitions(transactional_id, producer, partitions, api_version, answer, now)
+        def add(shard: TransactionShard, response: Deferred[ErrorCode], now: Instant) -> TransactionStep:
+            return shard.add_partitions(transactional_id, producer, partitions, api_version, response, now)
 
-        return self._add(transactional_id, producer, add, patiently)
+        return self._add(transactional_id, producer, add, may_wait=may_wait)
 
-    def verify(
+    def verify_partitions(
         self,
         transactional_id: str,
         producer: Producer,
         partitions: Collection[TopicPartition],
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """The same with verify-only: NONE for each partition that is in the open transaction of this producer."""
-        coordinated = self._coordinated(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
-        if isinstance(coordinated, ErrorCode):
-            return dict.fromkeys(partitions, coordinated)
-        return coordinated.shard.verify_partitions(transactional_id, producer, partitions)
+        """Handle one transaction of AddPartitionsToTxn with `verify_only`; return NONE for each partition that is part
+        of the producer's open transaction."""
+        txn_partition = self._loaded_partition(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+        if isinstance(txn_partition, ErrorCode):
+            return dict.fromkeys(partitions, txn_partition)
+        return txn_partition.shard.verify_partitions(transactional_id, producer, partitions)
 
     def add_offsets(
         self, transactional_id: str, producer: Producer, partition: TopicPartition, api_version: int
     ) -> ErrorCode | Deferred[ErrorCode]:
-        """AddOffsetsToTxn, of the group that is kept in this partition of `__consumer_offsets`."""
+        """Handle AddOffsetsToTxn for a group in this partition of `__consumer_offsets`."""
 
-        def add(shard: TransactionShard, answer: Deferred[ErrorCode], now: Instant) -> TransactionStep:
-            return shard.add_offsets(transactional_id, producer, partition, api_version, answer, now)
+        def add(shard: TransactionShard, response: Deferred[ErrorCode], now: Instant) -> TransactionStep:
+            return shard.add_offsets(transactional_id, producer, partition, api_version, response, now)
 
-        return self._add(transactional_id, producer, add, patiently=True)
+        return self._add(transactional_id, producer, add, may_wait=True)
 
     def _add(
-        self, transactional_id: str, producer: Producer, add: Add, patiently: bool
+        self, transactional_id: str, producer: Producer, add: Handle, *, may_wait: bool
     ) -> ErrorCode | Deferred[ErrorCode]:
-        """Who begins a transaction while the one before is being completed has to wait a little. Kafka sends it away at
-        once, for some 20 ms at least; the markers take less. Who is outdated need not wait to hear of it."""
+        """While the producer's previous transaction is not complete, wait a little. Kafka returns
+        CONCURRENT_TRANSACTIONS immediately, and its clients retry after 20 ms; writing the markers takes less. A fenced
+        producer gets its error without waiting."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
-        coordinated = self._coordinated(transactional_id)
-        if isinstance(coordinated, ErrorCode):
-            return coordinated
-        answer: Deferred[ErrorCode] = Deferred()
+        txn_partition = self._loaded_partition(transactional_id)
+        if isinstance(txn_partition, ErrorCode):
+            return txn_partition
+        response: Deferred[ErrorCode] = Deferred()
 
-        def go_on() -> None:
-            if answer.done:
-                return  # The client is gone.
-            coordinated = self._coordinated(transactional_id)
-            if isinstance(coordinated, ErrorCode):
-                answer.complete(coordinated)
+        def resume() -> None:
+            if response.done:
+                return  # The client has disconnected.
+            txn_partition = self._loaded_partition(transactional_id)
+            if isinstance(txn_partition, ErrorCode):
+                response.complete(txn_partition)
             else:
-                coordinated.apply(add(coordinated.shard, answer, coordinated.now()))
+                txn_partition.apply(add(txn_partition.shard, response, txn_partition.now()))
 
-        patience_ms = 0
-        if patiently and not coordinated.shard.add_refused(transactional_id, producer):
-            patience_ms = self._broker.config.integer("add.partitions.to.txn.retry.backoff.max.ms")
-        coordinated.when_idle(transactional_id, patience_ms, go_on)
-        return answer.result() if answer.done else answer
+        wait_ms = 0
+        if may_wait and not txn_partition.shard.add_refused(transactional_id, producer):
+            wait_ms = self._config().integer("add.partitions.to.txn.retry.backoff.max.ms")
+        txn_partition.when_idle(transactional_id, wait_ms, resume)
+        return response.result() if response.done else response
 
-    def end(self, request: EndTxnRequest, api_version: int) -> EndTxnResponse | Awaitable[EndTxnResponse]:
-        """Answered when the decision is in the log; the markers are under way then, if not written."""
+    def end_txn(self, request: EndTxnRequest, api_version: int) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+        """Handle EndTxn. The response is there when the decision is in the log; the markers may not be written yet."""
         if not request.transactional_id:
             return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
 
         def end(
-            shard: TransactionShard, fresh_id: int | None, answer: Deferred[EndTxnResponse], now: Instant
+            shard: TransactionShard, fresh_id: int | None, response: Deferred[EndTxnResponse], now: Instant
         ) -> TransactionStep:
-            return shard.end_txn(request, api_version, fresh_id, answer, now)
+            return shard.end_txn(request, api_version, fresh_id, response, now)
 
-        def refused(error: ErrorCode) -> EndTxnResponse:
+        def failed(error: ErrorCode) -> EndTxnResponse:
             return EndTxnResponse(error_code=error)
 
-        return self._with_producer_id(request.transactional_id, TransactionShard.end_takes_id, end, refused)
+        return self._with_producer_id(request.transactional_id, TransactionShard.end_takes_id, end, failed)
 
     def _with_producer_id(
         self,
         transactional_id: str,
         takes_id: Callable[[TransactionShard, str], bool],
-        ask: AskWithId[R],
-        refused: Callable[[ErrorCode], R],
+        handle: HandleWithProducerId[R],
+        failed: Callable[[ErrorCode], R],
     ) -> R | Awaitable[R]:
-        """Ask the core, with a fresh producer id if that may take one."""
-        coordinated = self._coordinated(transactional_id)
-        if isinstance(coordinated, ErrorCode):
-            return refused(coordinated)
+        """Handle a request with a new producer id, if it may need one."""
+        txn_partition = self._loaded_partition(transactional_id)
+        if isinstance(txn_partition, ErrorCode):
+            return failed(txn_partition)
         fresh_id = None
-        if takes_id(coordinated.shard, transactional_id):
-            fresh_id = self._broker.producer_ids.next_now()
+        if takes_id(txn_partition.shard, transactional_id):
+            fresh_id = self._producer_ids.next_now()
             if fresh_id is None:
-                return self._after_allocation(transactional_id, ask, refused)
-        return _asked(coordinated, fresh_id, ask)
+                return self._after_allocation(transactional_id, handle, failed)
+        return _handled(txn_partition, fresh_id, handle)
 
-    async def _after_allocation(self, transactional_id: str, ask: AskWithId[R], refused: Callable[[ErrorCode], R]) -> R:
+    async def _after_allocation(
+        self, transactional_id: str, handle: HandleWithProducerId[R], failed: Callable[[ErrorCode], R]
+    ) -> R:
         try:
-            fresh_id = await self._broker.producer_ids.next()
+            fresh_id = await self._producer_ids.next()
         except NoProducerIdsError:
-            return refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        coordinated = self._coordinated(transactional_id)
-        if isinstance(coordinated, ErrorCode):
-            return refused(coordinated)
-        answer = _asked(coordinated, fresh_id, ask)
-        return await answer if isinstance(answer, Deferred) else answer
+            return failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        txn_partition = self._loaded_partition(transactional_id)
+        if isinstance(txn_partition, ErrorCode):
+            return failed(txn_partition)
+        response = _handled(txn_partition, fresh_id, handle)
+        return await response if isinstance(response, Deferred) else response
 
     # -- administration -------------------------------------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> DescribeTransactionsResponse.TransactionState:
-        coordinated = self._coordinated(transactional_id)
-        if isinstance(coordinated, ErrorCode):
+        """The row of DescribeTransactions for this transactional id."""
+        txn_partition = self._loaded_partition(transactional_id)
+        if isinstance(txn_partition, ErrorCode):
             state = DescribeTransactionsResponse.TransactionState
-            return state(transactional_id=transactional_id, error_code=coordinated)
-        return coordinated.shard.describe(transactional_id)
+            return state(transactional_id=transactional_id, error_code=txn_partition)
+        return txn_partition.shard.describe(transactional_id)
 
     def list(self, wanted: TransactionFilter) -> Iterable[ListTransactionsResponse.TransactionState] | ErrorCode:
-        """All of this broker that pass the filters, in no particular order. Without those that cannot be loaded."""
+        """The transactional ids of this coordinator that pass the filter, in no particular order, without those of
+        partitions that cannot be loaded."""
         listed: list[ListTransactionsResponse.TransactionState] = []
-        for coordinated in self._partitions.values():
-            if coordinated.state is CoordinatorState.LOADING:
+        for txn_partition in self._partitions.values():
+            if txn_partition.state is CoordinatorState.LOADING:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            if coordinated.state is not CoordinatorState.FAILED:
-                listed.extend(coordinated.shard.list(wanted, coordinated.now()))
+            if txn_partition.state is not CoordinatorState.FAILED:
+                listed.extend(txn_partition.shard.list(wanted, txn_partition.now()))
         return listed
 
-    # -- figures --------------------------------------------------------------------------------------------------
+    # -- metrics --------------------------------------------------------------------------------------------------
 
     @property
     def shards(self) -> Iterator[TransactionShard]:
-        """Whose transactions are coordinated here now."""
-        return (coordinated.shard for coordinated in self._partitions.values() if coordinated.is_active)
+        """The shards of all partitions that are loaded."""
+        return (txn_partition.shard for txn_partition in self._partitions.values() if txn_partition.is_active)
 
     @property
-    def markers_to_send_again(self) -> int:
-        """Those that wait for a leader, or to be sent once more."""
-        return self._markers.to_send_again
+    def markers_to_retry(self) -> int:
+        """The number of markers that wait for a leader, or that could not be written."""
+        return self._markers.markers_to_retry
 
-    # -- inside ---------------------------------------------------------------------------------------------------
+    # -- partitions -----------------------------------------------------------------------------------------------
 
-    def _coordinated(self, transactional_id: str) -> TransactionPartition | ErrorCode:
-        """The partition of the id if it is here and loaded."""
-        coordinated = self._partitions.get(self.partition_of(transactional_id))
-        if coordinated is None or coordinated.state in (CoordinatorState.FAILED, CoordinatorState.CLOSED):
+    def _loaded_partition(self, transactional_id: str) -> TransactionPartition | ErrorCode:
+        """The partition of the transactional id, or why this broker cannot serve it now."""
+        txn_partition = self._partitions.get(self.partition_of(transactional_id))
+        if txn_partition is None or txn_partition.state in (CoordinatorState.FAILED, CoordinatorState.CLOSED):
             return ErrorCode.NOT_COORDINATOR
-        if coordinated.state in (CoordinatorState.LOADING, CoordinatorState.UNCOMMITTED):
+        if txn_partition.state in (CoordinatorState.LOADING, CoordinatorState.UNCOMMITTED):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return coordinated
+        return txn_partition
 
     def _schedule_expiry(self) -> None:
-        interval_ms = self._broker.config.integer("transaction.remove.expired.transaction.cleanup.interval.ms")
-        self._expiry = self._broker.timers.call_later(interval_ms, self._expire)
+        interval_ms = self._config().integer("transaction.remove.expired.transaction.cleanup.interval.ms")
+        self._expiry = self._timers.call_later(interval_ms, self._expire)
 
     def _expire(self) -> None:
-        for coordinated in list(self._partitions.values()):
-            if coordinated.is_active:
-                coordinated.expire_ids()
+        for txn_partition in list(self._partitions.values()):
+            if txn_partition.is_active:
+                txn_partition.expire_ids()
         self._schedule_expiry()
 
 
-def _asked(coordinated: TransactionPartition, fresh_id: int | None, ask: AskWithId[R]) -> R | Deferred[R]:
-    answer: Deferred[R] = Deferred()
-    coordinated.apply(ask(coordinated.shard, fresh_id, answer, coordinated.now()))
-    return answer.result() if answer.done else answer
+def _handled(
+    txn_partition: TransactionPartition, fresh_id: int | None, handle: HandleWithProducerId[R]
+) -> R | Deferred[R]:
+    response: Deferred[R] = Deferred()
+    txn_partition.apply(handle(txn_partition.shard, fresh_id, response, txn_partition.now()))
+    return response.result() if response.done else response
 
 
 def init_error(error: ErrorCode) -> InitProducerIdResponse:

@@ -1,8 +1,8 @@
-"""One partition of `__transaction_state` that this broker leads: the core of its transactions joined to its log.
+"""One partition of `__transaction_state` that this broker leads: the transaction shard joined to its log.
 
-Owns carrying out what the core decides, answering, and who waits for an id that is busy. Leaves every rule to
-`core.transaction_shard`, loading and writing to `durable_partition`, waiting for the next deadline to `deadline_timer`,
-getting markers written to `markers`, and which transactional ids come here to `transactions`.
+Owns applying the steps of the shard, and requests that wait while their transactional id is busy. Leaves the rules to
+`core.transaction_shard`, responses, appends and deadlines to `coordination.coordinator_partition`, sending markers to
+`transaction_marker_channel_manager`, and the choice of the partition to `transaction_coordinator`.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from odradek_broker.transactions.core.transaction_loading import TransactionLoad
 from odradek_broker.transactions.core.transaction_progress import NextId
 from odradek_broker.transactions.core.transaction_records import encode_record
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
-from odradek_broker.transactions.core.transaction_step import MarkerWork, TransactionSettings, TransactionStep
-from odradek_broker.transactions.markers import Markers
+from odradek_broker.transactions.core.transaction_step import TransactionMarkers, TransactionSettings, TransactionStep
+from odradek_broker.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import Compression
 
 
-class Waiting(NamedTuple):
-    go_on: Callable[[], None]
-    limit: TimerHandle
+class WaitingRequest(NamedTuple):
+    resume: Callable[[], None]
+    timer: TimerHandle
 
 
 class TransactionPartition:
-    """With one replica, and partitions that are led here, everything that a request leads to is done when `apply`
-    returns: the decision is in the log, the markers are written, the transaction is complete."""
+    """With one replica, and partitions that this broker leads, `apply` completes all that follows from a request: the
+    decision is in the log, the markers are written, and the transaction is complete."""
 
     def __init__(
         self,
+        *,
         partition: Partition,
-        markers: Markers,
+        markers: TransactionMarkerChannelManager,
         clock: Clock,
         timers: Timers,
         settings: TransactionSettings,
@@ -50,7 +51,7 @@ class TransactionPartition:
         next_producer_id: NextId,
         ended: Counter[Ending],
     ) -> None:
-        """`write_timeout_ms` is how long a request is kept waiting for its record to be replicated; `ended` counts."""
+        """`write_timeout_ms` limits the wait of a request until its record is replicated; `ended` counts decisions."""
         self.shard = TransactionShard(settings)
         self._log = log.bind(topic=partition.topic, partition=partition.index)
         self._coordinator = CoordinatorPartition(
@@ -78,11 +79,11 @@ class TransactionPartition:
         )
         self._markers = markers
         self._timers = timers
-        self._waiting: dict[str, deque[Waiting]] = {}
-        """Who comes while something of its id is under way."""
+        self._waiting: dict[str, deque[WaitingRequest]] = {}
+        """Requests that wait until their transactional id is not busy."""
         self._written_ids: deque[str] = deque()
-        """Those of which something has come to its end: who waits for them may go on."""
-        self._waking = False
+        """Transactional ids of completed writes, whose requests may resume."""
+        self._resuming = False
         self._ended = ended
 
     @property
@@ -101,46 +102,46 @@ class TransactionPartition:
         self._coordinator.load()
 
     def resign(self) -> None:
-        """Another broker coordinates these transactions now."""
+        """Another broker is the coordinator of these transactions now."""
         self._coordinator.resign()
         for transactional_id in list(self._waiting):
-            self._go_on(transactional_id, len(self._waiting[transactional_id]))
+            self._resume(transactional_id, len(self._waiting[transactional_id]))
 
-    # -- who waits ------------------------------------------------------------------------------------------------
+    # -- requests that wait ---------------------------------------------------------------------------------------
 
-    def when_idle(self, transactional_id: str, patience_ms: int, go_on: Callable[[], None]) -> None:
-        """Call `go_on` when nothing of the id is under way any more, at once if that is so; or when `patience_ms` are
-        over, or others coordinate it."""
-        if not patience_ms or not self.shard.is_busy(transactional_id):
-            go_on()
+    def when_idle(self, transactional_id: str, wait_ms: int, resume: Callable[[], None]) -> None:
+        """Call `resume` when the transactional id is not busy: immediately if that is so, after `wait_ms` in any case,
+        and when this broker resigns."""
+        if not wait_ms or not self.shard.is_busy(transactional_id):
+            resume()
             return
-        limit = self._timers.call_later(patience_ms, lambda: self._go_on(transactional_id, 1))
-        self._waiting.setdefault(transactional_id, deque()).append(Waiting(go_on, limit))
+        timer = self._timers.call_later(wait_ms, lambda: self._resume(transactional_id, 1))
+        self._waiting.setdefault(transactional_id, deque()).append(WaitingRequest(resume, timer))
 
-    def _go_on(self, transactional_id: str, count: int) -> None:
-        """The first ones that wait do so no more."""
+    def _resume(self, transactional_id: str, count: int) -> None:
+        """Resume the first requests that wait for this transactional id."""
         for _ in range(count):
             waiting = self._waiting[transactional_id]
-            go_on, limit = waiting.popleft()
+            resume, timer = waiting.popleft()
             if not waiting:
                 del self._waiting[transactional_id]
-            limit.cancel()
-            go_on()
+            timer.cancel()
+            resume()
 
-    def _wake(self, transactional_ids: Iterable[str]) -> None:
-        """Who goes on may write, and be done with it at once: that is found by the loop that is under way already, so
-        that the stack does not grow with those that wait."""
+    def _resume_idle(self, transactional_ids: Iterable[str]) -> None:
+        """A request that resumes may write, and the write may complete before it returns: then this is called again.
+        The loop of the first call resumes the next request, so that the stack does not grow with their number."""
         self._written_ids.extend(id_ for id_ in transactional_ids if id_ in self._waiting)
-        if self._waking:
+        if self._resuming:
             return
-        self._waking = True
+        self._resuming = True
         try:
             while self._written_ids:
                 transactional_id = self._written_ids.popleft()
                 while transactional_id in self._waiting and not self.shard.is_busy(transactional_id):
-                    self._go_on(transactional_id, 1)
+                    self._resume(transactional_id, 1)
         finally:
-            self._waking = False
+            self._resuming = False
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
@@ -151,26 +152,26 @@ class TransactionPartition:
     def _effects(self, step: TransactionStep) -> None:
         if step.ended is not None:
             self._ended[step.ended] += 1
-        for work in step.markers:
-            self._markers.send(self, work)
+        for markers in step.markers:
+            self._markers.add(self, markers)
 
     def _written(self, step: TransactionStep, error: ErrorCode) -> None:
         ids = [record.transactional_id for record in step.records]
         if error:
-            self._log.warning("transactions were not written", transactional_ids=ids, error=error.name)
+            self._log.warning("transaction records not written", transactional_ids=ids, error=error.name)
         if self.is_active:
-            assert step.write is not None, "records are written for a reason"
+            assert step.write is not None, "a step with records has a write"
             self.apply(self.shard.written(step.write, error, self.now()))
             if self._waiting:
-                self._wake(ids)
+                self._resume_idle(ids)
 
-    def markers_written(self, work: MarkerWork, partitions: Iterable[TopicPartition]) -> None:
+    def markers_written(self, markers: TransactionMarkers, partitions: Iterable[TopicPartition]) -> None:
         """These partitions have their marker, or need none."""
-        self.apply(self.shard.markers_written(work, frozenset(partitions), self.now()))
+        self.apply(self.shard.markers_written(markers, frozenset(partitions), self.now()))
 
     # -- time -----------------------------------------------------------------------------------------------------
 
     def expire_ids(self) -> None:
-        """Forget transactional ids that nobody has used for long."""
+        """Remove transactional ids that have expired."""
         for step in self.shard.expire_ids(self.now()):
             self.apply(step)

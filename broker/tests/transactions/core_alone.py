@@ -13,7 +13,12 @@ from odradek_broker.transactions.core.transaction import Producer, TopicPartitio
 from odradek_broker.transactions.core.transaction_records import TransactionRecord, decode_record, encode_record
 from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
-from odradek_broker.transactions.core.transaction_step import Answer, MarkerWork, TransactionSettings, TransactionStep
+from odradek_broker.transactions.core.transaction_step import (
+    Answer,
+    TransactionMarkers,
+    TransactionSettings,
+    TransactionStep,
+)
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -43,7 +48,7 @@ class CoreAlone:
         self.now = now
         self.log = list(log)
         self.answers: dict[object, Answer] = {}
-        self.markers: list[MarkerWork] = []
+        self.markers: list[TransactionMarkers] = []
         """Not written yet."""
         self.events: list[str] = []
         self.holds = False

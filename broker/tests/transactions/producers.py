@@ -170,3 +170,17 @@ class Transactions(Trio):
 
     def other_than(self, *brokers: int) -> int:
         return next(broker for broker in sorted(self.cluster.nodes) if broker not in brokers)
+
+
+async def undecided(trio: Transactions, replicas: int = 1, **configs: str) -> tuple[TransactionalProducer, int]:
+    """A producer with a record in its open transaction, and the leader of the record's partition, which is not the
+    coordinator's broker."""
+    producer = trio.producer()
+    coordinator = await producer.coordinator()
+    leader = trio.other_than(coordinator)
+    others = [broker for broker in (0, 1, 2) if broker not in (leader, coordinator)]
+    await trio.create([leader, *others][:replicas], **configs)
+    assert await trio.until_answered(producer.init) == ErrorCode.NONE
+    assert await trio.until_answered(lambda: producer.add(("t", 0))) == ErrorCode.NONE
+    assert await trio.until_answered(lambda: producer.produce(leader)) == ErrorCode.NONE
+    return producer, leader

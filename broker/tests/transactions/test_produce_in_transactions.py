@@ -40,13 +40,13 @@ class Coordinator:
         self.held: list[Deferred[ErrorCode]] | None = None
         """A list: whoever adds waits, in it."""
 
-    def verify(
+    def verify_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
         self.asked.append(("verify", transactional_id, producer, tuple(partitions)))
         return {place: self.errors.get(place, ErrorCode.NONE) for place in partitions}
 
-    def add(
+    def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> ErrorCode | Deferred[ErrorCode]:
         self.asked.append(("add", transactional_id, producer, tuple(partitions)))

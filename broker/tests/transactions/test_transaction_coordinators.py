@@ -26,7 +26,7 @@ from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_broker.security.authorizer import Operation
 from odradek_broker.transactions.core.transaction import Producer
-from odradek_broker.transactions.markers import Markers
+from odradek_broker.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -244,7 +244,7 @@ async def test_what_cannot_be_loaded_keeps_nobody_from_listing_the_rest(
     names = ["a", "b"]
     for name in names:
         assert await on(node, connect, name).init() == ErrorCode.NONE
-    coordinators = node.broker.transactions
+    coordinators = node.broker.transaction_coordinator
     assert coordinators.partition_of("a") != coordinators.partition_of("b")
     kept = coordinators._partitions[coordinators.partition_of("a")]
     client = await connect(node)
@@ -268,10 +268,10 @@ async def test_what_cannot_be_loaded_keeps_nobody_from_listing_the_rest(
 
 
 async def held_at_its_end(node: Node, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> tuple[Producer, list[Any]]:
-    """A transaction is decided, and its markers wait in this list, each with where it is coordinated."""
+    """Decide a transaction, but do not send its markers: return them in a list, with their coordinator."""
     producer = await undecided(node, connect)
     held: list[Any] = []
-    monkeypatch.setattr(Markers, "send", lambda self, coordinator, work: held.append((coordinator, work)))
+    monkeypatch.setattr(TransactionMarkerChannelManager, "add", lambda self, *added: held.append(added))
     assert await producer.end() == ErrorCode.NONE
     return producer.producer, held
 
@@ -282,11 +282,11 @@ async def test_any_number_may_wait_for_the_same_markers(
     producer, held = await held_at_its_end(node, connect, monkeypatch)
     told: list[tuple[int, ErrorCode]] = []
     for number in range(500):
-        answer = node.broker.transactions.add(ID, producer, [("t", number % 20)])
+        answer = node.broker.transaction_coordinator.add_partitions(ID, producer, [("t", number % 20)])
         assert isinstance(answer, Deferred)
         answer.when_done(lambda done, number=number: told.append((number, done.result())))
-    ((coordinator, work),) = held
-    coordinator.markers_written(work, work.partitions)
+    ((coordinator, markers),) = held
+    coordinator.markers_written(markers, markers.partitions)
     assert told == [(number, ErrorCode.NONE) for number in range(500)], "in the order in which they came"
     transaction = coordinator.shard.transactions[ID]
     assert transaction.partitions == {("t", number) for number in range(20)}
@@ -296,7 +296,7 @@ async def test_who_is_outdated_does_not_wait_for_markers(
     node: Node, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer, _ = await held_at_its_end(node, connect, monkeypatch)
-    add = node.broker.transactions.add
+    add = node.broker.transaction_coordinator.add_partitions
     assert isinstance(add(ID, producer, [("t", 0)]), Deferred)
     assert add(ID, producer._replace(epoch=producer.epoch - 1), [("t", 0)]) == ErrorCode.PRODUCER_FENCED
     assert add(ID, Producer(producer.id + 1, 0), [("t", 0)]) == ErrorCode.INVALID_PRODUCER_ID_MAPPING

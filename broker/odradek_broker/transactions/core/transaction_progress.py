@@ -19,7 +19,13 @@ from odradek_broker.coordination.core.deadlines import DeadlineQueue, Instant
 from odradek_broker.transactions.core import transaction_rules as rules
 from odradek_broker.transactions.core.transaction import Ending, TopicPartition, Transaction, TransactionState
 from odradek_broker.transactions.core.transaction_records import VALUE_VERSION, TransactionRecord
-from odradek_broker.transactions.core.transaction_step import Caller, MarkerWork, TransactionStep, Write, write_error
+from odradek_broker.transactions.core.transaction_step import (
+    Caller,
+    TransactionMarkers,
+    TransactionStep,
+    Write,
+    write_error,
+)
 from odradek_wire.errors import ErrorCode
 
 RETRY_MS = 200
@@ -48,7 +54,7 @@ class Deadline(NamedTuple):
 class Marking:
     """The markers of a decided transaction are on their way."""
 
-    work: MarkerWork
+    work: TransactionMarkers
     left: set[TopicPartition]
 
 
@@ -129,7 +135,7 @@ class Progress:
         return step
 
     def markers_written(
-        self, work: MarkerWork, partitions: Collection[TopicPartition], now: Instant
+        self, work: TransactionMarkers, partitions: Collection[TopicPartition], now: Instant
     ) -> TransactionStep:
         step = TransactionStep(now)
         id_ = work.transactional_id
@@ -151,7 +157,7 @@ class Progress:
             if not transaction.partitions:
                 complete.append(id_)
                 continue
-            work = MarkerWork(
+            work = TransactionMarkers(
                 id_,
                 transaction.producer,
                 self.coordinator_epoch,

@@ -21,7 +21,7 @@ from odradek_broker.transactions.core.transaction_records import TransactionReco
 from odradek_broker.transactions.core.transaction_step import (
     Asked,
     Caller,
-    MarkerWork,
+    TransactionMarkers,
     TransactionSettings,
     TransactionStep,
     Write,
@@ -221,7 +221,7 @@ class TransactionShard:
         return self._progress.written(write, error, now)
 
     def markers_written(
-        self, work: MarkerWork, partitions: Collection[TopicPartition], now: Instant
+        self, work: TransactionMarkers, partitions: Collection[TopicPartition], now: Instant
     ) -> TransactionStep:
         """These partitions have their marker, or need none any more (deleted, or fenced by a newer epoch). When that is
         true of all, the transaction is completed. Reporting a partition twice, or outdated work, does nothing."""

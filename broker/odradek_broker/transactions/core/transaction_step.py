@@ -78,19 +78,19 @@ class TransactionSettings:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MarkerWork:
-    """A decided transaction whose partitions must learn of it. Whoever carries it out reports progress by
-    `TransactionShard.markers_written`, with this very object."""
+class TransactionMarkers:
+    """The markers of a decided transaction, one for each of its partitions. The shell writes them, and reports progress
+    by `TransactionShard.markers_written` with this object; the markers of an earlier coordinator epoch are another."""
 
     transactional_id: str
     producer: Producer
-    """As it stands in the marker: under transaction version 2 with the epoch that has grown."""
+    """Under transaction version 2 with the epoch that follows the transaction."""
     coordinator_epoch: int
     commit: bool
     transaction_version: int
     """For WriteTxnMarkers v2."""
     partitions: frozenset[TopicPartition]
-    """Never empty."""
+    """At least one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,7 +113,7 @@ class TransactionStep(Step[TransactionRecord, Write]):
     """A step of the transaction coordinator. There is a `write` if, and only if, there are records; its outcome goes to
     `TransactionShard.written`."""
 
-    markers: list[MarkerWork] = field(default_factory=list)
+    markers: list[TransactionMarkers] = field(default_factory=list)
     ended: Ending | None = None
     """The decision of a transaction is in the log."""
 

@@ -1,10 +1,11 @@
-"""Markers of decided transactions find the leaders of their partitions, whatever happens meanwhile."""
+"""Markers of decided transactions reach the leaders of their partitions, also when leaders and connections fail."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,22 @@ import structlog
 from broker.tests.conftest import TIMEOUT_S
 from broker.tests.test_replication import Connect
 from broker.tests.test_write_txn_markers import marker, outcome
-from broker.tests.transactions.producers import TransactionalProducer, Transactions
+from broker.tests.transactions.producers import TransactionalProducer, Transactions, undecided
 
+from odradek_broker.broker import Broker
 from odradek_broker.deferred import Deferred
 from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
 from odradek_broker.network.interceptors import Delay
 from odradek_broker.replication.partition import Partition
-from odradek_broker.transactions import markers as markers_module
 from odradek_broker.transactions.core.transaction import Producer, TopicPartition
-from odradek_broker.transactions.core.transaction_step import MarkerWork
-from odradek_broker.transactions.marker_sender import PROMPT_MS
-from odradek_broker.transactions.markers import RETRY_MS, Markers
+from odradek_broker.transactions.core.transaction_step import TransactionMarkers
+from odradek_broker.transactions.marker_channel import SLOW_MS
+from odradek_broker.transactions.marker_writing import write_marker
+from odradek_broker.transactions.transaction_marker_channel_manager import (
+    RETRY_MS,
+    TransactionMarkerChannelManager,
+    WriteMarker,
+)
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
@@ -37,20 +43,6 @@ async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[Transactions]:
     await found.cluster.stop(grace_ms=100)
 
 
-async def undecided(trio: Transactions, replicas: int = 1, **configs: str) -> tuple[TransactionalProducer, int]:
-    """A producer with a record in its open transaction, and the leader of the record's partition, which is not the
-    coordinator's broker."""
-    producer = trio.producer()
-    coordinator = await producer.coordinator()
-    leader = trio.other_than(coordinator)
-    others = [broker for broker in (0, 1, 2) if broker not in (leader, coordinator)]
-    await trio.create([leader, *others][:replicas], **configs)
-    assert await trio.until_answered(producer.init) == ErrorCode.NONE
-    assert await trio.until_answered(lambda: producer.add(("t", 0))) == ErrorCode.NONE
-    assert await trio.until_answered(lambda: producer.produce(leader)) == ErrorCode.NONE
-    return producer, leader
-
-
 async def until_without_time(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(TIMEOUT_S):
         while not condition():
@@ -61,7 +53,7 @@ def is_open(trio: Transactions, broker: int) -> bool:
     return trio.hosted(broker).log.first_unstable_offset(trio.hosted(broker).log_end_offset) is not None
 
 
-async def test_a_transaction_is_complete_when_a_leader_on_another_broker_has_its_marker(trio: Transactions) -> None:
+async def test_a_transaction_completes_when_another_broker_has_its_marker(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
     assert is_open(trio, leader)
     assert await producer.end() == ErrorCode.NONE
@@ -70,7 +62,7 @@ async def test_a_transaction_is_complete_when_a_leader_on_another_broker_has_its
     assert trio.hosted(leader).log_end_offset == 2
 
 
-async def test_the_decision_is_answered_before_the_markers_are_written(trio: Transactions) -> None:
+async def test_end_txn_is_answered_before_the_markers_are_written(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
     trio.hold_markers_back(leader)
     assert await producer.end(commit=False) == ErrorCode.NONE
@@ -84,7 +76,7 @@ async def test_the_decision_is_answered_before_the_markers_are_written(trio: Tra
     assert [each.producer_id for each in trio.hosted(leader).log.aborted_transactions(0, 2)] == [producer.producer.id]
 
 
-async def test_who_begins_the_next_transaction_waits_for_the_markers_of_the_one_before(trio: Transactions) -> None:
+async def test_the_next_transaction_waits_for_the_markers_of_the_previous_one(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
     trio.hold_markers_back(leader)
     assert await producer.end() == ErrorCode.NONE
@@ -99,7 +91,7 @@ async def test_who_begins_the_next_transaction_waits_for_the_markers_of_the_one_
     assert await producer.state() == (ErrorCode.NONE, "Ongoing")
 
 
-async def test_who_has_gone_away_while_waiting_for_markers_begins_nothing(trio: Transactions) -> None:
+async def test_a_client_that_disconnects_while_it_waits_begins_nothing(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
     trio.hold_markers_back(leader)
     assert await producer.end() == ErrorCode.NONE
@@ -119,14 +111,14 @@ async def test_who_has_gone_away_while_waiting_for_markers_begins_nothing(trio: 
     assert await producer.state() == (ErrorCode.NONE, "CompleteCommit")
 
 
-async def test_who_waits_for_markers_is_sent_to_the_next_coordinator_when_this_one_stops(trio: Transactions) -> None:
+async def test_a_request_that_waits_gets_not_coordinator_on_resignation(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
     trio.hold_markers_back(leader)
     assert await producer.end() == ErrorCode.NONE
     coordinator = await producer.coordinator()
     adding = asyncio.ensure_future(producer.add(("t", 0)))
     assert await producer.state() == (ErrorCode.NONE, "PrepareCommit")
-    trio.cluster.nodes[coordinator].broker.transactions.resigned(0)
+    trio.cluster.nodes[coordinator].broker.transaction_coordinator.resigned(0)
     assert await adding == ErrorCode.NOT_COORDINATOR
 
 
@@ -151,7 +143,7 @@ async def test_a_marker_follows_the_partition_to_its_next_leader(trio: Transacti
     assert not is_open(trio, trio.partition.leader)
 
 
-async def test_a_marker_waits_until_somebody_leads_the_partition(trio: Transactions) -> None:
+async def test_a_marker_waits_until_the_partition_has_a_leader(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
     trio.hold_markers_back(leader)
     assert await producer.end() == ErrorCode.NONE
@@ -182,7 +174,7 @@ async def test_a_partition_that_is_deleted_needs_no_marker(trio: Transactions) -
     await trio.until_state(producer, "CompleteCommit")
 
 
-async def test_a_partition_whose_producer_went_on_in_a_newer_epoch_needs_no_marker(trio: Transactions) -> None:
+async def test_a_partition_with_a_newer_producer_epoch_needs_no_marker(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
     newer = marker(producer=producer.producer.id, epoch=producer.producer.epoch + 1)
     assert await outcome(await trio.client(leader), newer) == ErrorCode.NONE
@@ -190,7 +182,7 @@ async def test_a_partition_whose_producer_went_on_in_a_newer_epoch_needs_no_mark
     await trio.until_state(producer, "CompleteCommit")
 
 
-async def test_markers_of_a_coordinator_that_has_a_successor_are_given_up(trio: Transactions) -> None:
+async def test_markers_of_a_fenced_coordinator_are_abandoned(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
     later = marker(producer=producer.producer.id, epoch=producer.producer.epoch, commit=True, coordinator_epoch=9)
     assert await outcome(await trio.client(leader), later) == ErrorCode.NONE
@@ -200,7 +192,7 @@ async def test_markers_of_a_coordinator_that_has_a_successor_are_given_up(trio: 
     assert trio.hosted(leader).log_end_offset == 2
 
 
-async def test_the_next_coordinator_sends_the_markers_that_its_predecessor_could_not(trio: Transactions) -> None:
+async def test_the_next_coordinator_sends_the_missing_markers(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
     coordinator = await producer.coordinator()
     await trio.until(lambda: trio.state_at(coordinator).leader.isr == frozenset({0, 1, 2}))  # type: ignore[union-attr]
@@ -227,8 +219,8 @@ async def patient(tmp_path: Path, connect: Connect) -> AsyncIterator[Transaction
 
 
 async def one_slow_partition(trio: Transactions) -> tuple[int, int]:
-    """Topic t on two brokers of which the second one does not follow, topic u on the first one alone. Which that is,
-    and the coordinator, who is neither."""
+    """Create topic t on two brokers, of which the follower does not fetch, and topic u on the leader alone. Return the
+    leader and the coordinator, a third broker."""
     coordinator = await trio.producer().coordinator()
     leader = trio.other_than(coordinator)
     follower = trio.other_than(coordinator, leader)
@@ -259,7 +251,7 @@ def hosted(trio: Transactions, broker: int, topic: str) -> Partition:
 
 
 def markers_seen(trio: Transactions, broker: int, first_ms: int = 0) -> list[list[str]]:
-    """Which topics the WriteTxnMarkers requests to this broker name, from now on; the first one takes so long."""
+    """Return the topics of each WriteTxnMarkers request to this broker from now on. The first one is delayed."""
     seen: list[list[str]] = []
 
     def look(ctx: Any, request: Any) -> Delay | None:
@@ -272,7 +264,7 @@ def markers_seen(trio: Transactions, broker: int, first_ms: int = 0) -> list[lis
     return seen
 
 
-async def test_a_partition_that_is_slow_to_replicate_holds_up_no_other_transaction(patient: Transactions) -> None:
+async def test_a_slow_partition_does_not_delay_other_transactions(patient: Transactions) -> None:
     leader, _ = await one_slow_partition(patient)
     slow = [await begun(patient, leader, f"slow-{number}", "t") for number in range(3)]
     prompt = await begun(patient, leader, "prompt", "u")
@@ -281,30 +273,30 @@ async def test_a_partition_that_is_slow_to_replicate_holds_up_no_other_transacti
     for producer in (slow[0], prompt, *slow[1:], mixed):
         assert await producer.end() == ErrorCode.NONE
     await patient.until_state(prompt, "CompleteCommit")
-    assert patient.clock.monotonic_ms() < 10_000, "nobody waited for request.timeout.ms"
+    assert patient.clock.monotonic_ms() < 10_000, "no marker waited for request.timeout.ms"
     for producer in (*slow, mixed):
         assert await producer.state() == (ErrorCode.NONE, "PrepareCommit")
-    # Whose partition is waited for already does not ask for it once more.
+    # Markers for a slow partition wait for the request that names it.
     patient.clock.advance_timeouts(10_000)
     assert requests == [["t"], ["u", "u"]]
     patient.let_go(leader)
     for producer in (*slow, mixed):
         await patient.until_state(producer, "CompleteCommit")
-    assert hosted(patient, leader, "t").log_end_offset == 8, "each record, and each marker once"
+    assert hosted(patient, leader, "t").log_end_offset == 8, "one marker for each record"
 
 
-async def test_a_transaction_whose_marker_went_with_one_that_is_slow_is_complete_before_it(
+async def test_a_marker_in_a_request_with_a_slow_one_completes_first(
     patient: Transactions,
 ) -> None:
     leader, _ = await one_slow_partition(patient)
     first, prompt, last = [await begun(patient, leader, name, "u") for name in ("first", "prompt", "last")]
     slow = await begun(patient, leader, "slow", "t")
-    requests = markers_seen(patient, leader, first_ms=PROMPT_MS // 2)
+    requests = markers_seen(patient, leader, first_ms=SLOW_MS // 2)
     for producer in (first, slow, prompt):
         assert await producer.end() == ErrorCode.NONE
     await patient.until_state(prompt, "CompleteCommit")
     assert await slow.state() == (ErrorCode.NONE, "PrepareCommit")
-    # Its marker goes by itself now, and is waited for.
+    # The marker for the slow partition is sent again in a request of its own.
     await patient.until(lambda: len(requests) == 3)
     assert await last.end() == ErrorCode.NONE
     await patient.until_state(last, "CompleteCommit")
@@ -314,7 +306,7 @@ async def test_a_transaction_whose_marker_went_with_one_that_is_slow_is_complete
     await patient.until_state(slow, "CompleteCommit")
 
 
-async def test_slow_partitions_wait_each_by_itself_and_hold_up_no_other_transaction(patient: Transactions) -> None:
+async def test_several_slow_partitions_do_not_delay_other_transactions(patient: Transactions) -> None:
     leader, _ = await one_slow_partition(patient)
     follower = patient.partition.replicas[1]
     topics = [f"slow-{number}" for number in range(4)]
@@ -326,7 +318,7 @@ async def test_slow_partitions_wait_each_by_itself_and_hold_up_no_other_transact
     for number, producer in enumerate(slow, start=1):
         assert await producer.end() == ErrorCode.NONE
         await patient.until(lambda number=number: len(requests) == number)
-        patient.clock.advance_timeouts(PROMPT_MS)
+        patient.clock.advance_timeouts(SLOW_MS)
     assert await prompt.end() == ErrorCode.NONE
     await patient.until_state(prompt, "CompleteCommit")
     assert requests == [*([topic] for topic in topics), ["u"]]
@@ -337,7 +329,7 @@ async def test_slow_partitions_wait_each_by_itself_and_hold_up_no_other_transact
         await patient.until_state(producer, "CompleteCommit")
 
 
-async def test_markers_that_wait_for_a_slow_partition_follow_it_to_its_next_leader(patient: Transactions) -> None:
+async def test_markers_for_a_slow_partition_follow_it_to_its_next_leader(patient: Transactions) -> None:
     leader, _ = await one_slow_partition(patient)
     slow = [await begun(patient, leader, f"slow-{number}", "t") for number in range(2)]
     requests = markers_seen(patient, leader)
@@ -353,14 +345,14 @@ async def test_markers_that_wait_for_a_slow_partition_follow_it_to_its_next_lead
 
 
 def sending_tasks() -> list[Any]:
-    return [task for task in asyncio.all_tasks() if "MarkerSender" in repr(task.get_coro())]
+    return [task for task in asyncio.all_tasks() if "MarkerChannel" in repr(task.get_coro())]
 
 
 Redirect = Callable[[], Awaitable[int]]
 
 
 def redirect_markers(monkeypatch: pytest.MonkeyPatch, trio: Transactions, broker: int, port: Redirect) -> None:
-    """Who connects to the broker to send it markers connects to this port."""
+    """Redirect the connections for markers to this broker to another port."""
     connect, its_port = BrokerConnection.connect, trio.cluster.nodes[broker].port
 
     async def connect_elsewhere(host: str, found: int, name: str, timeout_s: float) -> BrokerConnection:
@@ -371,7 +363,7 @@ def redirect_markers(monkeypatch: pytest.MonkeyPatch, trio: Transactions, broker
     monkeypatch.setattr(BrokerConnection, "connect", connect_elsewhere)
 
 
-async def test_markers_to_a_host_that_accepts_no_connection_go_to_the_next_leader_as_soon_as_it_is_known(
+async def test_unsent_markers_go_to_the_next_leader_immediately(
     trio: Transactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, leader = await undecided(trio, replicas=2)
@@ -395,10 +387,10 @@ async def test_markers_to_a_host_that_accepts_no_connection_go_to_the_next_leade
     await trio.until(lambda: not sending_tasks())
     new_leader = trio.partition.leader
     assert new_leader != leader
-    assert trio.hosted(new_leader).log_end_offset == 4, "each record, and each marker once"
+    assert trio.hosted(new_leader).log_end_offset == 4, "one marker for each record"
 
 
-async def test_markers_that_a_host_took_and_never_answered_go_to_the_next_leader_as_soon_as_it_is_known(
+async def test_markers_without_a_response_go_to_the_next_leader(
     trio: Transactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer, leader = await undecided(trio, replicas=2)
@@ -428,7 +420,7 @@ async def test_markers_that_a_host_took_and_never_answered_go_to_the_next_leader
     assert trio.hosted(new_leader).log_end_offset == 2
 
 
-async def test_what_the_leader_took_is_not_sent_again_when_other_metadata_changes(trio: Transactions) -> None:
+async def test_markers_in_flight_are_not_sent_again_on_other_changes(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
     requests = markers_seen(trio, leader, first_ms=1_000_000)
     assert await producer.end() == ErrorCode.NONE
@@ -443,7 +435,7 @@ async def test_what_the_leader_took_is_not_sent_again_when_other_metadata_change
     assert trio.hosted(leader).log_end_offset == 2
 
 
-async def test_a_connection_is_waited_for_ten_seconds_at_most(
+async def test_connecting_to_a_leader_takes_ten_seconds_at_most(
     trio: Transactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer, _ = await undecided(trio)
@@ -464,55 +456,75 @@ async def test_a_connection_is_waited_for_ten_seconds_at_most(
     assert max(limits_s) <= 10
 
 
-class Owner:
-    """Whose markers are sent by themselves, without a transaction. The first words that it is told fail."""
+def local_write(broker: Broker) -> WriteMarker:
+    return partial(write_marker, broker.partitions, timeout_ms=broker.config.integer("request.timeout.ms"))
+
+
+def manager_of(broker: Broker, write: WriteMarker | None = None) -> TransactionMarkerChannelManager:
+    """Another manager of this broker, beside that of its coordinator."""
+    return TransactionMarkerChannelManager(
+        node_id=broker.node_id,
+        image=lambda: broker.image,
+        has_metadata=lambda: broker.has_metadata,
+        channels=broker.channels,
+        write_marker=write or local_write(broker),
+        request_timeout_s=broker.config.integer("request.timeout.ms") / 1000,
+        socket_timeout_s=broker.config.integer("replica.socket.timeout.ms") / 1000,
+        timers=broker.timers,
+        log=broker.log,
+    )
+
+
+class Coordinator:
+    """A coordinator of decided transactions. `markers_written` raises an exception the first `failures` times."""
 
     def __init__(self, failures: int = 0) -> None:
-        self.looked = 0
+        self.checks = 0
+        """How often a marker of this coordinator was looked at."""
         self.written: list[TopicPartition] = []
         self.failures = failures
 
     @property
     def is_active(self) -> bool:
-        self.looked += 1
+        self.checks += 1
         return True
 
-    def markers_written(self, work: MarkerWork, partitions: Iterable[TopicPartition]) -> None:
+    def markers_written(self, markers: TransactionMarkers, partitions: Iterable[TopicPartition]) -> None:
         if self.failures:
             self.failures -= 1
             raise ZeroDivisionError("planted")
         self.written += partitions
 
 
-def work(producer: int, *topics: str) -> MarkerWork:
-    """Of a producer that no partition knows."""
-    places = frozenset((topic, 0) for topic in topics)
-    return MarkerWork(f"tx-{producer}", Producer(1_000_000 + producer, 0), 0, True, 0, places)
+def markers_of(producer: int, *topics: str) -> TransactionMarkers:
+    """The markers of a producer that no partition knows."""
+    partitions = frozenset((topic, 0) for topic in topics)
+    return TransactionMarkers(f"tx-{producer}", Producer(1_000_000 + producer, 0), 0, True, 0, partitions)
 
 
-async def test_a_marker_that_comes_costs_no_look_at_those_that_wait(patient: Transactions) -> None:
-    leader, coordinator = await one_slow_partition(patient)
+async def test_adding_a_marker_takes_the_same_time_however_many_wait(patient: Transactions) -> None:
+    leader, sender = await one_slow_partition(patient)
     requests = markers_seen(patient, leader)
-    markers = Markers(patient.cluster.nodes[coordinator].broker)
-    owner, count = Owner(), 3_000
-    markers.send(owner, work(0, "t"))
+    manager = manager_of(patient.cluster.nodes[sender].broker)
+    coordinator, count = Coordinator(), 3_000
+    manager.add(coordinator, markers_of(0, "t"))
     await patient.until(lambda: requests)
-    patient.clock.advance_timeouts(PROMPT_MS)
+    patient.clock.advance_timeouts(SLOW_MS)
     for number in range(1, count):
-        markers.send(owner, work(number, "t", "u"))
-    assert owner.looked < 10 * count
-    await patient.until(lambda: len(owner.written) == count - 1)
-    assert set(owner.written) == {("u", 0)}
-    assert owner.looked < 10 * count
+        manager.add(coordinator, markers_of(number, "t", "u"))
+    assert coordinator.checks < 10 * count
+    await patient.until(lambda: len(coordinator.written) == count - 1)
+    assert set(coordinator.written) == {("u", 0)}
+    assert coordinator.checks < 10 * count
     patient.let_go(leader)
-    await patient.until(lambda: len(owner.written) == 2 * count - 1)
-    assert owner.looked < 20 * count
+    await patient.until(lambda: len(coordinator.written) == 2 * count - 1)
+    assert coordinator.checks < 20 * count
     assert hosted(patient, leader, "t").log_end_offset == count
     assert hosted(patient, leader, "u").log_end_offset == count - 1
-    await markers.close()
+    await manager.close()
 
 
-async def test_what_is_not_to_go_to_a_broker_any_more_is_not_sent_when_the_connection_comes_at_last(
+async def test_a_late_connection_does_not_send_markers_of_moved_partitions(
     trio: Transactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader, sender = 0, 1
@@ -528,22 +540,22 @@ async def test_what_is_not_to_go_to_a_broker_any_more_is_not_sent_when_the_conne
 
     redirect_markers(monkeypatch, trio, leader, late)
     broker = trio.cluster.nodes[sender].broker
-    markers, owner = Markers(broker), Owner()
-    markers.send(owner, work(0, "t", "u"))
+    manager, coordinator = manager_of(broker), Coordinator()
+    manager.add(coordinator, markers_of(0, "t", "u"))
     await connecting.wait()
     client: Any = await trio.client(leader)
     assert (await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 4)).responses[0].error_code == 0
     await trio.until(lambda: broker.image.partition("t", 0) is None)
-    markers.metadata_changed()
-    assert owner.written == [("t", 0)]
+    manager.metadata_changed()
+    assert coordinator.written == [("t", 0)]
     connected.set()
-    await trio.until(lambda: len(owner.written) == 2)
-    assert owner.written == [("t", 0), ("u", 0)]
+    await trio.until(lambda: len(coordinator.written) == 2)
+    assert coordinator.written == [("t", 0), ("u", 0)]
     assert requests == [["u"]]
-    await markers.close()
+    await manager.close()
 
 
-async def test_no_connection_to_a_broker_that_is_gone_is_kept_for_later(
+async def test_idle_connections_to_a_dead_broker_are_closed(
     trio: Transactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer, leader = await undecided(trio, replicas=2)
@@ -560,7 +572,7 @@ async def test_no_connection_to_a_broker_that_is_gone_is_kept_for_later(
         return connection
 
     def lost(self: BrokerConnection, error: Exception | None) -> None:
-        # A host that loses its power does not say so.
+        # A host that loses power closes no connections.
         if self not in kept:
             connection_lost(self, error)
 
@@ -573,74 +585,74 @@ async def test_no_connection_to_a_broker_that_is_gone_is_kept_for_later(
     await trio.until(lambda: kept[0].closed)
 
 
-async def test_a_transaction_that_cannot_be_told_of_its_markers_keeps_no_other_from_being_told(
+async def test_an_exception_of_one_coordinator_does_not_affect_the_others(
     trio: Transactions,
 ) -> None:
     leader, sender = 0, 1
     await trio.create([leader])
     requests = markers_seen(trio, leader)
-    markers = Markers(trio.cluster.nodes[sender].broker)
-    owners = [Owner(), Owner(), Owner(failures=2), Owner(), Owner()]
+    manager = manager_of(trio.cluster.nodes[sender].broker)
+    coordinators = [Coordinator(), Coordinator(), Coordinator(failures=2), Coordinator(), Coordinator()]
     with structlog.testing.capture_logs() as logged:
-        for number, owner in enumerate(owners):
-            markers.send(owner, work(number, "t"))
-        await trio.until(lambda: all(owner.written for owner in owners))
-    assert [owner.written for owner in owners] == [[("t", 0)]] * 5
+        for number, coordinator in enumerate(coordinators):
+            manager.add(coordinator, markers_of(number, "t"))
+        await trio.until(lambda: all(coordinator.written for coordinator in coordinators))
+    assert [coordinator.written for coordinator in coordinators] == [[("t", 0)]] * 5
     assert requests == [["t"], ["t"] * 4]
-    assert hosted(trio, leader, "t").log_end_offset == 5, "whose marker is written is not sent again"
+    assert hosted(trio, leader, "t").log_end_offset == 5, "a marker that is written is not sent again"
     failed = [entry for entry in logged if entry["log_level"] == "error"]
     assert [entry["transactional_id"] for entry in failed] == ["tx-2"]
     assert isinstance(failed[0]["exc_info"], ZeroDivisionError)
-    await markers.close()
+    await manager.close()
 
 
-async def test_a_marker_whose_writing_fails_keeps_no_other_from_being_tried_again(
+async def test_a_marker_whose_append_fails_does_not_stop_other_retries(
     trio: Transactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await trio.create([0])
     await trio.create([0], topic="u")
-    write, tried = markers_module.write_marker, Counter[str]()
+    broker, tried = trio.cluster.nodes[0].broker, Counter[str]()
+    write = local_write(broker)
 
-    def fail(broker: Any, topic: str, index: int, marker: Any) -> ErrorCode | Deferred[ErrorCode]:
+    def fail(topic: str, index: int, marker: Any) -> ErrorCode | Deferred[ErrorCode]:
         tried[topic] += 1
         if tried[topic] == 1:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         if topic == "t" and tried[topic] == 2:
             raise ZeroDivisionError("planted")
-        return write(broker, topic, index, marker)
+        return write(topic, index, marker)
 
-    monkeypatch.setattr(markers_module, "write_marker", fail)
-    markers = Markers(trio.cluster.nodes[0].broker)
-    failing, also_failing, sound = Owner(), Owner(failures=1), Owner()
-    markers.send(failing, work(0, "t"))
-    markers.send(also_failing, work(1, "u"))
-    markers.send(sound, work(2, "u"))
+    manager = manager_of(broker, fail)
+    failing, also_failing, sound = Coordinator(), Coordinator(failures=1), Coordinator()
+    manager.add(failing, markers_of(0, "t"))
+    manager.add(also_failing, markers_of(1, "u"))
+    manager.add(sound, markers_of(2, "u"))
     trio.clock.advance_timeouts(RETRY_MS)
     assert (failing.written, also_failing.written, sound.written) == ([], [], [("u", 0)])
     trio.clock.advance_timeouts(RETRY_MS)
     assert (failing.written, also_failing.written, sound.written) == ([("t", 0)], [("u", 0)], [("u", 0)])
     assert hosted(trio, 0, "t").log_end_offset == 1
     assert hosted(trio, 0, "u").log_end_offset == 2
-    await markers.close()
+    await manager.close()
 
 
-async def test_a_marker_whose_replication_fails_is_written_again(
+async def test_a_marker_whose_replication_fails_is_appended_again(
     trio: Transactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await trio.create([0])
-    write, failing = markers_module.write_marker, Deferred[ErrorCode]()
-    outcomes: list[ErrorCode | Deferred[ErrorCode]] = [failing]
-    monkeypatch.setattr(markers_module, "write_marker", lambda *args: outcomes.pop() if outcomes else write(*args))
-    markers, owner = Markers(trio.cluster.nodes[0].broker), Owner()
-    markers.send(owner, work(0, "t"))
+    broker, failing = trio.cluster.nodes[0].broker, Deferred[ErrorCode]()
+    write, outcomes = local_write(broker), [failing]
+    coordinator = Coordinator()
+    manager = manager_of(broker, lambda *marker: outcomes.pop() if outcomes else write(*marker))
+    manager.add(coordinator, markers_of(0, "t"))
     failing.fail(ZeroDivisionError("planted"))
-    assert owner.written == []
+    assert coordinator.written == []
     trio.clock.advance_timeouts(RETRY_MS)
-    assert owner.written == [("t", 0)]
-    await markers.close()
+    assert coordinator.written == [("t", 0)]
+    await manager.close()
 
 
-async def test_a_coordinator_that_is_killed_waits_for_no_slow_partition(patient: Transactions) -> None:
+async def test_kill_does_not_wait_for_slow_partitions(patient: Transactions) -> None:
     leader, _ = await one_slow_partition(patient)
     slow = await begun(patient, leader, "slow", "t")
     prompt = await begun(patient, leader, "prompt", "u")
@@ -652,7 +664,7 @@ async def test_a_coordinator_that_is_killed_waits_for_no_slow_partition(patient:
     assert sending_tasks() == []
 
 
-async def test_a_coordinator_that_is_killed_sends_nothing_more(trio: Transactions) -> None:
+async def test_a_killed_coordinator_sends_no_more_markers(trio: Transactions) -> None:
     producer, leader = await undecided(trio)
     trio.hold_markers_back(leader)
     assert await producer.end() == ErrorCode.NONE
