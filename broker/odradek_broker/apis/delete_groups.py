@@ -1,4 +1,9 @@
-"""DeleteGroups (key 42): empty groups and their offsets go (KIP-229)."""
+"""DeleteGroups (key 42): an admin client deletes empty groups with their offsets (KIP-229).
+
+Versions: v2 is flexible.
+Behaviour: the response comes when the tombstones are written.
+Differences from Kafka: none.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +24,15 @@ def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse |
     names = list(dict.fromkeys(request.groups_names))
     refused = [name for name in names if not ctx.may_group(Operation.DELETE, name)]
     refusals = [Result(group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED) for name in refused]
-    # All are begun at once: a client that goes away in between does not leave half of them.
-    deleting = [ctx.broker.groups.delete_group(name) for name in names if name not in refused]
-    if all(answer.done for answer in deleting):
-        return DeleteGroupsResponse(results=[answer.result() for answer in deleting] + refusals)
-    return _when_deleted(deleting, refusals)
+    # Begin all deletions before waiting: a client that disconnects in between does not leave half of them.
+    deletions = [ctx.broker.groups.delete_group(name) for name in names if name not in refused]
+    if all(deletion.done for deletion in deletions):
+        return DeleteGroupsResponse(results=[deletion.result() for deletion in deletions] + refusals)
+    return _await_deletions(deletions, refusals)
 
 
-async def _when_deleted(deleting: list[Deferred[Result]], refusals: list[Result]) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(results=[await answer for answer in deleting] + refusals)
+async def _await_deletions(deletions: list[Deferred[Result]], refusals: list[Result]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=[await deletion for deletion in deletions] + refusals)
 
 
 def failed(ctx: Context, request: DeleteGroupsRequest, error: ErrorCode) -> DeleteGroupsResponse:

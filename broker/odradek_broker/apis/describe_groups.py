@@ -1,6 +1,9 @@
-"""DescribeGroups (key 15): members of classic groups; of stable ones with subscriptions and assignments.
+"""DescribeGroups (key 15): classic groups and their members.
 
-v3 may ask for permissions (KIP-430), v6 has an error for groups that do not exist (KIP-1043); before, they are Dead.
+Versions: v3 may ask for authorized operations (KIP-430), v4 has instance ids (KIP-345), v6 has an error for groups that
+do not exist (KIP-1043); before v6 they are Dead.
+Behaviour: members of stable groups have their subscriptions and assignments. Unauthorized groups come first.
+Differences from Kafka: none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""FindCoordinator (key 10): which broker coordinates a group or a transactional id?
+"""FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
-v1 knows transactional ids, v4 asks for many at once (KIP-699), v6 knows share groups (KIP-932). The first question
-creates the internal topic that keeps them. Share groups are not served.
+Versions: v1 has transactional ids, v4 several keys (KIP-699), v6 share groups (KIP-932).
+Behaviour: the first request creates the internal topic, and waits for it.
+Differences from Kafka: Kafka returns COORDINATOR_NOT_AVAILABLE while it creates the topic. Share groups are refused.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ TOPICS: dict[int, str] = {
     CoordinatorType.GROUP: CONSUMER_OFFSETS,
     CoordinatorType.TRANSACTION: TRANSACTION_STATE,
 }
-"""What keeps the keys of a type."""
+"""The internal topic of each type of coordinator."""
 
 
-class Coordinator(NamedTuple):
-    """Where a key is coordinated, or the error why that is not known."""
+class CoordinatorLookup(NamedTuple):
+    """The coordinator of a key, or an error."""
 
     error: ErrorCode
     node_id: int = -1
@@ -44,7 +45,7 @@ class Coordinator(NamedTuple):
     port: int = -1
 
 
-# A client sees these texts: Kafka's versions before 4 answer with the error's own.
+# Kafka's texts: its versions before 4 return the message of the error itself.
 MESSAGES = {
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
@@ -60,16 +61,16 @@ def handle(
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     topic = TOPICS.get(request.key_type)
     if topic is not None and topic not in ctx.broker.image.topics:
-        return _handle_first(ctx, request, topic)
-    return _answer(ctx, request)
+        return _create_topic_first(ctx, request, topic)
+    return _respond(ctx, request)
 
 
-async def _handle_first(ctx: Context, request: FindCoordinatorRequest, topic: str) -> FindCoordinatorResponse:
-    """Kafka answers COORDINATOR_NOT_AVAILABLE while it creates the topic. Ours is quick: nobody need ask again."""
+async def _create_topic_first(ctx: Context, request: FindCoordinatorRequest, topic: str) -> FindCoordinatorResponse:
+    """Create the internal topic, and wait for it, so that the client need not retry."""
     keys = request.coordinator_keys if ctx.api_version >= BATCH_FROM else [request.key]
     if any(_may_describe(ctx, request.key_type, key) for key in keys):
         await ensure_internal_topic(ctx.broker, topic)
-    return _answer(ctx, request)
+    return _respond(ctx, request)
 
 
 def _may_describe(ctx: Context, key_type: int, key: str) -> bool:
@@ -78,7 +79,7 @@ def _may_describe(ctx: Context, key_type: int, key: str) -> bool:
     return ctx.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
 
 
-def _answer(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def _respond(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if ctx.api_version >= BATCH_FROM:
         return FindCoordinatorResponse(
             coordinators=[_entry(ctx, request.key_type, key) for key in request.coordinator_keys]
@@ -91,36 +92,36 @@ def _answer(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorRes
 
 def _entry(ctx: Context, key_type: int, key: str) -> FindCoordinatorResponse.Coordinator:
     error, node_id, host, port = _find(ctx, key_type, key)
-    # Only a key type that nobody knows fails the whole request in Kafka, and thereby gets a text.
+    # Only an unknown key type fails the whole request in Kafka, and thereby gets a text.
     known = 0 <= key_type < len(CoordinatorType)
     return FindCoordinatorResponse.Coordinator(
         key=key, node_id=node_id, host=host, port=port, error_code=error, error_message="" if known else _message(error)
     )
 
 
-def _find(ctx: Context, key_type: int, key: str) -> Coordinator:
+def _find(ctx: Context, key_type: int, key: str) -> CoordinatorLookup:
     broker = ctx.broker
     match key_type:
         case CoordinatorType.GROUP:
             if not _may_describe(ctx, key_type, key):
-                return Coordinator(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+                return CoordinatorLookup(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             return _leader(ctx, CONSUMER_OFFSETS, broker.groups.partition_of(key))
         case CoordinatorType.TRANSACTION:
             if not _may_describe(ctx, key_type, key):
-                return Coordinator(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+                return CoordinatorLookup(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return _leader(ctx, TRANSACTION_STATE, broker.transaction_coordinator.partition_of(key))
         case _:
-            return Coordinator(ErrorCode.INVALID_REQUEST)
+            return CoordinatorLookup(ErrorCode.INVALID_REQUEST)
 
 
-def _leader(ctx: Context, topic: str, index: int) -> Coordinator:
+def _leader(ctx: Context, topic: str, index: int) -> CoordinatorLookup:
     image = ctx.broker.image
     partition = image.partition(topic, index)
     leader = None if partition is None else image.brokers.get(partition.leader)
     endpoint = None if leader is None or leader.fenced else leader.endpoint(ctx.listener)
     if leader is None or endpoint is None:
-        return Coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return Coordinator(ErrorCode.NONE, leader.id, endpoint.host, endpoint.port)
+        return CoordinatorLookup(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return CoordinatorLookup(ErrorCode.NONE, leader.id, endpoint.host, endpoint.port)
 
 
 def _message(error: ErrorCode) -> str:

@@ -1,6 +1,8 @@
 """ListGroups (key 16): the groups that this broker coordinates.
 
-v4 filters by state (KIP-518), v5 by type (KIP-848). Groups of types that are not served are listed with their type.
+Versions: v4 filters by state (KIP-518), v5 by type (KIP-848).
+Behaviour: groups of kinds that this broker does not serve are listed with their type.
+Differences from Kafka: none.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
     if isinstance(groups, ErrorCode):
         return ListGroupsResponse(error_code=groups)
     found = filtered(groups, request.states_filter, request.types_filter)
-    # Who may describe the cluster sees every group; this was there before groups had permissions of their own.
+    # A client that may describe the cluster sees every group: this rule is older than permissions of groups.
     if not ctx.may_cluster(Operation.DESCRIBE):
         found = [group for group in found if ctx.may_group(Operation.DESCRIBE, group.group_id)]
     return ListGroupsResponse(groups=found)

@@ -1,4 +1,9 @@
-"""OffsetDelete (key 47): a group forgets offsets of topics that it does not subscribe to (KIP-496)."""
+"""OffsetDelete (key 47): an admin client deletes offsets of a group (KIP-496).
+
+Versions: v0.
+Behaviour: offsets of topics that the group subscribes to stay; the response comes when the others are deleted.
+Differences from Kafka: none.
+"""
 
 from __future__ import annotations
 
@@ -10,55 +15,55 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 Topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
-TopicAnswer = OffsetDeleteResponse.OffsetDeleteResponseTopic
-PartitionAnswer = OffsetDeleteResponse.OffsetDeleteResponsePartition
+TopicResponse = OffsetDeleteResponse.OffsetDeleteResponseTopic
+PartitionResponse = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
 def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Deferred[OffsetDeleteResponse]:
     if not ctx.may_group(Operation.DELETE, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    refused: list[TopicAnswer] = []
+    refused: list[TopicResponse] = []
     accepted: list[Topic] = []
     for topic in request.topics:
-        _sort_out(ctx, topic, accepted, refused)
+        _check_topic(ctx, topic, accepted, refused)
     request.topics = accepted
-    answer = ctx.broker.groups.delete_offsets(request)
-    if not isinstance(answer, Deferred):
-        return _merged(refused, answer)
-    return answer.map(lambda deleted: _merged(refused, deleted))
+    response = ctx.broker.groups.delete_offsets(request)
+    if not isinstance(response, Deferred):
+        return _merged(refused, response)
+    return response.map(lambda deleted: _merged(refused, deleted))
 
 
-def _sort_out(ctx: Context, topic: Topic, accepted: list[Topic], refused: list[TopicAnswer]) -> None:
+def _check_topic(ctx: Context, topic: Topic, accepted: list[Topic], refused: list[TopicResponse]) -> None:
     indexes = [partition.partition_index for partition in topic.partitions]
     if not ctx.may_topic(Operation.READ, topic.name):
-        refused.append(_refusal(topic.name, indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        refused.append(_refused(topic.name, indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         return
     known = ctx.broker.image.topics.get(topic.name)
     count = 0 if known is None else len(known.partitions)
     missing = [index for index in indexes if not 0 <= index < count]
     if missing:
-        refused.append(_refusal(topic.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        refused.append(_refused(topic.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     topic.partitions = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
     if topic.partitions:
         accepted.append(topic)
 
 
-def _merged(refused: list[TopicAnswer], answer: OffsetDeleteResponse) -> OffsetDeleteResponse:
-    """An error of the group is the whole answer; else what was refused comes first, as in Kafka."""
-    if answer.error_code:
-        return OffsetDeleteResponse(error_code=answer.error_code)
+def _merged(refused: list[TopicResponse], response: OffsetDeleteResponse) -> OffsetDeleteResponse:
+    """An error of the group is the whole response; else the refused topics come first, as in Kafka."""
+    if response.error_code:
+        return OffsetDeleteResponse(error_code=response.error_code)
     if not refused:
-        return answer
+        return response
     topics = {topic.name: topic for topic in refused}
-    for topic in answer.topics:
-        there = topics.setdefault(topic.name, topic)
-        if there is not topic:
-            there.partitions.extend(topic.partitions)
+    for topic in response.topics:
+        merged = topics.setdefault(topic.name, topic)
+        if merged is not topic:
+            merged.partitions.extend(topic.partitions)
     return OffsetDeleteResponse(topics=list(topics.values()))
 
 
-def _refusal(name: str, indexes: list[int], error: ErrorCode) -> TopicAnswer:
-    return TopicAnswer(name=name, partitions=[PartitionAnswer(index, error) for index in indexes])
+def _refused(name: str, indexes: list[int], error: ErrorCode) -> TopicResponse:
+    return TopicResponse(name=name, partitions=[PartitionResponse(index, error) for index in indexes])
 
 
 API = Api(OffsetDeleteRequest, OffsetDeleteResponse, handle)

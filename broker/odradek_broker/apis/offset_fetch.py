@@ -1,7 +1,10 @@
-"""OffsetFetch (key 9): how far did the group read?
+"""OffsetFetch (key 9): the offsets that groups have committed.
 
-Up to v7 one group, from v8 on many (KIP-709). v2 may ask for all topics and has an error for the group, v7 may wait for
-open commits (KIP-447), v10 names topics by id (KIP-848). Version 0 reads from ZooKeeper, and is refused without it.
+Versions: v0 reads from ZooKeeper; v2 may ask for all topics and has an error of the group; v7 may wait for open
+transactions (KIP-447); v8 has several groups (KIP-709); v9 names the member (KIP-848); v10 names topics by id.
+Behaviour: v0 is refused without ZooKeeper, as by Kafka. With require_stable, commits in progress are awaited.
+Differences from Kafka: while `__consumer_offsets` does not exist, every group has no offsets; Kafka returns
+NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -24,9 +27,9 @@ TOPIC_ID_FROM = 10
 
 Group = OffsetFetchRequest.OffsetFetchRequestGroup
 Topic = OffsetFetchRequest.OffsetFetchRequestTopics
-GroupAnswer = OffsetFetchResponse.OffsetFetchResponseGroup
-TopicAnswer = OffsetFetchResponse.OffsetFetchResponseTopics
-PartitionAnswer = OffsetFetchResponse.OffsetFetchResponsePartitions
+GroupResponse = OffsetFetchResponse.OffsetFetchResponseGroup
+TopicResponse = OffsetFetchResponse.OffsetFetchResponseTopics
+PartitionResponse = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 
 def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
@@ -35,14 +38,14 @@ def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | A
         if offsets is None:
             return failed(ctx, request, ErrorCode.UNSUPPORTED_VERSION)
         return _fetch_version_zero(ctx, offsets, request)
-    answers: list[GroupAnswer] = []
+    group_responses: list[GroupResponse] = []
     for group in _groups(ctx, request):
-        refused = _sort_out(ctx, group)
-        answer = _fetch(ctx, group, request.require_stable)
-        if isinstance(answer, Deferred):
-            return _handle_waiting(ctx, request)
-        answers.append(_visible(ctx, answer, refused))
-    return _response(ctx, request, answers)
+        refused = _check_topics(ctx, group)
+        group_response = _fetch(ctx, group, request.require_stable)
+        if isinstance(group_response, Deferred):
+            return _handle_deferred(ctx, request)
+        group_responses.append(_authorized(ctx, group_response, refused))
+    return _response(ctx, request, group_responses)
 
 
 async def _fetch_version_zero(
@@ -52,8 +55,8 @@ async def _fetch_version_zero(
     if not ctx.may_group(Operation.DESCRIBE, request.group_id):
         return failed(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     (group,) = _groups(ctx, request)
-    refused = _sort_out(ctx, group)
-    answer = GroupAnswer(group_id=group.group_id, topics=[])
+    refused = _check_topics(ctx, group)
+    group_response = GroupResponse(group_id=group.group_id, topics=[])
     for topic in group.topics or ():
         partitions = []
         for index in topic.partition_indexes:
@@ -61,29 +64,31 @@ async def _fetch_version_zero(
             if ctx.broker.image.partition(topic.name, index) is not None:
                 error, offset = await offsets.fetch(group.group_id, topic.name, index)
             partitions.append(
-                PartitionAnswer(partition_index=index, committed_offset=offset, metadata="", error_code=error)
+                PartitionResponse(partition_index=index, committed_offset=offset, metadata="", error_code=error)
             )
-        answer.topics.append(TopicAnswer(name=topic.name, partitions=partitions))
-    return _response(ctx, request, [_visible(ctx, answer, refused)])
+        group_response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return _response(ctx, request, [_authorized(ctx, group_response, refused)])
 
 
-async def _handle_waiting(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """The same when commits are under way; asking again is cheap and changes nothing."""
-    answers: list[GroupAnswer] = []
+async def _handle_deferred(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Fetch again, now awaiting commits in progress: a fetch changes nothing."""
+    group_responses: list[GroupResponse] = []
     for group in _groups(ctx, request):
-        refused = _sort_out(ctx, group)
-        answer = _fetch(ctx, group, request.require_stable)
-        answers.append(_visible(ctx, await answer if isinstance(answer, Deferred) else answer, refused))
-    return _response(ctx, request, answers)
+        refused = _check_topics(ctx, group)
+        group_response = _fetch(ctx, group, request.require_stable)
+        group_responses.append(
+            _authorized(ctx, await group_response if isinstance(group_response, Deferred) else group_response, refused)
+        )
+    return _response(ctx, request, group_responses)
 
 
 def failed(ctx: Context, request: OffsetFetchRequest, error: ErrorCode) -> OffsetFetchResponse:
-    answers = [GroupAnswer(group_id=group.group_id, error_code=error) for group in _groups(ctx, request)]
-    return _response(ctx, request, answers)
+    group_responses = [GroupResponse(group_id=group.group_id, error_code=error) for group in _groups(ctx, request)]
+    return _response(ctx, request, group_responses)
 
 
 def _groups(ctx: Context, request: OffsetFetchRequest) -> list[Group]:
-    """The groups asked for in the shape of v8, whatever the version; fresh objects, which may be changed."""
+    """Return copies of the requested groups in the form of v8, in every version; the caller may change them."""
     if ctx.api_version >= BATCH_FROM:
         return [Group(g.group_id, g.member_id, g.member_epoch, g.topics) for g in request.groups]
     topics = None
@@ -92,57 +97,57 @@ def _groups(ctx: Context, request: OffsetFetchRequest) -> list[Group]:
     return [Group(group_id=request.group_id, topics=topics)]
 
 
-def _sort_out(ctx: Context, group: Group) -> list[TopicAnswer]:
-    """Complete names from ids and leave what may be asked in `group`; returns the answers for what may not."""
+def _check_topics(ctx: Context, group: Group) -> list[TopicResponse]:
+    """Complete names from ids, and keep only authorized topics in `group`; return the responses of the others."""
     if group.topics is None:
         return []
-    refused: list[TopicAnswer] = []
+    refused: list[TopicResponse] = []
     allowed: list[Topic] = []
     for topic in group.topics:
         if ctx.api_version >= TOPIC_ID_FROM:
             known = ctx.broker.image.topics_by_id.get(topic.topic_id)
             if known is None:
-                refused.append(_refusal(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+                refused.append(_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             topic = Topic(known.name, topic.topic_id, topic.partition_indexes)
         if ctx.may_topic(Operation.DESCRIBE, topic.name):
             allowed.append(topic)
         else:
-            refused.append(_refusal(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            refused.append(_refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     group.topics = allowed
     return refused
 
 
-def _fetch(ctx: Context, group: Group, require_stable: bool) -> GroupAnswer | Deferred[GroupAnswer]:
+def _fetch(ctx: Context, group: Group, require_stable: bool) -> GroupResponse | Deferred[GroupResponse]:
     if not ctx.may_group(Operation.DESCRIBE, group.group_id):
-        return GroupAnswer(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return GroupResponse(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return ctx.broker.groups.fetch_offsets(group, require_stable)
 
 
-def _visible(ctx: Context, answer: GroupAnswer, refused: list[TopicAnswer]) -> GroupAnswer:
-    """Only topics that the client may know of, with their ids; what was refused comes last, as in Kafka."""
-    if answer.error_code:
-        return answer
-    topics = [topic for topic in answer.topics if ctx.may_topic(Operation.DESCRIBE, topic.name)]
+def _authorized(ctx: Context, group_response: GroupResponse, refused: list[TopicResponse]) -> GroupResponse:
+    """Remove topics that the client may not describe, add topic ids; refused topics come last, as in Kafka."""
+    if group_response.error_code:
+        return group_response
+    topics = [topic for topic in group_response.topics if ctx.may_topic(Operation.DESCRIBE, topic.name)]
     if ctx.api_version >= TOPIC_ID_FROM:
         known = ctx.broker.image.topics
         topics = [topic for topic in topics if topic.name in known]
         for topic in topics:
             topic.topic_id = known[topic.name].id
-    answer.topics = topics + refused
-    return answer
+    group_response.topics = topics + refused
+    return group_response
 
 
-def _response(ctx: Context, request: OffsetFetchRequest, answers: list[GroupAnswer]) -> OffsetFetchResponse:
+def _response(ctx: Context, request: OffsetFetchRequest, group_responses: list[GroupResponse]) -> OffsetFetchResponse:
     if ctx.api_version >= BATCH_FROM:
-        return OffsetFetchResponse(groups=answers)
-    answer = answers[0]
-    if answer.error_code and ctx.api_version < GROUP_ERROR_FROM:
-        # No place for an error of the group: every partition gets it.
-        error = ErrorCode(answer.error_code)
-        answer.topics = [_refusal(topic, error) for topic in _groups(ctx, request)[0].topics or []]
+        return OffsetFetchResponse(groups=group_responses)
+    group_response = group_responses[0]
+    if group_response.error_code and ctx.api_version < GROUP_ERROR_FROM:
+        # The response has no error of the group: every partition gets it.
+        error = ErrorCode(group_response.error_code)
+        group_response.topics = [_refused(topic, error) for topic in _groups(ctx, request)[0].topics or []]
     return OffsetFetchResponse(
-        error_code=answer.error_code,
+        error_code=group_response.error_code,
         topics=[
             OffsetFetchResponse.OffsetFetchResponseTopic(
                 name=topic.name,
@@ -157,17 +162,17 @@ def _response(ctx: Context, request: OffsetFetchRequest, answers: list[GroupAnsw
                     for partition in topic.partitions
                 ],
             )
-            for topic in answer.topics
+            for topic in group_response.topics
         ],
     )
 
 
-def _refusal(topic: Topic, error: ErrorCode) -> TopicAnswer:
-    return TopicAnswer(
+def _refused(topic: Topic, error: ErrorCode) -> TopicResponse:
+    return TopicResponse(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            PartitionAnswer(partition_index=index, committed_offset=-1, metadata="", error_code=error)
+            PartitionResponse(partition_index=index, committed_offset=-1, metadata="", error_code=error)
             for index in topic.partition_indexes
         ],
     )
@@ -177,7 +182,7 @@ _TOPICS = Slices("topics", "topics", inner=("partition_indexes", "partitions"))
 
 
 class _Divider:
-    """Up to version 7 one group is divided, from version 8 on each of several."""
+    """Divides the one group of versions up to 7, and each group of version 8 and later."""
 
     elements = ELEMENTS
 
@@ -193,8 +198,8 @@ class _Divider:
         if not first.groups:
             joined: OffsetFetchResponse = _TOPICS.join(responses)
             return joined
-        answers = [(response.groups[0], continues) for response, continues in responses]
-        by_group = groupby(answers, lambda answer: answer[0].group_id)
+        group_responses = [(response.groups[0], continues) for response, continues in responses]
+        by_group = groupby(group_responses, lambda group_response: group_response[0].group_id)
         return OffsetFetchResponse(groups=[_TOPICS.join(list(parts)) for _, parts in by_group])
 
 

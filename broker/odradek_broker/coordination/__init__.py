@@ -1,1 +1,1 @@
-"""What the group coordinator and the transaction coordinator share."""
+"""The parts that the group coordinator and the transaction coordinator share."""

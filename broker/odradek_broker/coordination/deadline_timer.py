@@ -1,6 +1,6 @@
-"""A coordinator's core acts in time: one timer for the next of its deadlines.
+"""The timer for the next deadline of a coordinator's state machine.
 
-Leaves which deadlines there are, and what follows when one has passed, to the core.
+Leaves the deadlines, and their consequences, to the state machine.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from odradek_broker.timers import TimerHandle, Timers
 
 
 class DeadlineTimer:
-    """Armed after each step of the core: whatever comes later than the next deadline needs no timer yet, and a deadline
-    that has moved later, as every heartbeat moves one, none that is new."""
+    """Armed after each step. A deadline after the one that is armed needs no timer yet; a deadline that moves later, as
+    with every heartbeat, needs no new timer."""
 
     def __init__(
         self, clock: Clock, timers: Timers, next_ms: Callable[[], int | None], expire: Callable[[], None]
     ) -> None:
-        """`next_ms` is a moment at or before the next deadline, on the clock of timeouts; `expire` acts on all that
-        are due."""
+        """`next_ms` returns a time at or before the next deadline, on the clock of timeouts; `expire` handles all
+        deadlines that have passed."""
         self._clock = clock
         self._timers = timers
         self._next_ms = next_ms
@@ -27,6 +27,7 @@ class DeadlineTimer:
         self._timer: TimerHandle | None = None
 
     def arm(self) -> None:
+        """Set the timer for the next deadline, unless it is set for that time or an earlier one."""
         next_ms = self._next_ms()
         if next_ms is None:
             return

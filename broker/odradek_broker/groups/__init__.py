@@ -1,1 +1,1 @@
-"""The group coordinator: the shells that join its core to `__consumer_offsets`."""
+"""The group coordinator: the shells that join its state machines to `__consumer_offsets`."""

@@ -1,1 +1,1 @@
-"""Pure parts of coordinators: deadlines, hashes. No I/O, no clock, no randomness."""
+"""Pure parts of coordinators: steps, deadlines, hashes. No I/O, no clock, no randomness."""

@@ -1,6 +1,6 @@
-"""When a coordinator has to act by itself: a queue of deadlines.
+"""A queue of deadlines.
 
-Owns which deadline comes next and the order of those that are due. Knows nothing of what they mean, and reads no clock.
+Owns their order. Does not know what they mean, and reads no clock.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ K = TypeVar("K")
 
 
 class Instant(NamedTuple):
-    """One moment on both of the broker's clocks: records carry the first, deadlines are set on the second."""
+    """One time on both of the broker's clocks: records carry the wall clock, deadlines use the clock of timeouts."""
 
     wall_ms: int
     timeout_ms: int
 
 
 class DeadlineQueue(Generic[K]):
-    """One deadline per key. Setting again replaces it; moving a deadline later, as every heartbeat does, costs
+    """One deadline per key. Setting a key again replaces its deadline; moving it later, as every heartbeat does, costs
     nothing."""
 
     __slots__ = ("_heap", "_sequence", "_when")
@@ -33,14 +33,14 @@ class DeadlineQueue(Generic[K]):
     def set(self, key: K, at_ms: int) -> None:
         before = self._when.get(key)
         self._when[key] = at_ms
-        # A later deadline is found when the earlier entry comes up; only an earlier one needs an entry of its own.
+        # A later deadline is found when the earlier entry is due; only an earlier one needs an entry of its own.
         if before is None or at_ms < before:
             self._push(key, at_ms)
 
     def cancel(self, key: K) -> None:
         self._when.pop(key, None)
         if len(self._heap) > 64 and len(self._heap) > 2 * len(self._when):
-            # One entry for each key: one that was set again after `cancel` has left others.
+            # Rebuild with one entry for each key: keys that were cancelled and set again have left outdated entries.
             self._heap = [(at_ms, sequence, key) for sequence, (key, at_ms) in enumerate(self._when.items())]
             self._sequence = len(self._heap)
             heapq.heapify(self._heap)
@@ -50,13 +50,13 @@ class DeadlineQueue(Generic[K]):
         self._heap.clear()
 
     def next_ms(self) -> int | None:
-        """A moment at or before the next deadline; None when there is none."""
+        """Return a time at or before the next deadline; None when there is none."""
         while self._heap and self._heap[0][2] not in self._when:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now_ms: int) -> Iterator[K]:
-        """Remove and yield what is due, earliest first; what a handler sets meanwhile is yielded too if it is due."""
+        """Remove and yield the keys with deadlines that have passed, earliest first, also those set meanwhile."""
         while self._heap and self._heap[0][0] <= now_ms:
             _, _, key = heapq.heappop(self._heap)
             at_ms = self._when.get(key)

@@ -1,7 +1,6 @@
 """Hashes as the JVM computes them, where Kafka's behaviour depends on them.
 
-Owns `String.hashCode` (a group's partition) and the order in which a small `HashMap` is iterated (ties between
-protocols).
+Owns `String.hashCode` (the partition of a group) and the iteration order of a small `HashMap` (ties between protocols).
 """
 
 from __future__ import annotations
@@ -9,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 HASH_MAP_CAPACITY = 16
-"""Of a HashMap with at most 12 entries; larger ones do not occur where the order matters."""
+"""The capacity of a HashMap with at most 12 entries; larger maps do not occur where the order matters."""
 
 
 def string_hash(text: str) -> int:
-    """`String.hashCode`: over UTF-16 code units, as a signed 32-bit integer."""
+    """Return `String.hashCode`: over UTF-16 code units, as a signed 32-bit integer."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for index in range(0, len(units), 2):
@@ -22,17 +21,17 @@ def string_hash(text: str) -> int:
 
 
 def non_negative(value: int) -> int:
-    """Kafka's `Utils.abs`: the smallest integer, whose negation overflows, becomes 0."""
+    """Return Kafka's `Utils.abs`: 0 for the smallest integer, whose negation overflows."""
     return 0 if value == -(1 << 31) else abs(value)
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """The partition of an internal topic that keeps `key`: a group in `__consumer_offsets`, for example."""
+    """Return the partition of an internal topic for a key, such as a group id in `__consumer_offsets`."""
     return non_negative(string_hash(key)) % partitions
 
 
 def hash_map_order(keys: Iterable[str]) -> list[str]:
-    """The keys as a Java HashMap would iterate them: by bucket, and by insertion within one."""
+    """Return the keys in the iteration order of a Java HashMap: by bucket, then by insertion."""
 
     def bucket(key: str) -> int:
         unsigned = string_hash(key) & 0xFFFFFFFF

@@ -1,1 +1,1 @@
-"""Group state machines: synchronous, the time is an argument, records and responses come out."""
+"""Group state machines: synchronous, with the time as an argument; they return records and responses."""

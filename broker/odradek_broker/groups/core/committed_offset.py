@@ -1,4 +1,4 @@
-"""One committed offset: of which group, where, and what is kept of it."""
+"""One committed offset, and the group and partition that it belongs to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from odradek_wire.uuid import ZERO_UUID, Uuid
 
 
 class GroupTopicPartition(NamedTuple):
-    """A group's position in one partition."""
+    """The key of a committed offset: a group and a partition."""
 
     group_id: str
     topic: str
@@ -16,19 +16,19 @@ class GroupTopicPartition(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """What a group said about a partition, and when (wall clock)."""
+    """The value of a committed offset. Times are on the wall clock."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None
-    """Set only by clients before OffsetCommit v5; then it alone decides."""
+    """Set only by clients before OffsetCommit v5, for which it replaces the retention."""
     topic_id: Uuid
-    """Zero when the record does not tell."""
+    """Zero when the record has none."""
     order: int
-    """Grows as records do in the log: of two offsets, the later has the higher one."""
+    """The position of the record among all replayed ones: of two offsets, the later in the log has the higher order."""
 
     def is_of(self, topic_id: Uuid) -> bool:
-        """Was it committed for this topic, and not for a predecessor of the same name?"""
+        """Whether the offset was committed for this topic, not for a deleted one of the same name."""
         return ZERO_UUID in (self.topic_id, topic_id) or self.topic_id == topic_id

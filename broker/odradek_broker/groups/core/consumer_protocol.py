@@ -1,7 +1,7 @@
-"""Which topics a group's members subscribe to, read from the metadata of the consumer protocol.
+"""The topics that members subscribe to, read from their metadata in the consumer protocol.
 
-Owns the little of that client-side format that a coordinator may look into. Leaves what follows from it (offsets of
-subscribed topics do not expire and cannot be deleted) to `offset_requests`.
+Owns the part of that client-side format that a coordinator reads. Leaves its use (offsets of subscribed topics do not
+expire and cannot be deleted) to `classic_group`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from struct import unpack_from
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The union over all members; None if one cannot be read.
+    """Return the topics of all members; None if one subscription is invalid.
 
-    Every version of the format begins with int16 version, [string] topics (KIP-429 and later only append).
+    Every version of the format begins with int16 version, [string] topics; KIP-429 and later only append fields.
     """
     topics: set[str] = set()
     try:
@@ -28,14 +28,14 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 def _topics(subscription: bytes) -> list[str]:
     _, count = unpack_from(">hi", subscription, 0)
     if not 0 <= count <= len(subscription):
-        raise ValueError("absurd number of topics")
+        raise ValueError(f"a subscription of {len(subscription)} bytes cannot have {count} topics")
     position = 6
     topics = []
     for _ in range(count):
         (length,) = unpack_from(">h", subscription, position)
         position += 2
         if length < 0 or position + length > len(subscription):
-            raise ValueError("topic name does not fit")
+            raise ValueError(f"a topic name of {length} bytes exceeds the subscription")
         topics.append(subscription[position : position + length].decode())
         position += length
     return topics

@@ -1,7 +1,7 @@
 """Committed offsets of the groups of one `__consumer_offsets` partition.
 
-Owns where they are kept and how a replayed record, or the end of a transaction, changes them. Leaves who may commit and
-what a fetch answers to `offset_requests`, and when an offset has had its day to `offset_expiration`.
+Owns their storage, and how a replayed record or the end of a transaction changes them. Leaves requests to
+`offset_requests`, and expiration to `offset_expiration`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ NO_OFFSETS: Mapping[str, Mapping[int, CommittedOffset]] = {}
 
 
 class OffsetStore:
-    """group id → topic → partition → offset, and beside them what is pending. Changed by `replay` and
-    `end_transaction` alone, in the order of the log."""
+    """Group id → topic → partition → offset; and pending offsets. Only `replay` and `end_transaction` change them, in
+    the order of the log."""
 
     __slots__ = ("_by_group", "_replayed", "pending")
 
@@ -34,13 +34,13 @@ class OffsetStore:
         return self.of_group(group_id).get(topic, {}).get(partition)
 
     def of_topic(self, topic: str) -> Iterator[GroupTopicPartition]:
-        """Every offset committed for this topic, by open transactions too."""
+        """Yield the key of every offset in this topic, also of pending ones."""
         for group_id, topics in self._by_group.items():
             for partition in topics.get(topic, ()):
                 yield GroupTopicPartition(group_id, topic, partition)
-        for where in self.pending.of_topic(topic):
-            if self.get(*where) is None:
-                yield where
+        for key in self.pending.of_topic(topic):
+            if self.get(*key) is None:
+                yield key
 
     def replay(
         self,
@@ -50,11 +50,11 @@ class OffsetStore:
         value: OffsetCommitValue | None,
         producer_id: int = NO_PRODUCER_ID,
     ) -> None:
-        """With a producer, the offset is part of its open transaction. None deletes, for all transactions too."""
-        where = GroupTopicPartition(group_id, topic, partition)
+        """Store an offset, as pending if it has a producer. None deletes it, also from all open transactions."""
+        key = GroupTopicPartition(group_id, topic, partition)
         if value is None:
             self._remove(group_id, topic, partition)
-            self.pending.forget(where)
+            self.pending.forget(key)
             return
         self._replayed += 1
         expire_ms = value.expire_timestamp
@@ -68,20 +68,19 @@ class OffsetStore:
             self._replayed,
         )
         if producer_id == NO_PRODUCER_ID:
-            self._put(where, offset)
+            self._put(key, offset)
         else:
-            self.pending.add(producer_id, where, offset)
+            self.pending.add(producer_id, key, offset)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """The producer's pending offsets are committed, but for those to which a later record was committed meanwhile;
-        or are dropped."""
-        for where, offset in self.pending.take(producer_id).items():
-            there = self.get(*where)
-            if commit and (there is None or there.order < offset.order):
-                self._put(where, offset)
+        """Commit or drop the producer's pending offsets. An offset with a later record in the log stays."""
+        for key, offset in self.pending.take(producer_id).items():
+            committed = self.get(*key)
+            if commit and (committed is None or committed.order < offset.order):
+                self._put(key, offset)
 
-    def _put(self, where: GroupTopicPartition, offset: CommittedOffset) -> None:
-        self._by_group.setdefault(where.group_id, {}).setdefault(where.topic, {})[where.partition] = offset
+    def _put(self, key: GroupTopicPartition, offset: CommittedOffset) -> None:
+        self._by_group.setdefault(key.group_id, {}).setdefault(key.topic, {})[key.partition] = offset
 
     def _remove(self, group_id: str, topic: str, partition: int) -> None:
         topics = self._by_group.get(group_id, {})

@@ -1,7 +1,7 @@
 """Offsets that were committed in transactions which are still open.
 
-Owns whose they are, and which group's partitions are unstable because of them. Leaves what becomes of them when their
-transaction ends to `offset_store`.
+Owns them by producer, and the partitions of a group that are unstable because of them. Leaves committing them, when
+their transaction ends, to `offset_store`.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from odradek_broker.groups.core.committed_offset import CommittedOffset, GroupTo
 
 
 class PendingTransactionalOffsets:
-    """By producer, and by group. Nothing empty is kept."""
+    """Indexed by producer and by group. An entry that becomes empty is removed."""
 
     __slots__ = ("_by_producer", "_producers")
 
     def __init__(self) -> None:
         self._by_producer: dict[int, dict[GroupTopicPartition, CommittedOffset]] = {}
         self._producers: dict[str, dict[GroupTopicPartition, set[int]]] = {}
-        """Group id → where → whose transactions have an offset there."""
+        """Group id → key → producer ids whose open transactions have an offset for it."""
 
-    def add(self, producer_id: int, where: GroupTopicPartition, offset: CommittedOffset) -> None:
-        """A transaction may commit an offset more than once: the last counts."""
-        self._by_producer.setdefault(producer_id, {})[where] = offset
-        self._producers.setdefault(where.group_id, {}).setdefault(where, set()).add(producer_id)
+    def add(self, producer_id: int, key: GroupTopicPartition, offset: CommittedOffset) -> None:
+        """Store an offset; a later one of the same transaction replaces it."""
+        self._by_producer.setdefault(producer_id, {})[key] = offset
+        self._producers.setdefault(key.group_id, {}).setdefault(key, set()).add(producer_id)
 
-    def forget(self, where: GroupTopicPartition) -> None:
-        """The offset is deleted: no transaction brings it back."""
-        for producer_id in self._producers.get(where.group_id, {}).get(where, ()):
+    def forget(self, key: GroupTopicPartition) -> None:
+        """Delete the offset from all open transactions."""
+        for producer_id in self._producers.get(key.group_id, {}).get(key, ()):
             offsets = self._by_producer[producer_id]
-            del offsets[where]
+            del offsets[key]
             if not offsets:
                 del self._by_producer[producer_id]
-        self._discard(where)
+        self._discard(key)
 
     def take(self, producer_id: int) -> dict[GroupTopicPartition, CommittedOffset]:
-        """The producer's transaction is over: what it has committed is pending no more."""
+        """Remove and return the offsets of the producer's transaction, which has ended."""
         offsets = self._by_producer.pop(producer_id, {})
-        for where in offsets:
-            producers = self._producers[where.group_id][where]
+        for key in offsets:
+            producers = self._producers[key.group_id][key]
             producers.discard(producer_id)
             if not producers:
-                self._discard(where)
+                self._discard(key)
         return offsets
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        places = self._producers.get(group_id)
-        return places is not None and GroupTopicPartition(group_id, topic, partition) in places
+        keys = self._producers.get(group_id)
+        return keys is not None and GroupTopicPartition(group_id, topic, partition) in keys
 
     def has_group(self, group_id: str) -> bool:
         return group_id in self._producers
@@ -56,13 +56,13 @@ class PendingTransactionalOffsets:
         yield from self._producers.get(group_id, ())
 
     def of_topic(self, topic: str) -> Iterator[GroupTopicPartition]:
-        for places in self._producers.values():
-            for where in places:
-                if where.topic == topic:
-                    yield where
+        for keys in self._producers.values():
+            for key in keys:
+                if key.topic == topic:
+                    yield key
 
-    def _discard(self, where: GroupTopicPartition) -> None:
-        places = self._producers.get(where.group_id, {})
-        places.pop(where, None)
-        if not places:
-            self._producers.pop(where.group_id, None)
+    def _discard(self, key: GroupTopicPartition) -> None:
+        keys = self._producers.get(key.group_id, {})
+        keys.pop(key, None)
+        if not keys:
+            self._producers.pop(key.group_id, None)
