@@ -10,10 +10,12 @@ from odradek_broker.clock import Clock
 from odradek_broker.config import SYNC, BrokerConfig
 from odradek_broker.disk_executor import DiskExecutor
 from odradek_broker.logger import Logger, ShortLines
+from odradek_broker.network.descriptors import descriptor_limit
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import Disk, RealDisk
 
 OPEN_FILES = 512
+"""Log files that a log directory keeps open, if half of the process's file descriptors are as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class BrokerEnvironment:
             reporter=self.log,
             producer_expiration_ms=config.integer("producer.id.expiration.ms"),
             random_below=lambda bound: int.from_bytes(self.randbytes(8), "big") % bound,
-            open_files=OPEN_FILES,
+            open_files=min(OPEN_FILES, (descriptor_limit() or 2 * OPEN_FILES) // 2),
         )
 
 

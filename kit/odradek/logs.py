@@ -5,9 +5,12 @@ structlog is used unconfigured: a logger carries its processors with it, so noth
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Mapping, MutableMapping
+from datetime import UTC, datetime
 from functools import cache
+from traceback import format_exception
 from typing import Any, TextIO, cast
 
 from odradek_broker.logger import Logger
@@ -26,7 +29,10 @@ def stream_logger(stream: TextIO, *, as_json: bool, level: str = "info") -> Logg
 
         return _logger(structlog.PrintLogger(stream), structlog.processors.JSONRenderer() if as_json else _readable)
 
-    return _Late(cache(make), LEVELS[level])
+    def write(event: Event) -> None:
+        print(json.dumps(event, default=repr) if as_json else _readable(None, "", event), file=stream, flush=True)
+
+    return _Late(cache(make), write, LEVELS[level])
 
 
 class CapturedLog:
@@ -34,7 +40,7 @@ class CapturedLog:
 
     def __init__(self, level: str = "info") -> None:
         self._entries: deque[Mapping[str, Any]] = deque(maxlen=_KEPT_ENTRIES_MAX)
-        self.logger: Logger = _Late(cache(self._make), LEVELS[level])
+        self.logger: Logger = _Late(cache(self._make), self._entries.append, LEVELS[level])
 
     @property
     def entries(self) -> list[Mapping[str, Any]]:
@@ -52,27 +58,53 @@ class CapturedLog:
 
 class _Late:
     """Makes its logger at the first event that is not filtered out: importing structlog costs more than a broker's
-    whole start, and a broker in good health has little to say."""
+    whole start, and a broker in good health has little to say. An event for which it cannot be imported, because the
+    process is out of file descriptors, goes to `write`."""
 
-    def __init__(self, make: Callable[[], Logger], level: int, facts: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Logger],
+        write: Callable[[Event], object],
+        level: int,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
         self._make = make
+        self._write = write
         self._level = level
         self._facts = facts or {}
 
     def bind(self, **facts: Any) -> Logger:
-        return _Late(self._make, self._level, {**self._facts, **facts})
+        return _Late(self._make, self._write, self._level, {**self._facts, **facts})
 
     def debug(self, event: str, /, **facts: Any) -> object:
-        return self._make().debug(event, **{**self._facts, **facts}) if self._level <= LEVELS["debug"] else None
+        return self._log("debug", event, facts) if self._level <= LEVELS["debug"] else None
 
     def info(self, event: str, /, **facts: Any) -> object:
-        return self._make().info(event, **{**self._facts, **facts}) if self._level <= LEVELS["info"] else None
+        return self._log("info", event, facts) if self._level <= LEVELS["info"] else None
 
     def warning(self, event: str, /, **facts: Any) -> object:
-        return self._make().warning(event, **{**self._facts, **facts}) if self._level <= LEVELS["warning"] else None
+        return self._log("warning", event, facts) if self._level <= LEVELS["warning"] else None
 
     def error(self, event: str, /, **facts: Any) -> object:
-        return self._make().error(event, **{**self._facts, **facts})
+        return self._log("error", event, facts)
+
+    def _log(self, level: str, event: str, facts: dict[str, Any]) -> object:
+        all_facts = {**self._facts, **facts}
+        try:
+            logger = self._make()
+        except (OSError, ImportError):
+            return self._write(_without_structlog(level, event, all_facts))
+        return getattr(logger, level)(event, **all_facts)
+
+
+def _without_structlog(level: str, event: str, facts: dict[str, Any]) -> Event:
+    """The event as structlog's processors make it."""
+    error = facts.pop("exc_info", None)
+    entry = {**facts, "event": event, "level": level}
+    entry["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(error, BaseException):
+        entry["exception"] = "".join(format_exception(error)).rstrip()
+    return entry
 
 
 def _logger(sink: object, renderer: Callable[[Any, str, Event], Any]) -> Logger:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from odradek_broker.network.connection import Connection
+from odradek_broker.network.descriptors import DescriptorBound, descriptor_limit
 from odradek_broker.network.listeners import Listener
 from odradek_broker.network.long_requests import LongRequests
 from odradek_broker.network.memory import DEFAULT_BUDGET, MemoryBudget, ReceiveBuffers
@@ -54,6 +55,7 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self.long_requests = LongRequests(self.loop, config.request_elements_max)
         self.repeated_warnings = RepeatedWarnings(self.loop.call_later)
+        self._descriptors = DescriptorBound(descriptor_limit())
         self._sweep: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Future[None] | None = None
 
@@ -143,7 +145,9 @@ class Server:
     def connected(self, connection: Connection) -> None:
         config = self.broker.config
         self._per_address[connection.address] += 1
-        if self._per_address[connection.address] > config.max_connections_from(connection.address):
+        if self._descriptors.is_exceeded_by(connection.transport):
+            connection.refuse("too few file descriptors are left; raise ulimit -n", limit=self._descriptors.limit)
+        elif self._per_address[connection.address] > config.max_connections_from(connection.address):
             connection.refuse("max.connections.per.ip reached")
         elif len(self.connections) >= config.max_connections:
             # Kafka's acceptor blocks: the client is connected, and waits until another one goes.

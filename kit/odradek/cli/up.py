@@ -15,7 +15,7 @@ import click
 from odradek.cli.in_container import default_listeners
 from odradek.cli.output import parse_settings
 from odradek.client.client import format_address
-from odradek.hosts.loops import new_event_loop
+from odradek.hosts.loops import log_refused_accepts, new_event_loop
 from odradek.layout import OF_EACH, LayoutError, cluster_settings
 from odradek.logs import LEVELS, stream_logger
 from odradek.settings import SettingsError, gather
@@ -99,6 +99,7 @@ def command(
         except LayoutError as error:
             raise click.ClickException(str(error)) from error
         loop = new_event_loop()
+        log_refused_accepts(loop, logger)
         try:
             if zookeeper is None:
                 loop.run_until_complete(_serve(statics, wanted, logger))

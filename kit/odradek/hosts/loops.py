@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+from odradek_broker.logger import Logger
+
+_ACCEPT_FAILED = "socket.accept() out of system resource"
+"""asyncio's own words. It tries a thousand times a second to accept, and calls the handler each time."""
+_ACCEPT_AGAIN = "._start_serving("
+_REPORT_S = 60
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -12,3 +20,23 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.SelectorEventLoop()
     return uvloop.new_event_loop()
+
+
+def log_refused_accepts(loop: asyncio.AbstractEventLoop, log: Logger) -> None:
+    """Log, at most once a minute, that connections wait because no file descriptor is left; asyncio accepts them later.
+
+    (uvloop closes such connections, and reports nothing.)"""
+    logged_at = float("-inf")
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal logged_at
+        if context["message"] != _ACCEPT_FAILED:
+            # asyncio accepts again a second later, even on a listener that was closed meanwhile.
+            closed = _ACCEPT_AGAIN in context["message"] and isinstance(context.get("exception"), ValueError)
+            if not closed:
+                loop.default_exception_handler(context)
+        elif loop.time() - logged_at >= _REPORT_S:
+            logged_at = loop.time()
+            log.warning("new connections wait for a file descriptor; raise ulimit -n", error=str(context["exception"]))
+
+    loop.set_exception_handler(handle)

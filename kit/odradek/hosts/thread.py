@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from odradek.client.client import format_address
 from odradek.hosts import fault_rules
 from odradek.hosts.host import Fault, LogEntry, NotRunningError, Settings
-from odradek.hosts.loops import new_event_loop
+from odradek.hosts.loops import log_refused_accepts, new_event_loop
 from odradek.logs import CapturedLog
 from odradek_broker.clock import Clock
 from odradek_broker.embedded import EmbeddedCluster
@@ -41,6 +41,7 @@ class ThreadHost:
         if self._cluster is not None:
             raise RuntimeError("the cluster is running already")
         self._loop = new_event_loop()
+        log_refused_accepts(self._loop, self._logger)
         self._thread = threading.Thread(target=self._run, args=(self._loop,), name="odradek", daemon=True)
         self._thread.start()
         try:
