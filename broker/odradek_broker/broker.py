@@ -25,10 +25,10 @@ from odradek_broker.replication.assignments_manager import AssignmentsManager
 from odradek_broker.replication.core.fetch_session import FetchSessions
 from odradek_broker.replication.follower_fetches import FollowerFetches
 from odradek_broker.replication.hosted_partitions import Partitions
-from odradek_broker.replication.replica_alter_log_dirs_manager import Moves
+from odradek_broker.replication.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
 from odradek_broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from odradek_broker.replication.replica_manager import ReplicaManager
-from odradek_broker.replication.replication_quota_manager import Throttles
+from odradek_broker.replication.replication_quota_manager import ReplicationQuotaManager
 from odradek_broker.replication.sealed_segments import SealedSegments
 from odradek_broker.replication.syncing import Syncing
 from odradek_broker.security.authorizer import AllowAll, Authorizer
@@ -95,13 +95,14 @@ class Broker:
         self.follower_fetches = FollowerFetches(self.purgatory)
         self.partitions = Partitions()
         self.alter_partition_manager = AlterPartitionManager(self)
-        self.throttles = Throttles(config)
+        self.replication_quotas = ReplicationQuotaManager(config)
         self.channels = BrokerChannels(self.node_id, config.inter_broker_listener, lambda: self.image)
         self.assignments_manager = AssignmentsManager(self)
-        self.moves = Moves(self)
-        self.replica_fetcher_manager = ReplicaFetcherManager(self)
         self.syncing = Syncing(executor) if config.setting(SYNC) == "always" else None
-        """There if every acknowledgement waits for the disk."""
+        """Given if every acknowledgement waits for the disk."""
+        self.replica_fetcher_manager = ReplicaFetcherManager(
+            self, channels=self.channels, quota=self.replication_quotas.follower, syncing=self.syncing
+        )
         self.replica_manager = ReplicaManager(
             self.node_id,
             directories,
@@ -114,6 +115,13 @@ class Broker:
             self._lost,
             SealedSegments(executor, timers, lambda directory: self.replica_manager.fail(directory)),
             self.syncing,
+        )
+        self.alter_log_dirs_manager = ReplicaAlterLogDirsManager(
+            self,
+            replica_manager=self.replica_manager,
+            assignments_manager=self.assignments_manager,
+            quota=self.replication_quotas.moves,
+            executor=executor,
         )
         self.fetch_sessions = FetchSessions(
             config.integer("max.incremental.fetch.session.cache.slots"), SESSION_EVICTION_MS, self._session_id
@@ -248,7 +256,7 @@ class Broker:
         if not self._own_resources().isdisjoint(delta.configs):
             self.config = self.config.with_dynamic(delta.image)
         if delta.configs:
-            self.throttles.apply(delta)
+            self.replication_quotas.apply(delta)
         changes = self.replica_manager.apply(delta, self.config)
         for partition in changes.left:
             self.replica_fetcher_manager.leave(partition)
@@ -258,7 +266,7 @@ class Broker:
             self.follower_fetches.call()
         self.assignments_manager.report(changes.misplaced)
         for partition, directory, future in changes.moving:
-            self.moves.go_on(partition, directory, future)
+            self.alter_log_dirs_manager.go_on(partition, directory, future)
         for broker_id in sorted(delta.brokers):
             if not delta.image.is_active(broker_id):
                 self._wait_no_more_for(broker_id)
@@ -313,7 +321,7 @@ class Broker:
         does."""
         await self.replica_fetcher_manager.close()
         await self.alter_partition_manager.close()
-        await self.moves.close()
+        await self.alter_log_dirs_manager.close()
         await self.assignments_manager.close()
         if self._add_partitions_to_txn_manager is not None:
             await self._add_partitions_to_txn_manager.close()

@@ -280,7 +280,7 @@ async def test_a_throttled_follower_on_an_older_segment_waits(
         await client.produce("t", large)
     if throttled:
         await configure(client, TOPIC, "t", {"leader.replication.throttled.replicas": "0:1"})
-        throttle = trio.cluster.nodes[1].broker.throttles.leader
+        throttle = trio.cluster.nodes[1].broker.replication_quotas.leader
         throttle.bytes_per_second = 1
         throttle.record(1_000_000, trio.clock.monotonic_ms())
     waiting = asyncio.create_task(client.ask(of_follower(trio, 0), 15))

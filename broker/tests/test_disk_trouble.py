@@ -236,11 +236,11 @@ async def test_a_broker_that_has_left_tells_the_controller_of_no_replicas(
     await (await connect(node)).create_topic("t")
     asked: list[object] = []
 
-    async def assign(request: object) -> None:
+    async def submit(request: object, principal: object = None) -> None:
         asked.append(request)
 
-    monkeypatch.setattr(node.broker.controller, "assign_replicas_to_dirs", assign)
     await node.broker.stop_replication()
+    monkeypatch.setattr(node.broker.controller_channel, "submit", submit)
     # Its disk fails while it closes its logs.
     node.broker.assignments_manager.report([node.broker.partitions.get("t", 0)])
     await asyncio.sleep(0)  # a task that was begun would have asked

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from broker.tests.alone import Node
 
-from odradek_broker.network.memory import MemoryBudget
+from odradek_broker.memory import MemoryBudget
 from odradek_wire.errors import ErrorCode
 from odradek_wire.frames import encode_request
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse

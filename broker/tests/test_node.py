@@ -243,8 +243,8 @@ class Slow:
 
     unlimited = False
 
-    def throttle_ms(self, ctx: Any, request_size: int) -> int:
-        return 40 if ctx.client_id == "slow" else 0
+    def throttle_ms(self, principal: Any, client_id: str | None, request_size: int) -> int:
+        return 40 if client_id == "slow" else 0
 
 
 async def test_a_throttled_client_is_told_and_then_not_read_for_a_while(node: Node, client: Any) -> None:

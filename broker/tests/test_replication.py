@@ -499,7 +499,7 @@ async def test_what_is_wrong_with_one_partition_keeps_no_other_from_being_copied
 async def test_a_killed_broker_leaves_no_task_behind(trio: Trio, make_batch: Any) -> None:
     def fetching() -> set[int]:
         tasks = [task.get_coro() for task in asyncio.all_tasks()]
-        return {task.cr_frame.f_locals["self"]._broker.node_id for task in tasks if "Fetcher" in task.__qualname__}  # type: ignore[union-attr]
+        return {task.cr_frame.f_locals["self"]._state.node_id for task in tasks if "Fetcher" in task.__qualname__}  # type: ignore[union-attr]
 
     await trio.create([1, 2], partitions=5)
     await trio.until(lambda: fetching() == {2})

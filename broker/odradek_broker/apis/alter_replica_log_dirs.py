@@ -48,7 +48,7 @@ def _move(ctx: Context, directory: LogDirectory | None, topic: str, index: int) 
     if partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
         return ErrorCode.KAFKA_STORAGE_ERROR
     try:
-        broker.moves.begin(partition, directory)
+        broker.alter_log_dirs_manager.begin(partition, directory)
     except OSError as error:
         broker.log.error("a replica cannot be moved there", directory=directory.path, error=str(error))
         return ErrorCode.KAFKA_STORAGE_ERROR

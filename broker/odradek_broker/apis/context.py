@@ -1,19 +1,109 @@
-"""Who is asking: what every handler is given beside the request itself.
+"""The context of a request: what a handler gets besides the request itself.
 
-Owns the facts about one request (who, from where, which version) and the short questions that every handler asks.
-Leaves state to the broker, which is reached through `ctx.broker`.
+Owns the facts about one request (principal, address, listener, version) and the authorization checks that handlers
+share. Leaves state to the broker, which handlers reach through `ctx.broker`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from odradek_broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from odradek_broker.metadata.broker_state import BrokerState
+from odradek_broker.security.authorizer import CLUSTER_NAME, OPERATION_BITS, Authorizer, Operation, ResourceType
 from odradek_controller.principal import Principal
 
 if TYPE_CHECKING:
-    from odradek_broker.broker import Broker
-    from odradek_broker.network.connection import Connection
+    from collections.abc import Callable
+
+    from odradek_broker.apis.table import Table
+    from odradek_broker.groups.group_coordinator import GroupCoordinator
+    from odradek_broker.memory import MemoryBudget
+    from odradek_broker.metadata.cluster_ports import ControlRequests, VersionZeroOffsets
+    from odradek_broker.metadata.internal_topics import CreationFailures
+    from odradek_broker.metadata.producer_ids import ProducerIds
+    from odradek_broker.metadata.source import MetadataSource
+    from odradek_broker.purgatory import Purgatory, Watchers
+    from odradek_broker.replication.core.fetch_session import FetchSessions
+    from odradek_broker.replication.follower_fetches import FollowerFetches
+    from odradek_broker.replication.hosted_partitions import Partitions
+    from odradek_broker.replication.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
+    from odradek_broker.replication.replica_manager import ReplicaManager
+    from odradek_broker.replication.replication_quota_manager import ReplicationQuotaManager
+    from odradek_broker.security.quotas import Quotas
+    from odradek_broker.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+    from odradek_broker.transactions.transaction_coordinator import TransactionCoordinator
+    from odradek_controller.levels import Emulation
+
+
+class BrokerServices(BrokerState, Protocol):
+    """The parts of the broker that handlers reach through `ctx.broker`."""
+
+    metadata_source: MetadataSource
+    emulation: Emulation
+    version_zero_offsets: VersionZeroOffsets | None
+    randbytes: Callable[[int], bytes]
+    authorizer: Authorizer
+    quotas: Quotas
+    purgatory: Purgatory
+    first_metadata: Watchers
+    partitions: Partitions
+    replica_manager: ReplicaManager
+    replication_quotas: ReplicationQuotaManager
+    alter_log_dirs_manager: ReplicaAlterLogDirsManager
+    follower_fetches: FollowerFetches
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+    creation_failures: CreationFailures
+
+    @property
+    def control_requests(self) -> ControlRequests: ...
+
+    @property
+    def groups(self) -> GroupCoordinator: ...
+
+    @property
+    def transactions(self) -> TransactionCoordinator: ...
+
+    @property
+    def add_partitions_to_txn_manager(self) -> AddPartitionsToTxnManager: ...
+
+
+class ListenerRoutes(Protocol):
+    """The APIs that a listener serves."""
+
+    @property
+    def table(self) -> Table: ...
+
+    @property
+    def inter_broker(self) -> bool: ...
+
+    def served(self) -> dict[int, tuple[int, int]]:
+        """Return lowest and highest version by API key, as ApiVersions advertises them."""
+        ...
+
+
+class ClientConnection(Protocol):
+    """The connection that a request came in on."""
+
+    principal: Principal
+    address: str
+    listener: str
+    closing: bool
+    client_software: tuple[str, str]
+    memory: MemoryBudget
+
+    @property
+    def routes(self) -> ListenerRoutes: ...
+
+    def has_room(self, size: int) -> bool:
+        """Return whether the memory budget has room for so many bytes."""
+        ...
+
+    def make_room(self, size: int) -> None: ...
+
+    def warn(self, event: str, ctx: Context | None = None, **facts: Any) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Context:
@@ -23,8 +113,8 @@ class Context:
 
     def __init__(
         self,
-        broker: Broker,
-        connection: Connection,
+        broker: BrokerServices,
+        connection: ClientConnection,
         api_key: int,
         api_version: int,
         correlation_id: int,
@@ -85,3 +175,13 @@ class Context:
 
     def may_cluster(self, operation: Operation) -> bool:
         return self.may(operation, ResourceType.CLUSTER)
+
+
+def authorized_operations(ctx: Context, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
+    """Return the bit field of the operations that the principal may perform (KIP-430)."""
+    bits = OPERATION_BITS[resource]
+    if ctx.broker.authorizer.allows_everything:
+        return bits
+    return sum(
+        1 << operation for operation in Operation if bits >> operation & 1 and ctx.may(operation, resource, name)
+    )

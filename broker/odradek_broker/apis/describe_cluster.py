@@ -6,13 +6,8 @@ Endpoints of controllers (endpoint type 2) are not served on a broker's listener
 from __future__ import annotations
 
 from odradek_broker.apis.api import Api
-from odradek_broker.apis.context import Context
-from odradek_broker.metadata.view import (
-    OPERATIONS_NOT_ASKED,
-    authorized_operations,
-    brokers_on,
-    controller_shown,
-)
+from odradek_broker.apis.context import Context, authorized_operations
+from odradek_broker.metadata.view import OPERATIONS_NOT_ASKED, brokers_on, controller_shown
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse

@@ -6,13 +6,8 @@ Eligible leader replicas are empty lists, never null: Java's admin client as Spa
 from __future__ import annotations
 
 from odradek_broker.apis.api import Api
-from odradek_broker.apis.context import Context
-from odradek_broker.metadata.view import (
-    INTERNAL_TOPICS,
-    authorized_operations,
-    offline_replicas,
-    partition_error,
-)
+from odradek_broker.apis.context import Context, authorized_operations
+from odradek_broker.metadata.view import INTERNAL_TOPICS, offline_replicas, partition_error
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_controller.commands.topic_names import invalid_topic_name
 from odradek_controller.image import NO_LEADER, TopicImage

@@ -44,7 +44,9 @@ class FetchContext:
         """The hosted partition of a topic's name or id, and an index."""
         state = request.replica_state
         replica, epoch = (state.replica_id, state.replica_epoch) if version >= 15 else (request.replica_id, -1)
-        self.follower = Follower(ctx.broker, replica, epoch) if replica >= 0 else None
+        self.follower = (
+            Follower(ctx.broker, ctx.broker.replication_quotas.leader, replica, epoch) if replica >= 0 else None
+        )
         """The broker that fetches; None: a consumer fetches."""
         self.session: FetchSession | None = None
         self.idle: IdlePartitions | None = None

@@ -20,7 +20,7 @@ from odradek_broker.apis.fetch_refusal import (
     refused,
     why_not_hosted,
 )
-from odradek_broker.network.memory import CONVERSION
+from odradek_broker.memory import CONVERSION
 from odradek_broker.replication.core.fetch_session import FetchedPartition, PartitionKey
 from odradek_broker.replication.follower_fetches import preferred_replica
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition

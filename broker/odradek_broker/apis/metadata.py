@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 
 from odradek_broker.apis.api import Api
-from odradek_broker.apis.context import Context
+from odradek_broker.apis.context import Context, authorized_operations
 from odradek_broker.apis.slices import Sliced, Slices, Turns
 from odradek_broker.metadata.topic_creation import create_missing
 from odradek_broker.metadata.view import (
     INTERNAL_TOPICS,
     OPERATIONS_NOT_ASKED,
-    authorized_operations,
     brokers_on,
     controller_shown,
     offline_replicas,

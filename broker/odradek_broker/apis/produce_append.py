@@ -11,10 +11,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from odradek_broker.apis.context import Context
+from odradek_broker.apis.context import BrokerServices, Context
 from odradek_broker.deferred import Deferred
+from odradek_broker.memory import CONVERSION
 from odradek_broker.metadata.view import INTERNAL_TOPICS
-from odradek_broker.network.memory import CONVERSION
 from odradek_broker.replication.partition import Partition
 from odradek_broker.security.authorizer import Operation
 from odradek_log.append import AppendInfo, AppendRejected
@@ -24,7 +24,6 @@ from odradek_wire.records.attributes import COMPRESSION_MASK
 from odradek_wire.uuid import Uuid
 
 if TYPE_CHECKING:
-    from odradek_broker.broker import Broker
     from odradek_broker.transactions.transaction_verification import TransactionVerification
 
 PartitionAnswer = ProduceResponse.PartitionProduceResponse
@@ -71,7 +70,7 @@ UNVERIFIED = frozenset(
 another Metadata request."""
 
 
-def append_usual_batch(broker: Broker, partition: Partition, records: memoryview) -> bytes | None:
+def append_usual_batch(broker: BrokerServices, partition: Partition, records: memoryview) -> bytes | None:
     """Append what the fast path takes: one batch without a transaction, for a partition with a single replica.
 
     Return the offset, append time and log start offset as the response encodes them; None if `append` must look at the

@@ -13,16 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING
 
+from odradek_broker.apis.context import BrokerServices
 from odradek_broker.apis.produce_append import append_usual_batch
 from odradek_broker.replication.partition import Partition
 from odradek_wire.uuid import Uuid
 
-if TYPE_CHECKING:
-    from odradek_broker.broker import Broker
-
-Quick = Callable[["Broker", memoryview, int], bytes | None]
+Quick = Callable[[BrokerServices, memoryview, int], bytes | None]
 
 FIRST_VERSION = 7
 FIRST_FLEXIBLE = 9
@@ -55,7 +52,7 @@ def _plain(version: int) -> Quick:
     known: dict[bytes, tuple[Partition, bytes]] = {}
     end = (NO_RECORD_ERRORS if version >= 8 else b"") + NO_THROTTLE
 
-    def serve(broker: Broker, frame: memoryview, position: int) -> bytes | None:
+    def serve(broker: BrokerServices, frame: memoryview, position: int) -> bytes | None:
         if position + 14 > len(frame):
             return None
         transactional_id_size, acks, _, topics, name_size = PLAIN_HEAD.unpack_from(frame, position)
@@ -91,7 +88,7 @@ def _flexible(version: int) -> Quick:
     known: dict[bytes, tuple[Partition, bytes]] = {}
     by_id = version >= FIRST_WITH_IDS
 
-    def serve(broker: Broker, frame: memoryview, position: int) -> bytes | None:
+    def serve(broker: BrokerServices, frame: memoryview, position: int) -> bytes | None:
         if position + 32 > len(frame):
             return None
         transactional_id, acks, _, topics = FLEXIBLE_HEAD.unpack_from(frame, position)
@@ -143,7 +140,7 @@ def _flexible(version: int) -> Quick:
     return serve
 
 
-def _named(broker: Broker, name: bytes, index: int) -> Partition | None:
+def _named(broker: BrokerServices, name: bytes, index: int) -> Partition | None:
     try:
         return broker.partitions.get(str(name, "utf-8"), index)
     except UnicodeDecodeError:
@@ -151,7 +148,7 @@ def _named(broker: Broker, name: bytes, index: int) -> Partition | None:
 
 
 def _keep(
-    broker: Broker, known: dict[bytes, tuple[Partition, bytes]], key: bytes, partition: Partition, begin: bytes
+    broker: BrokerServices, known: dict[bytes, tuple[Partition, bytes]], key: bytes, partition: Partition, begin: bytes
 ) -> tuple[Partition, bytes]:
     if len(known) >= CACHED_MAX:
         known.clear()

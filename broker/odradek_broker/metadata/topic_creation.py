@@ -7,50 +7,55 @@ arrive together share one creation, as in Kafka's AutoTopicCreationManager.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from odradek_broker.metadata.internal_topics import TOPICS
+from odradek_broker.metadata.broker_state import BrokerState
+from odradek_broker.metadata.internal_topics import TOPICS, CreationFailures
 from odradek_broker.metadata.view import INTERNAL_TOPICS
 from odradek_controller.commands.topic_names import invalid_topic_name
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
-if TYPE_CHECKING:
-    from odradek_broker.broker import Broker
+
+class TopicCreator(BrokerState, Protocol):
+    """The state of a broker that creates topics."""
+
+    @property
+    def creation_failures(self) -> CreationFailures: ...
 
 
-async def create_missing(broker: Broker, names: Iterable[str]) -> dict[str, ErrorCode]:
+async def create_missing(state: TopicCreator, names: Iterable[str]) -> dict[str, ErrorCode]:
     """Create the topics that do not exist; the error of each, NONE when it exists now. Why an internal topic cannot be
     created is logged: clients learn no more than COORDINATOR_NOT_AVAILABLE."""
     errors: dict[str, ErrorCode] = {}
     wanted = []
     for name in names:
-        if name in broker.image.topics:
+        if name in state.image.topics:
             errors[name] = ErrorCode.NONE
         elif invalid_topic_name(name) is not None:
             errors[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
         else:
-            wanted.append(_creatable(broker, name))
+            wanted.append(_creatable(state, name))
     if wanted:
         request = CreateTopicsRequest(topics=wanted)
-        response: CreateTopicsResponse = await broker.controller_channel.submit(request)
+        response: CreateTopicsResponse = await state.controller_channel.submit(request)
         for topic in response.topics:
             exists = topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
             error = errors[topic.name] = ErrorCode.NONE if exists else ErrorCode(topic.error_code)
             if error and topic.name in INTERNAL_TOPICS:
-                broker.creation_failures.report(topic.name, error, topic.error_message)
+                state.creation_failures.report(topic.name, error, topic.error_message)
     return errors
 
 
-async def ensure_internal_topic(broker: Broker, name: str) -> ErrorCode:
+async def ensure_internal_topic(state: TopicCreator, name: str) -> ErrorCode:
     """Create an internal topic unless it exists. COORDINATOR_NOT_AVAILABLE when that fails: the client tries again."""
     assert name in INTERNAL_TOPICS
-    error = (await create_missing(broker, [name]))[name]
+    error = (await create_missing(state, [name]))[name]
     return ErrorCode.NONE if error == ErrorCode.NONE else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def _creatable(broker: Broker, name: str) -> CreateTopicsRequest.CreatableTopic:
-    config = broker.config
+def _creatable(state: TopicCreator, name: str) -> CreateTopicsRequest.CreatableTopic:
+    config = state.config
     internal = TOPICS.get(name)
     if internal is None:
         return _topic(name, config.integer("num.partitions"), config.integer("default.replication.factor"), {})

@@ -1,4 +1,4 @@
-"""What clients see of the metadata: brokers by listener, partitions with their errors, authorized operations.
+"""What clients see of the metadata: brokers by listener, partitions with their errors.
 
 Owns the translation that Metadata, DescribeTopicPartitions and DescribeCluster have in common. Leaves the state to the
 image of the controller.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from odradek_broker.apis.context import Context
-from odradek_broker.security.authorizer import CLUSTER_NAME, OPERATION_BITS, Operation, ResourceType
 from odradek_controller.image import LOST_DIRECTORY, ClusterImage, PartitionRegistration
 from odradek_wire.errors import ErrorCode
 
@@ -69,13 +67,3 @@ def offline_replicas(image: ClusterImage, partition: PartitionRegistration, list
         or broker.endpoint(listener) is None
         or (lost and partition.directory(replica) == LOST_DIRECTORY)
     ]
-
-
-def authorized_operations(ctx: Context, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
-    """Bit field of what the asking principal may do (KIP-430)."""
-    bits = OPERATION_BITS[resource]
-    if ctx.broker.authorizer.allows_everything:
-        return bits
-    return sum(
-        1 << operation for operation in Operation if bits >> operation & 1 and ctx.may(operation, resource, name)
-    )

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from odradek_broker.apis.context import Context
 from odradek_broker.logger import Logger
+from odradek_broker.memory import CONVERSION, MemoryExhausted
 from odradek_broker.network import faults
 from odradek_broker.network.exchange import Exchange
 from odradek_broker.network.greetings import recognize
 from odradek_broker.network.header import HEAD, HEADER_MIN_BYTES, SIZE_BYTES, named, skip_tags
 from odradek_broker.network.interceptors import Delay
 from odradek_broker.network.long_requests import LongRequest
-from odradek_broker.network.memory import CONVERSION, MemoryExhausted
 from odradek_broker.network.receiver import Receiver
 from odradek_broker.network.routes import Route
 from odradek_broker.network.sender import ANSWER, ANSWER_WITH_TAGS, Sender, answer_head
@@ -45,7 +45,6 @@ class Connection:
         "_client_id",
         "_client_id_bytes",
         "_draining",
-        "_interceptors",
         "_known_routes",
         "_long",
         "_sender",
@@ -54,6 +53,7 @@ class Connection:
         "busy",
         "client_software",
         "closing",
+        "interceptors",
         "listener",
         "memory",
         "port",
@@ -68,7 +68,7 @@ class Connection:
         self.server = server
         self.listener = listener
         self._broker = server.broker
-        self._interceptors = server.broker.interceptors
+        self.interceptors = server.broker.interceptors
         self.routes = server.routes_on(listener)
         self._known_routes = self.routes.known
         self.memory = server.buffers.budget
@@ -174,7 +174,7 @@ class Connection:
             if route is None:
                 return self._not_served(frame, key_and_version, correlation_id, client_id_size)
         route.requests += 1
-        interceptors = self._interceptors
+        interceptors = self.interceptors
         body = None
         if route.quick is not None and not interceptors.before_handle and not interceptors.before_write:
             try:
@@ -245,7 +245,7 @@ class Connection:
         except (DecodeError, IndexError, ValueError) as error:
             self.refuse("request cannot be read", ctx, error=str(error))
             return None
-        interceptors = self._interceptors
+        interceptors = self.interceptors
         if interceptors.before_handle:
             verdict = interceptors.on_request(ctx, request)
             if verdict is not None:

@@ -81,7 +81,7 @@ class Exchange:
             return None
         if response is None:
             return self.connection.done()
-        interceptors = self.ctx.broker.interceptors
+        interceptors = self.connection.interceptors
         if interceptors.before_write:
             verdict = interceptors.on_response(self.ctx, self.request, response)
             if verdict is not None:
@@ -94,7 +94,11 @@ class Exchange:
         if connection.closing:
             return
         broker = self.ctx.broker
-        muted_ms = 0 if broker.quotas.unlimited else broker.quotas.throttle_ms(self.ctx, self.size)
+        muted_ms = (
+            0
+            if broker.quotas.unlimited
+            else broker.quotas.throttle_ms(self.ctx.principal, self.ctx.client_id, self.size)
+        )
         if muted_ms and self.route.throttled:
             response.throttle_time_ms = muted_ms
         if self.is_long and _has_many_elements(response):

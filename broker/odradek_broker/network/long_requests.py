@@ -123,7 +123,7 @@ class LongRequest:
         if connection.closing:
             return None
         exchange = Exchange(connection, ctx, route, request, len(self._frame), is_long=True)
-        interceptors = ctx.broker.interceptors
+        interceptors = connection.interceptors
         if interceptors.before_handle:
             verdict = interceptors.on_request(ctx, request)
             if verdict is not None:

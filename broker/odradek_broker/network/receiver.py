@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
+from odradek_broker.memory import MemoryExhausted, ReceiveBuffers
 from odradek_broker.network.header import HEAD, HEADER_MIN_BYTES, SIZE_BYTES
-from odradek_broker.network.memory import MemoryExhausted, ReceiveBuffers
 
 if TYPE_CHECKING:
     from odradek_broker.network.connection import Connection

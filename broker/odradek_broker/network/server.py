@@ -9,18 +9,17 @@ import asyncio
 import socket
 from collections import Counter, deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from odradek_broker.apis.context import BrokerServices
+from odradek_broker.memory import DEFAULT_BUDGET, MemoryBudget, ReceiveBuffers
 from odradek_broker.network.connection import Connection
 from odradek_broker.network.descriptors import DescriptorBound, descriptor_limit
+from odradek_broker.network.interceptors import Interceptors
 from odradek_broker.network.listeners import Listener
 from odradek_broker.network.long_requests import LongRequests
-from odradek_broker.network.memory import DEFAULT_BUDGET, MemoryBudget, ReceiveBuffers
 from odradek_broker.network.repeated import RepeatedWarnings
 from odradek_broker.network.routes import Routes
-
-if TYPE_CHECKING:
-    from odradek_broker.broker import Broker
 
 IDLE_SWEEPS = 8
 """How often in `connections.max.idle.ms` the connections are looked at: one is closed at most an eighth too late."""
@@ -32,11 +31,17 @@ SOCKET_BUFFERS = {
 }
 
 
+class ServedBroker(BrokerServices, Protocol):
+    """The broker behind the sockets: what handlers reach, and the points where faults plug in."""
+
+    interceptors: Interceptors
+
+
 class Server:
     """See the module. `listeners` are the bound ones once `bind` has returned."""
 
     def __init__(
-        self, broker: Broker, routes: Routes, listeners: Iterable[Listener], among_brokers: Routes | None = None
+        self, broker: ServedBroker, routes: Routes, listeners: Iterable[Listener], among_brokers: Routes | None = None
     ) -> None:
         """`among_brokers` are the routes of the inter-broker and the control-plane listener, if others than of all."""
         config = broker.config

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek_broker.inter_broker.coalescing_retry import CoalescingRetry
+from odradek_broker.metadata.broker_state import BrokerState
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 if TYPE_CHECKING:
-    from odradek_broker.broker import Broker
     from odradek_broker.replication.partition import Partition
 
 _REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
@@ -36,14 +36,14 @@ _RETRY_MS = 50
 class AlterPartitionManager:
     """The proposals of all partitions that this broker leads: of each partition the last one."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
         self._proposals: CoalescingRetry[Partition, frozenset[int]] = CoalescingRetry(
             self._send,
-            sleep=broker.timers.sleep,
+            sleep=state.timers.sleep,
             retry_ms=_RETRY_MS,
             failed="AlterPartition failed",
-            log=broker.log,
+            log=state.log,
         )
 
     def propose(self, partition: Partition, isr: frozenset[int]) -> None:
@@ -58,7 +58,7 @@ class AlterPartitionManager:
     async def _send(self, proposals: dict[Partition, frozenset[int]]) -> dict[Partition, frozenset[int]]:
         """Returns those that are to be sent again."""
         sent: dict[tuple[bytes, int], Partition] = {}
-        request = AlterPartitionRequest(self._broker.node_id, self._broker.epoch)
+        request = AlterPartitionRequest(self._state.node_id, self._state.epoch)
         topics: dict[bytes, AlterPartitionRequest.TopicData] = {}
         for partition, isr in proposals.items():
             leader = partition.leader
@@ -73,7 +73,7 @@ class AlterPartitionManager:
                     partition.index,
                     leader.leader_epoch,
                     new_isr_with_epochs=[
-                        AlterPartitionRequest.BrokerState(replica, leader.broker_epoch_of(replica, self._broker.epoch))
+                        AlterPartitionRequest.BrokerState(replica, leader.broker_epoch_of(replica, self._state.epoch))
                         for replica in sorted(isr)
                     ],
                     partition_epoch=leader.partition_epoch,
@@ -82,7 +82,7 @@ class AlterPartitionManager:
             sent[partition.topic_id, partition.index] = partition
         if not sent:
             return {}
-        response: AlterPartitionResponse = await self._broker.controller_channel.submit(request)
+        response: AlterPartitionResponse = await self._state.controller_channel.submit(request)
         if response.error_code:
             return {partition: proposals[partition] for partition in sent.values()}
         again: dict[Partition, frozenset[int]] = {}
@@ -95,7 +95,7 @@ class AlterPartitionManager:
                 if result.error_code in _REFUSED:
                     partition.isr_refused()
                 elif result.error_code in _OVERTAKEN:
-                    self._broker.log.debug(
+                    self._state.log.debug(
                         "AlterPartition was overtaken", partition=f"{partition.topic}-{partition.index}"
                     )
                 elif result.error_code:

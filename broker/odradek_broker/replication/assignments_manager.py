@@ -7,9 +7,9 @@ the directory of a broker that has only one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from odradek_broker.inter_broker.coalescing_retry import CoalescingRetry
+from odradek_broker.metadata.broker_state import BrokerState
 from odradek_broker.metadata.directory_identity import id_of
 from odradek_broker.replication.partition import Partition
 from odradek_controller.image import LOST_DIRECTORY
@@ -18,21 +18,18 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from odradek_wire.uuid import Uuid
 
-if TYPE_CHECKING:
-    from odradek_broker.broker import Broker
-
 _RETRY_MS = 100
 
 
 class AssignmentsManager:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
         self._reports: CoalescingRetry[Partition, None] = CoalescingRetry(
             self._send_reports,
-            sleep=broker.timers.sleep,
+            sleep=state.timers.sleep,
             retry_ms=_RETRY_MS,
             failed="AssignReplicasToDirs failed",
-            log=broker.log,
+            log=state.log,
         )
 
     def report(self, partitions: Sequence[Partition]) -> None:
@@ -44,7 +41,7 @@ class AssignmentsManager:
     async def assign(self, partition: Partition, directory: LogDirectory) -> bool:
         """Report that the partition moves to a directory; return whether the controller accepts that. Without directory
         ids the controller need not know."""
-        return not self._broker.image.levels.directories or await self._send([(partition, id_of(directory))])
+        return not self._state.image.levels.directories or await self._send([(partition, id_of(directory))])
 
     async def close(self) -> None:
         """Send nothing more; no task is left when this returns."""
@@ -55,7 +52,7 @@ class AssignmentsManager:
         return {} if accepted else reports
 
     async def _send(self, places: Sequence[tuple[Partition, Uuid | None]]) -> bool:
-        request = AssignReplicasToDirsRequest(self._broker.node_id, self._broker.epoch)
+        request = AssignReplicasToDirsRequest(self._state.node_id, self._state.epoch)
         directories: dict[Uuid, AssignReplicasToDirsRequest.DirectoryData] = {}
         for partition, directory_id in places:
             if directory_id is None:
@@ -72,9 +69,9 @@ class AssignmentsManager:
         if not request.directories:
             return True
         try:
-            response: AssignReplicasToDirsResponse = await self._broker.controller_channel.submit(request)
+            response: AssignReplicasToDirsResponse = await self._state.controller_channel.submit(request)
         except Exception as error:
-            self._broker.log.error("AssignReplicasToDirs failed", exc_info=error)
+            self._state.log.error("AssignReplicasToDirs failed", exc_info=error)
             return False
         # A partition that the controller does not know is on its way out.
         return response.error_code == ErrorCode.NONE

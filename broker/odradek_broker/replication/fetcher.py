@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
+from odradek_broker.inter_broker.channel import BrokerChannel
+from odradek_broker.metadata.broker_state import BrokerState
 from odradek_broker.replication.core.follower_session import FollowerSession, Key, Position
 from odradek_broker.replication.core.partition_follower import EpochEnd, after_out_of_range, truncation_point
+from odradek_broker.replication.core.replication_quota import ReplicationQuota
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition
-from odradek_broker.replication.syncing import is_behind
+from odradek_broker.replication.syncing import Syncing, is_behind
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek_wire.records.errors import CorruptRecordError
 from odradek_wire.uuid import Uuid
-
-if TYPE_CHECKING:
-    from odradek_broker.broker import Broker
 
 EARLIEST = -2
 LATEST = -1
@@ -34,11 +34,23 @@ FIRST_VERSION_WITH_REPLICA_STATE = 15
 class Fetcher:
     """Fetches from `leader` as long as it has partitions."""
 
-    def __init__(self, broker: Broker, leader: int, number: int) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        leader: int,
+        number: int,
+        *,
+        channel: BrokerChannel,
+        quota: ReplicationQuota,
+        syncing: Syncing | None,
+    ) -> None:
+        """`quota` limits what is fetched of throttled replicas; `syncing` is given if a fetch waits for the disk."""
         self.leader = leader
         self.number = number
-        self._broker = broker
-        self._log = broker.log.bind(leader=leader, fetcher=number)
+        self._state = state
+        self._quota = quota
+        self._syncing = syncing
+        self._log = state.log.bind(leader=leader, fetcher=number)
         self._partitions: dict[Key, Partition] = {}
         self._touched: dict[Key, None] = {}
         """Partitions whose position is to be looked at anew before the next round."""
@@ -49,10 +61,8 @@ class Fetcher:
         self._truncated: dict[Partition, None] = {}
         """Those of which a checkpoint on disk says that more is there than is."""
         self._session = FollowerSession()
-        config = broker.config
-        timeout_s = config.integer("replica.socket.timeout.ms") / 1000
-        self._backoff_ms = config.integer("replica.fetch.backoff.ms")
-        self._channel = broker.channels.to(leader, f"fetcher-{number}", timeout_s=timeout_s)
+        self._backoff_ms = state.config.integer("replica.fetch.backoff.ms")
+        self._channel = channel
         self._wake = asyncio.Event()
         self._reachable = True
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -114,7 +124,7 @@ class Fetcher:
             self._session.begin_anew()
             await self._settle()
             self._look_again()
-        version = self._broker.image.levels.fetch_version
+        version = self._state.image.levels.fetch_version
         request = self._request(version)
         response = await self._channel.request(request, version, FetchResponse)
         if response.error_code:
@@ -148,7 +158,7 @@ class Fetcher:
 
     async def _settle(self) -> None:
         """The next request says what we have, and that is to be on the disk if the leader's acknowledgements are."""
-        syncing = self._broker.syncing
+        syncing = self._syncing
         while syncing is not None and (logs := [log for log in self._touched_logs() if is_behind(log)]):
             await syncing.settle(logs)
 
@@ -161,7 +171,7 @@ class Fetcher:
     def _look_again(self) -> None:
         """Bring the session in line with what stands in the logs."""
         if self._waiting:
-            now_ms = self._broker.timers.now_ms()
+            now_ms = self._state.timers.now_ms()
             for key in [key for key, due_ms in self._waiting.items() if due_ms <= now_ms]:
                 del self._waiting[key]
                 self._touched[key] = None
@@ -186,7 +196,7 @@ class Fetcher:
         self._touched.clear()
 
     def _request(self, version: int) -> FetchRequest:
-        broker, config = self._broker, self._broker.config
+        broker, config = self._state, self._state.config
         said = self._session.next()
         request = FetchRequest(
             max_wait_ms=config.integer("replica.fetch.wait.max.ms"),
@@ -291,7 +301,7 @@ class Fetcher:
     async def _offset(self, partition: Partition, epoch: int, timestamp: int) -> int | None:
         wanted = ListOffsetsRequest.ListOffsetsPartition(partition.index, epoch, timestamp)
         request = ListOffsetsRequest(
-            self._broker.node_id, 0, [ListOffsetsRequest.ListOffsetsTopic(partition.topic, [wanted])]
+            self._state.node_id, 0, [ListOffsetsRequest.ListOffsetsTopic(partition.topic, [wanted])]
         )
         response = await self._channel.request(request, LIST_OFFSETS_VERSION, ListOffsetsResponse)
         (topic,) = response.topics
@@ -308,22 +318,22 @@ class Fetcher:
         )
 
     def _wait(self, key: Key) -> None:
-        self._waiting[key] = self._broker.timers.now_ms() + self._backoff_ms
+        self._waiting[key] = self._state.timers.now_ms() + self._backoff_ms
 
     # -- throttling (KIP-73) ------------------------------------------------------------------------------------------
 
     def _is_held_up(self, key: Key, partition: Partition) -> bool:
-        throttle = self._broker.throttles.follower
+        throttle = self._quota
         return (
             throttle.is_throttled(partition.topic, partition.index)
             and key not in self._caught_up
-            and throttle.is_exceeded(self._broker.timers.now_ms())
+            and throttle.is_exceeded(self._state.timers.now_ms())
         )
 
     def _count(self, partition: Partition, size: int, leader_high_watermark: int) -> None:
-        throttle = self._broker.throttles.follower
+        throttle = self._quota
         if throttle.is_throttled(partition.topic, partition.index):
-            throttle.record(size, self._broker.timers.now_ms())
+            throttle.record(size, self._state.timers.now_ms())
             key = (partition.topic_id, partition.index)
             if partition.log.log_end_offset >= leader_high_watermark:
                 self._caught_up.add(key)
@@ -333,11 +343,11 @@ class Fetcher:
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def _next_due_ms(self) -> int | None:
-        return max(min(self._waiting.values()) - self._broker.timers.now_ms(), 1) if self._waiting else None
+        return max(min(self._waiting.values()) - self._state.timers.now_ms(), 1) if self._waiting else None
 
     async def _pause(self, delay_ms: int | None) -> None:
         """Until a partition is added, also one that was since the round began, or the delay is over if there is one."""
-        timer = None if delay_ms is None else self._broker.timers.call_later(delay_ms, self._wake.set)
+        timer = None if delay_ms is None else self._state.timers.call_later(delay_ms, self._wake.set)
         try:
             await self._wake.wait()
         finally:

@@ -7,30 +7,29 @@ handler, and the partitions that a Fetch can skip to `idle_partitions`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from odradek_broker.metadata.broker_state import BrokerState
 from odradek_broker.purgatory import Purgatory, Watchers
 from odradek_broker.replication.core.fetch_session import FetchedPartition
+from odradek_broker.replication.core.replication_quota import ReplicationQuota
 from odradek_broker.replication.partition import Partition
 from odradek_wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from odradek_broker.broker import Broker
 
 
 class Follower:
     """The broker that a Fetch request comes from; epoch -1: it does not say which incarnation it is."""
 
-    __slots__ = ("_broker", "_epoch", "_may_join", "id")
+    __slots__ = ("_epoch", "_may_join", "_quota", "_state", "id")
 
-    def __init__(self, broker: Broker, follower: int, epoch: int) -> None:
-        self._broker = broker
+    def __init__(self, state: BrokerState, quota: ReplicationQuota, follower: int, epoch: int) -> None:
+        """`quota` limits what this broker sends of throttled replicas."""
+        self._state = state
+        self._quota = quota
         self.id = follower
         self._epoch = epoch
-        registration = broker.image.brokers.get(follower)
+        registration = state.image.brokers.get(follower)
         self._may_join = (
             registration is not None
-            and broker.image.is_active(follower)
+            and state.image.is_active(follower)
             # In ZooKeeper mode only the controller knows the epochs of all brokers, and checks them.
             and (epoch == registration.epoch or -1 in (epoch, registration.epoch))
         )
@@ -49,19 +48,19 @@ class Follower:
     def is_held_up(self, partition: Partition) -> bool:
         """Whether it gets nothing of the partition now, because it is not in sync and what this broker may send is used
         up (KIP-73)."""
-        throttle, leader = self._broker.throttles.leader, partition.leader
+        throttle, leader = self._quota, partition.leader
         return (
             throttle.is_throttled(partition.topic, partition.index)
             and leader is not None
             and self.id not in leader.isr
-            and throttle.is_exceeded(self._broker.timers.now_ms())
+            and throttle.is_exceeded(self._state.timers.now_ms())
         )
 
     def gets(self, partition: Partition, count: int) -> None:
         """So many bytes are sent to it."""
-        throttle = self._broker.throttles.leader
+        throttle = self._quota
         if throttle.is_throttled(partition.topic, partition.index):
-            throttle.record(count, self._broker.timers.now_ms())
+            throttle.record(count, self._state.timers.now_ms())
 
     def holds(self, partition: Partition, wanted: FetchedPartition) -> None:
         """It fetches at this offset."""
@@ -69,7 +68,7 @@ class Follower:
             self.id,
             wanted.fetch_offset,
             wanted.log_start_offset,
-            self._broker.timers.now_ms(),
+            self._state.timers.now_ms(),
             self._epoch,
             self._may_join,
         )
@@ -91,15 +90,15 @@ class FollowerFetches:
             self._purgatory.changed(self.watchers)
 
 
-def preferred_replica(broker: Broker, partition: Partition, rack: str, fetch_offset: int) -> int | None:
+def preferred_replica(state: BrokerState, partition: Partition, rack: str, fetch_offset: int) -> int | None:
     """An in-sync follower in the consumer's rack that has what it wants, the furthest of them; None: stay here.
 
     Only with `replica.selector.class` set to Kafka's rack-aware selector."""
     leader = partition.leader
-    if not rack or leader is None or leader.alone or not broker.config.selects_by_rack:
+    if not rack or leader is None or leader.alone or not state.config.selects_by_rack:
         return None
-    brokers = broker.image.brokers
-    if brokers[broker.node_id].rack == rack:
+    brokers = state.image.brokers
+    if brokers[state.node_id].rack == rack:
         return None
     found = [
         (progress.log_end_offset, progress.last_caught_up_ms, replica)

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from odradek_broker.disk_executor import DiskExecutor
+from odradek_broker.metadata.broker_state import BrokerState
+from odradek_broker.replication.assignments_manager import AssignmentsManager
 from odradek_broker.replication.core.partition_follower import EpochEnd, truncation_point
+from odradek_broker.replication.core.replication_quota import ReplicationQuota
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition
+from odradek_broker.replication.replica_manager import ReplicaManager
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_wire.records.errors import CorruptRecordError
-
-if TYPE_CHECKING:
-    from odradek_broker.broker import Broker
 
 _CHUNKS_PER_TURN = 8
 _THROTTLED_MS = 100
@@ -33,11 +34,24 @@ class Move:
     flushed: bool = False
 
 
-class Moves:
+class ReplicaAlterLogDirsManager:
     """One task for all of them, there while something moves."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        state: BrokerState,
+        *,
+        replica_manager: ReplicaManager,
+        assignments_manager: AssignmentsManager,
+        quota: ReplicationQuota,
+        executor: DiskExecutor,
+    ) -> None:
+        """`quota` limits what is copied from directory to directory."""
+        self._state = state
+        self._replica_manager = replica_manager
+        self._assignments_manager = assignments_manager
+        self._quota = quota
+        self._executor = executor
         self._moves: dict[Partition, Move] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -53,7 +67,7 @@ class Moves:
             return
         self.cancel(partition)
         if partition.directory is not directory:
-            self.go_on(partition, directory, self._broker.replica_manager.begin_move(partition, directory))
+            self.go_on(partition, directory, self._replica_manager.begin_move(partition, directory))
 
     def go_on(self, partition: Partition, directory: LogDirectory, future: Log) -> None:
         """The copy has been begun."""
@@ -68,9 +82,9 @@ class Moves:
         if move is None:
             return
         if partition.future is move.future:
-            self._broker.replica_manager.give_up_move(partition, move.directory)
+            self._replica_manager.give_up_move(partition, move.directory)
         if move.assigned:
-            self._broker.assignments_manager.report([partition])
+            self._assignments_manager.report([partition])
 
     async def close(self) -> None:
         self._moves.clear()
@@ -94,7 +108,7 @@ class Moves:
 
     def _failed(self, partition: Partition, move: Move, error: Exception) -> None:
         """What is wrong with one must not keep the others where they are."""
-        self._broker.log.error(
+        self._state.log.error(
             "a replica cannot be moved to another log directory",
             partition=f"{partition.topic}-{partition.index}",
             directory=move.directory.path,
@@ -104,35 +118,35 @@ class Moves:
         if self._moves.get(partition) is move:
             self.cancel(partition)
         if isinstance(move.future.failure, OSError):
-            self._broker.replica_manager.fail(move.directory)
+            self._replica_manager.fail(move.directory)
 
     async def _go_on(self, partition: Partition, move: Move) -> None:
         if partition.served_log is None or partition.served_log.failure is not None or partition.future is None:
             self.cancel(partition)  # It is deleted, or its disk fails.
             return
-        throttle, timers = self._broker.throttles.moves, self._broker.timers
+        throttle, timers = self._quota, self._state.timers
         if throttle.is_exceeded(timers.now_ms()):
             await timers.sleep(_THROTTLED_MS)
             return
         copied = 0
         for _ in range(_CHUNKS_PER_TURN):
-            copied += copy(partition.log, move.future, self._broker.config.integer("replica.fetch.max.bytes"))
+            copied += copy(partition.log, move.future, self._state.config.integer("replica.fetch.max.bytes"))
             if move.future.log_end_offset == partition.log_end_offset:
                 break
         throttle.record(copied, timers.now_ms())
         if move.future.log_end_offset != partition.log_end_offset:
             return
         if not move.assigned:
-            move.assigned = await self._broker.assignments_manager.assign(partition, move.directory)
+            move.assigned = await self._assignments_manager.assign(partition, move.directory)
             if not move.assigned:
                 await timers.sleep(_THROTTLED_MS)
         elif not move.flushed:
-            await self._broker.executor.finish(move.future.flush)
+            await self._executor.finish(move.future.flush)
             move.flushed = True
         else:
-            self._broker.replica_manager.end_move(partition, move.directory)
+            self._replica_manager.end_move(partition, move.directory)
             del self._moves[partition]
-            self._broker.log.info(
+            self._state.log.info(
                 "replica moved to another log directory", partition=partition.log.name, directory=move.directory.path
             )
 

@@ -9,18 +9,28 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from odradek_broker.inter_broker.channel import BrokerChannels
+from odradek_broker.metadata.broker_state import BrokerState
+from odradek_broker.replication.core.replication_quota import ReplicationQuota
 from odradek_broker.replication.fetcher import Fetcher
+from odradek_broker.replication.syncing import Syncing
 
 if TYPE_CHECKING:
-    from odradek_broker.broker import Broker
     from odradek_broker.replication.partition import Partition
 
 
 class ReplicaFetcherManager:
     """All that this broker follows. A partition knows its fetcher."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self, state: BrokerState, *, channels: BrokerChannels, quota: ReplicationQuota, syncing: Syncing | None
+    ) -> None:
+        """`quota` limits what this broker fetches of throttled replicas; `syncing` is given if a fetch waits for the
+        disk."""
+        self._state = state
+        self._channels = channels
+        self._quota = quota
+        self._syncing = syncing
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -30,12 +40,20 @@ class ReplicaFetcherManager:
     def follow(self, partition: Partition, leader: int) -> None:
         """Fetch from this leader, in the partition's present leader epoch."""
         spread = int.from_bytes(partition.topic_id[-4:]) + partition.index
-        number = spread % self._broker.config.integer("num.replica.fetchers")
+        number = spread % self._state.config.integer("num.replica.fetchers")
         fetcher = self._fetchers.get((leader, number))
         if partition.fetcher not in (None, fetcher):
             self.leave(partition)
         if fetcher is None:
-            fetcher = self._fetchers[leader, number] = Fetcher(self._broker, leader, number)
+            timeout_s = self._state.config.integer("replica.socket.timeout.ms") / 1000
+            fetcher = self._fetchers[leader, number] = Fetcher(
+                self._state,
+                leader,
+                number,
+                channel=self._channels.to(leader, f"fetcher-{number}", timeout_s=timeout_s),
+                quota=self._quota,
+                syncing=self._syncing,
+            )
         partition.fetcher = fetcher
         fetcher.add(partition)
 

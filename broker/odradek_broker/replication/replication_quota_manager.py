@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek_broker.replication.core.replication_throttle import Throttle, rate_of
+from odradek_broker.replication.core.replication_quota import ReplicationQuota, rate_of
 from odradek_controller.configs.table import Resource
 
 if TYPE_CHECKING:
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from odradek_controller.image import MetadataDelta
 
 
-class Throttles:
+class ReplicationQuotaManager:
     def __init__(self, config: BrokerConfig) -> None:
         self._broker_id = config.node_id
         windows = config.integer("replication.quota.window.num")
         window_ms = config.integer("replication.quota.window.size.seconds") * 1000
-        self.leader = Throttle(windows, window_ms)
-        self.follower = Throttle(windows, window_ms)
-        self.moves = Throttle(
+        self.leader = ReplicationQuota(windows, window_ms)
+        self.follower = ReplicationQuota(windows, window_ms)
+        self.moves = ReplicationQuota(
             config.integer("alter.log.dirs.replication.quota.window.num"),
             config.integer("alter.log.dirs.replication.quota.window.size.seconds") * 1000,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from odradek_broker.apis.context import Context
+from odradek_controller.principal import Principal
 
 
 class Quotas(Protocol):
@@ -18,8 +18,8 @@ class Quotas(Protocol):
         """True lets the hot path skip the question."""
         ...
 
-    def throttle_ms(self, ctx: Context, request_size: int) -> int:
-        """Account for one request and answer how long its connection is to be muted; 0 for not at all."""
+    def throttle_ms(self, principal: Principal, client_id: str | None, request_size: int) -> int:
+        """Record a request and return for how long its connection is muted, in milliseconds; 0: not at all."""
         ...
 
 
@@ -28,5 +28,5 @@ class Unlimited:
 
     unlimited = True
 
-    def throttle_ms(self, ctx: Context, request_size: int) -> int:
+    def throttle_ms(self, principal: Principal, client_id: str | None, request_size: int) -> int:
         return 0

@@ -87,7 +87,7 @@ async def test_replicas_are_throttled_as_long_as_the_topic_names_them(start_trio
 
     def throttled() -> list[bool]:
         brokers = [node.broker for _, node in sorted(trio.cluster.nodes.items())]
-        return [getattr(broker.throttles, side).is_throttled("t", 0) for broker in brokers]
+        return [getattr(broker.replication_quotas, side).is_throttled("t", 0) for broker in brokers]
 
     seen = [throttled()]
     for value in ("0:1,0:2", "*", None, "0:2"):

@@ -41,7 +41,7 @@ class Rate:
             self._samples.popleft()
 
 
-class Throttle:
+class ReplicationQuota:
     """One direction of replication at one broker. `is_throttled` is free while no topic has throttled replicas."""
 
     __slots__ = ("_rate", "_topics", "bytes_per_second")

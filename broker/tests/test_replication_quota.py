@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_broker.replication.core.replication_throttle import UNLIMITED, Rate, Throttle
+from odradek_broker.replication.core.replication_quota import UNLIMITED, Rate, ReplicationQuota
 
 
 def test_the_rate_is_over_the_time_since_the_oldest_window_and_over_one_at_least() -> None:
@@ -17,7 +17,7 @@ def test_the_rate_is_over_the_time_since_the_oldest_window_and_over_one_at_least
 
 
 def test_a_throttle_holds_for_the_replicas_that_are_named() -> None:
-    throttle = Throttle(11, 1000)
+    throttle = ReplicationQuota(11, 1000)
     assert throttle.bytes_per_second == UNLIMITED
     throttle.configure("t", "0:1,1:2, 2:1", broker=1)
     assert [throttle.is_throttled("t", index) for index in range(3)] == [True, False, True]
@@ -29,7 +29,7 @@ def test_a_throttle_holds_for_the_replicas_that_are_named() -> None:
 
 
 def test_a_throttle_is_exceeded_until_enough_time_has_gone_by() -> None:
-    throttle = Throttle(11, 1000)
+    throttle = ReplicationQuota(11, 1000)
     throttle.bytes_per_second = 500
     throttle.record(1500, 0)
     assert throttle.is_exceeded(2_999)
