@@ -128,17 +128,17 @@ class Broker:
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.creation_failures = CreationFailures(clock, log)
-        self._groups: GroupCoordinator | None = None
+        self._group_coordinator: GroupCoordinator | None = None
         self._transaction_coordinator: TransactionCoordinator | None = None
         self._add_partitions_to_txn_manager: AddPartitionsToTxnManager | None = None
 
     @property
-    def groups(self) -> GroupCoordinator:
-        """The coordinator of groups, loaded when the first group or `__consumer_offsets` appears."""
-        if self._groups is None:
+    def group_coordinator(self) -> GroupCoordinator:
+        """The group coordinator, imported when the first group or `__consumer_offsets` appears."""
+        if self._group_coordinator is None:
             from odradek_broker.groups.group_coordinator import GroupCoordinator
 
-            self._groups = GroupCoordinator(
+            self._group_coordinator = GroupCoordinator(
                 config=lambda: self.config,
                 image=lambda: self.image,
                 has_metadata=lambda: self.has_metadata,
@@ -147,7 +147,7 @@ class Broker:
                 timers=self.timers,
                 log=self.log,
             )
-        return self._groups
+        return self._group_coordinator
 
     @property
     def add_partitions_to_txn_manager(self) -> AddPartitionsToTxnManager:
@@ -227,14 +227,14 @@ class Broker:
     @property
     def coordinators_ready(self) -> bool:
         """Is every group and transaction that this broker coordinates loaded?"""
-        return (self._groups is None or self._groups.ready) and (
+        return (self._group_coordinator is None or self._group_coordinator.ready) and (
             self._transaction_coordinator is None or self._transaction_coordinator.ready
         )
 
     async def stop_coordinators(self) -> None:
         """Whoever waits for a coordinator of this broker is answered."""
-        if self._groups is not None:
-            self._groups.stop()
+        if self._group_coordinator is not None:
+            self._group_coordinator.stop()
         if self._transaction_coordinator is not None:
             self._transaction_coordinator.stop()
 
@@ -270,16 +270,16 @@ class Broker:
         for broker_id in sorted(delta.brokers):
             if not delta.image.is_active(broker_id):
                 self._wait_no_more_for(broker_id)
-        if self._groups is not None:
-            self._groups.metadata_changed(delta)
+        if self._group_coordinator is not None:
+            self._group_coordinator.metadata_changed(delta)
         for partition in changes.resigned:
             if partition.topic == CONSUMER_OFFSETS:
-                self.groups.resigned(partition.index)
+                self.group_coordinator.resigned(partition.index)
             elif partition.topic == TRANSACTION_STATE:
                 self.transaction_coordinator.resigned(partition.index)
         for partition in changes.elected:
             if partition.topic == CONSUMER_OFFSETS:
-                self.groups.elected(partition)
+                self.group_coordinator.elected(partition)
             elif partition.topic == TRANSACTION_STATE:
                 self.transaction_coordinator.elected(partition)
         if self._transaction_coordinator is not None:

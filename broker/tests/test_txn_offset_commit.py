@@ -164,5 +164,5 @@ async def test_transactional_id_group_and_topics_are_authorized_in_this_order(cl
 
 
 async def test_another_broker_coordinates_the_group(client: Any, node: Node) -> None:
-    node.broker.groups.resigned(0)
+    node.broker.group_coordinator.resigned(0)
     assert await commit(client, request(("t", 0, 1))) == {("t", 0): ErrorCode.NOT_COORDINATOR}

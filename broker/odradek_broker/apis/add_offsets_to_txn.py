@@ -26,7 +26,7 @@ def handle(
     error = ctx.broker.transaction_coordinator.add_offsets(
         request.transactional_id,
         Producer(request.producer_id, request.producer_epoch),
-        (CONSUMER_OFFSETS, ctx.broker.groups.partition_of(request.group_id)),
+        (CONSUMER_OFFSETS, ctx.broker.group_coordinator.partition_of(request.group_id)),
         ctx.api_version,
     )
     if not isinstance(error, Deferred):

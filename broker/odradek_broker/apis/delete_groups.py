@@ -25,7 +25,7 @@ def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse |
     refused = [name for name in names if not ctx.may_group(Operation.DELETE, name)]
     refusals = [Result(group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED) for name in refused]
     # Begin all deletions before waiting: a client that disconnects in between does not leave half of them.
-    deletions = [ctx.broker.groups.delete_group(name) for name in names if name not in refused]
+    deletions = [ctx.broker.group_coordinator.delete_group(name) for name in names if name not in refused]
     if all(deletion.done for deletion in deletions):
         return DeleteGroupsResponse(results=[deletion.result() for deletion in deletions] + refusals)
     return _await_deletions(deletions, refusals)

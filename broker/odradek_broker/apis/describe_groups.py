@@ -36,7 +36,7 @@ def failed(ctx: Context, request: DescribeGroupsRequest, error: ErrorCode) -> De
 
 
 def _describe(ctx: Context, request: DescribeGroupsRequest, group_id: str) -> Described:
-    group = ctx.broker.groups.describe_group(group_id)
+    group = ctx.broker.group_coordinator.describe_group(group_id)
     if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND and ctx.api_version < NOT_FOUND_FROM:
         group.error_code, group.error_message = ErrorCode.NONE, None
     if request.include_authorized_operations and not group.error_code:

@@ -105,7 +105,7 @@ def _find(ctx: Context, key_type: int, key: str) -> CoordinatorLookup:
         case CoordinatorType.GROUP:
             if not _may_describe(ctx, key_type, key):
                 return CoordinatorLookup(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            return _leader(ctx, CONSUMER_OFFSETS, broker.groups.partition_of(key))
+            return _leader(ctx, CONSUMER_OFFSETS, broker.group_coordinator.partition_of(key))
         case CoordinatorType.TRANSACTION:
             if not _may_describe(ctx, key_type, key):
                 return CoordinatorLookup(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -21,7 +21,7 @@ from odradek_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse | Deferred[HeartbeatResponse]:
     if not ctx.may_group(Operation.READ, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    return ctx.broker.groups.handle(HEARTBEAT, request, group_client(ctx))
+    return ctx.broker.group_coordinator.handle(HEARTBEAT, request, group_client(ctx))
 
 
 API = Api(HeartbeatRequest, HeartbeatResponse, handle)

@@ -25,7 +25,9 @@ NULL_PROTOCOL_NAME_FROM = 7
 def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Deferred[JoinGroupResponse]:
     if not ctx.may_group(Operation.READ, request.group_id):
         return failed(ctx, request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    response = ctx.broker.groups.handle(JOIN_GROUP, request, group_client(ctx, new_member=not request.member_id))
+    response = ctx.broker.group_coordinator.handle(
+        JOIN_GROUP, request, group_client(ctx, new_member=not request.member_id)
+    )
     if not isinstance(response, Deferred):
         return _for_version(response, ctx.api_version)
     if ctx.api_version >= NULL_PROTOCOL_NAME_FROM:

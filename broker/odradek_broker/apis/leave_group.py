@@ -23,9 +23,9 @@ def handle(ctx: Context, request: LeaveGroupRequest) -> LeaveGroupResponse | Def
     if not ctx.may_group(Operation.READ, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if ctx.api_version >= BATCH_FROM:
-        return ctx.broker.groups.handle(LEAVE_GROUP, request, group_client(ctx))
+        return ctx.broker.group_coordinator.handle(LEAVE_GROUP, request, group_client(ctx))
     request.members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
-    response = ctx.broker.groups.handle(LEAVE_GROUP, request, group_client(ctx))
+    response = ctx.broker.group_coordinator.handle(LEAVE_GROUP, request, group_client(ctx))
     return response.map(_of_one_member) if isinstance(response, Deferred) else _of_one_member(response)
 
 

@@ -16,7 +16,7 @@ from odradek_wire.messages.list_groups import ListGroupsRequest, ListGroupsRespo
 
 
 def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
-    groups = ctx.broker.groups.list_groups()
+    groups = ctx.broker.group_coordinator.list_groups()
     if isinstance(groups, ErrorCode):
         return ListGroupsResponse(error_code=groups)
     found = filtered(groups, request.states_filter, request.types_filter)

@@ -40,7 +40,7 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse |
     if unsupported is not None:
         offsets = ctx.broker.version_zero_offsets
         return unsupported if offsets is None else _commit_version_zero(ctx, offsets, request, refused)
-    outcome = ctx.broker.groups.commit_offsets(request, ctx.api_version)
+    outcome = ctx.broker.group_coordinator.commit_offsets(request, ctx.api_version)
     if not isinstance(outcome, Deferred):
         return _merged(refused, request, outcome)
     return outcome.map(lambda committed: _merged(refused, request, committed))

@@ -27,7 +27,7 @@ def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse |
     for topic in request.topics:
         _check_topic(ctx, topic, accepted, refused)
     request.topics = accepted
-    response = ctx.broker.groups.delete_offsets(request)
+    response = ctx.broker.group_coordinator.delete_offsets(request)
     if not isinstance(response, Deferred):
         return _merged(refused, response)
     return response.map(lambda deleted: _merged(refused, deleted))

@@ -121,7 +121,7 @@ def _check_topics(ctx: Context, group: Group) -> list[TopicResponse]:
 def _fetch(ctx: Context, group: Group, require_stable: bool) -> GroupResponse | Deferred[GroupResponse]:
     if not ctx.may_group(Operation.DESCRIBE, group.group_id):
         return GroupResponse(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    return ctx.broker.groups.fetch_offsets(group, require_stable)
+    return ctx.broker.group_coordinator.fetch_offsets(group, require_stable)
 
 
 def _authorized(ctx: Context, group_response: GroupResponse, refused: list[TopicResponse]) -> GroupResponse:

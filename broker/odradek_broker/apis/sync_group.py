@@ -26,7 +26,7 @@ def handle(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse | Defer
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not ctx.may_group(Operation.READ, request.group_id):
         return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    return ctx.broker.groups.handle(SYNC_GROUP, request, group_client(ctx))
+    return ctx.broker.group_coordinator.handle(SYNC_GROUP, request, group_client(ctx))
 
 
 API = Api(SyncGroupRequest, SyncGroupResponse, handle)

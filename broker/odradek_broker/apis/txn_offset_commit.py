@@ -40,7 +40,7 @@ def handle(
     if not accepted:
         return TxnOffsetCommitResponse(topics=refused)
     request.topics = accepted
-    outcome = ctx.broker.groups.commit_transactional_offsets(request, ctx.api_version)
+    outcome = ctx.broker.group_coordinator.commit_transactional_offsets(request, ctx.api_version)
     if not isinstance(outcome, Deferred):
         return _merged(ctx, refused, request, outcome)
     return outcome.map(lambda committed: _merged(ctx, refused, request, committed))

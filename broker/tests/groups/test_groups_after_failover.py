@@ -148,7 +148,7 @@ async def test_who_waits_for_commits_under_way_is_sent_to_the_next_coordinator_w
     assert await member.commit(5) == ErrorCode.NONE
     first = await trio.coordinator()
     trio.hold_back(first)
-    groups = trio.cluster.nodes[first].broker.groups
+    groups = trio.cluster.nodes[first].broker.group_coordinator
     (coordinated,) = groups._partitions.values()
     commit = asyncio.ensure_future(member.commit(6))
     await trio.until(lambda: coordinated.partition.log_end_offset > coordinated.partition.high_watermark)

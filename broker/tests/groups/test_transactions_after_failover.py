@@ -107,9 +107,9 @@ async def test_who_coordinates_again_has_not_kept_what_it_knew_before(trio: Offs
     assert await trio.commit(5) == ErrorCode.NONE
     node = trio.cluster.nodes[await trio.coordinator()]
     partition = trio.offsets_at(node.id)
-    node.broker.groups.resigned(0)
+    node.broker.group_coordinator.resigned(0)
     assert (await trio.fetch())[0] in RETRIED
-    node.broker.groups.elected(partition)
+    node.broker.group_coordinator.elected(partition)
     assert await retried(trio, trio.fetch) == UNSTABLE
     assert await trio.end(committed=True) == ErrorCode.NONE
     assert await trio.fetch() == (ErrorCode.NONE, 5)

@@ -118,6 +118,6 @@ async def test_a_broker_that_coordinates_the_group_no_longer_commits_nothing(
     waiting = asyncio.ensure_future(commit(client, request(("t", 0, 5)), ADDS))
     while not coordinator.held:
         await asyncio.sleep(0)
-    node.broker.groups.resigned(0)
+    node.broker.group_coordinator.resigned(0)
     coordinator.held[0].complete(ErrorCode.NONE)
     assert await waiting == {("t", 0): ErrorCode.NOT_COORDINATOR}
