@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
-from odradek_broker.coordination.core.java_hash import partition_for
+from odradek_broker.coordination.coordinator_runtime import CoordinatorRuntime
 from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.deferred import Deferred
 from odradek_broker.groups.core import offset_requests
@@ -24,7 +24,7 @@ from odradek_broker.groups.group_partition import GroupPartition
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.view import CONSUMER_OFFSETS
 from odradek_broker.replication.partition import Partition
-from odradek_broker.timers import TimerHandle, Timers
+from odradek_broker.timers import Timers
 from odradek_broker.transactions.core.transaction import Producer
 from odradek_controller.image import ClusterImage, MetadataDelta
 from odradek_wire.errors import ErrorCode
@@ -69,8 +69,14 @@ class GroupCoordinator:
         self._clock = clock
         self._timers = timers
         self._log = log
-        self._partitions: dict[int, GroupPartition] = {}
-        self._expiration: TimerHandle | None = None
+        self._runtime = CoordinatorRuntime(
+            topic=CONSUMER_OFFSETS,
+            new_partition_count=lambda: config().integer("offsets.topic.num.partitions"),
+            image=image,
+            timers=timers,
+            cleanup_interval_ms=lambda: config().integer("offsets.retention.check.interval.ms"),
+            clean_up=self._expire_offsets,
+        )
 
     # -- leadership -----------------------------------------------------------------------------------------------
 
@@ -88,43 +94,33 @@ class GroupCoordinator:
             compression=COMPRESSIONS[config.integer("offsets.topic.compression.codec")],
             write_timeout_ms=config.integer("offsets.commit.timeout.ms"),
         )
-        self._partitions[partition.index] = group_partition
-        group_partition.load()
-        if self._expiration is None:
-            self._schedule_expiration()
+        self._runtime.load(partition.index, group_partition)
 
     def resigned(self, index: int) -> None:
-        group_partition = self._partitions.pop(index, None)
-        if group_partition is not None:
-            group_partition.resign()
+        """Another broker leads the partition now."""
+        self._runtime.unload(index)
 
     def metadata_changed(self, delta: MetadataDelta) -> None:
         """Delete the offsets of deleted topics, by topic name, as Kafka does."""
-        for group_partition in self._partitions.values():
+        for group_partition in self._runtime.partitions:
             group_partition.shard.image = delta.image
         deleted = [topic.name for topic in delta.deleted_topics.values()]
         if deleted and CONSUMER_OFFSETS not in deleted:
-            for group_partition in self._active():
+            for group_partition in self._runtime.active:
                 self._delete_offsets_of_topics(group_partition, deleted)
 
     def stop(self) -> None:
         """Resign from every partition: pending requests fail with NOT_COORDINATOR."""
-        if self._expiration is not None:
-            self._expiration.cancel()
-            self._expiration = None
-        for index in list(self._partitions):
-            self.resigned(index)
+        self._runtime.close()
 
     @property
     def ready(self) -> bool:
         """Whether every partition that this broker coordinates is loaded."""
-        return all(group_partition.state is CoordinatorState.ACTIVE for group_partition in self._partitions.values())
+        return all(group_partition.state is CoordinatorState.ACTIVE for group_partition in self._runtime.partitions)
 
     def partition_of(self, group_id: str) -> int:
         """Return the index of the group's partition, also before `__consumer_offsets` exists."""
-        topic = self._image().topics.get(CONSUMER_OFFSETS)
-        count = len(topic.partitions) if topic else self._config().integer("offsets.topic.num.partitions")
-        return partition_for(group_id, count)
+        return self._runtime.partition_of(group_id)
 
     # -- members --------------------------------------------------------------------------------------------------
 
@@ -133,7 +129,7 @@ class GroupCoordinator:
     ) -> Response | Deferred[Response]:
         """Serve a request about the members of a group: JoinGroup, SyncGroup, a heartbeat."""
         error = self._refusal(handler, request)
-        group_partition = error or self._find(request.group_id)
+        group_partition = error or self._runtime.find(request.group_id)
         if isinstance(group_partition, ErrorCode):
             return handler.refused(request, group_partition)
         pending: Deferred[Response] = Deferred()
@@ -153,7 +149,7 @@ class GroupCoordinator:
         self, request: OffsetCommitRequest, api_version: int
     ) -> OffsetCommitResponse | ErrorCode | Deferred[OffsetCommitResponse]:
         """Return the response, or the error that every partition gets. The empty group id is valid here."""
-        group_partition = self._find(request.group_id)
+        group_partition = self._runtime.find(request.group_id)
         if isinstance(group_partition, ErrorCode):
             return group_partition
         pending: Deferred[OffsetCommitResponse] = Deferred()
@@ -173,7 +169,7 @@ class GroupCoordinator:
 
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
-        group_partition = self._find(request.group_id)
+        group_partition = self._runtime.find(request.group_id)
         if isinstance(group_partition, ErrorCode):
             return group_partition
         guard = verify_offset_commit(
@@ -194,7 +190,7 @@ class GroupCoordinator:
     ) -> TxnOffsetCommitResponse | ErrorCode | Deferred[TxnOffsetCommitResponse | ErrorCode]:
         if isinstance(guard, ErrorCode):
             return group_write_error(guard)
-        group_partition = self._find(request.group_id)
+        group_partition = self._runtime.find(request.group_id)
         if isinstance(group_partition, ErrorCode):
             return group_partition
         result = group_partition.shard.commit_in_transaction(request, group_partition.now())
@@ -220,7 +216,7 @@ class GroupCoordinator:
     def fetch_offsets(
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
     ) -> OffsetFetchGroup | Deferred[OffsetFetchGroup]:
-        group_partition = self._find(request.group_id)
+        group_partition = self._runtime.find(request.group_id)
         if isinstance(group_partition, ErrorCode):
             if CONSUMER_OFFSETS not in self._image().topics and self._has_metadata():
                 # Nothing was ever committed, or a reset has deleted the topic. Kafka returns NOT_COORDINATOR, at which
@@ -242,7 +238,7 @@ class GroupCoordinator:
     def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Deferred[OffsetDeleteResponse]:
         if not request.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        group_partition = self._find(request.group_id)
+        group_partition = self._runtime.find(request.group_id)
         if isinstance(group_partition, ErrorCode):
             return OffsetDeleteResponse(error_code=group_partition)
         pending: Deferred[OffsetDeleteResponse] = Deferred()
@@ -261,21 +257,21 @@ class GroupCoordinator:
     def list_groups(self) -> Sequence[ListGroupsResponse.ListedGroup] | ErrorCode:
         """Return all groups of this broker, in no particular order."""
         listed: list[ListGroupsResponse.ListedGroup] = []
-        for group_partition in self._partitions.values():
+        for group_partition in self._runtime.partitions:
             if group_partition.state is CoordinatorState.LOADING:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             listed.extend(group_partition.shard.list())
         return listed
 
     def describe_group(self, group_id: str) -> DescribeGroupsResponse.DescribedGroup:
-        group_partition = self._find(group_id)
+        group_partition = self._runtime.find(group_id)
         if isinstance(group_partition, ErrorCode):
             return DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=group_partition)
         return group_partition.shard.describe(group_id)
 
     def delete_group(self, group_id: str) -> Deferred[DeleteGroupsResponse.DeletableGroupResult]:
         pending: Deferred[DeleteGroupsResponse.DeletableGroupResult] = Deferred()
-        group_partition = self._find(group_id)
+        group_partition = self._runtime.find(group_id)
         if isinstance(group_partition, ErrorCode):
             pending.complete(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=group_partition))
             return pending
@@ -297,18 +293,6 @@ class GroupCoordinator:
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    def _find(self, group_id: str) -> GroupPartition | ErrorCode:
-        """Return the group's partition if this broker leads it and has loaded it."""
-        group_partition = self._partitions.get(self.partition_of(group_id))
-        if group_partition is None or group_partition.state in (CoordinatorState.FAILED, CoordinatorState.CLOSED):
-            return ErrorCode.NOT_COORDINATOR
-        if group_partition.state is CoordinatorState.LOADING:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return group_partition
-
-    def _active(self) -> list[GroupPartition]:
-        return [group_partition for group_partition in self._partitions.values() if group_partition.is_active]
-
     def _delete_offsets_of_topics(self, group_partition: GroupPartition, topics: Sequence[str]) -> None:
         def delete(error: ErrorCode) -> None:
             if not error:
@@ -316,18 +300,9 @@ class GroupCoordinator:
 
         group_partition.when_drained(delete)
 
-    def _schedule_expiration(self) -> None:
-        interval_ms = self._config().integer("offsets.retention.check.interval.ms")
-        self._expiration = self._timers.call_later(interval_ms, self._expire)
-
-    def _expire(self) -> None:
-        settings = settings_from(self._config())
-        for group_partition in self._active():
-            group_partition.shard.settings = settings
-            self._expire_offsets(group_partition)
-        self._schedule_expiration()
-
     def _expire_offsets(self, group_partition: GroupPartition) -> None:
+        group_partition.shard.settings = settings_from(self._config())
+
         def expire(error: ErrorCode) -> None:
             if not error:
                 group_partition.write_independent(

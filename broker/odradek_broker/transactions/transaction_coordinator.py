@@ -14,15 +14,15 @@ from typing import TypeVar
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
+from odradek_broker.coordination.coordinator_runtime import CoordinatorRuntime
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.coordination.core.java_hash import partition_for
 from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.deferred import Deferred
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.producer_ids import NoProducerIdsError, ProducerIds
 from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.replication.partition import Partition
-from odradek_broker.timers import TimerHandle, Timers
+from odradek_broker.timers import Timers
 from odradek_broker.transactions.core.transaction import Ending, Producer, TopicPartition
 from odradek_broker.transactions.core.transaction_listing import TransactionFilter
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
@@ -66,9 +66,15 @@ class TransactionCoordinator:
         self._clock = clock
         self._timers = timers
         self._log = log
-        self._partitions: dict[int, TransactionPartition] = {}
+        self._runtime = CoordinatorRuntime(
+            topic=TRANSACTION_STATE,
+            new_partition_count=lambda: config().integer("transaction.state.log.num.partitions"),
+            image=image,
+            timers=timers,
+            cleanup_interval_ms=lambda: config().integer("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            clean_up=TransactionPartition.expire_ids,
+        )
         self._version = 0
-        self._expiry: TimerHandle | None = None
         self.ended: Counter[Ending] = Counter()
         """Transactions that this coordinator has decided."""
 
@@ -90,33 +96,24 @@ class TransactionCoordinator:
             ended=self.ended,
         )
         txn_partition.shard.transaction_version = self._version = self._image().levels.transaction_version
-        self._partitions[partition.index] = txn_partition
-        txn_partition.load()
-        if self._expiry is None:
-            self._schedule_expiry()
+        self._runtime.load(partition.index, txn_partition)
 
     def resigned(self, index: int) -> None:
         """Another broker leads the partition now."""
-        txn_partition = self._partitions.pop(index, None)
-        if txn_partition is not None:
-            txn_partition.resign()
+        self._runtime.unload(index)
 
     def metadata_changed(self, delta: MetadataDelta) -> None:
         """Apply a new transaction version, and send markers to new leaders."""
         version = delta.image.levels.transaction_version
         if version != self._version:
             self._version = version
-            for txn_partition in self._partitions.values():
+            for txn_partition in self._runtime.partitions:
                 txn_partition.shard.transaction_version = version
         self._markers.metadata_changed()
 
     def stop(self) -> None:
         """Resign from all partitions; pending requests are answered with NOT_COORDINATOR."""
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
-        for index in list(self._partitions):
-            self.resigned(index)
+        self._runtime.close()
 
     async def close(self) -> None:
         """Send no more markers; no task is left when this returns."""
@@ -126,13 +123,11 @@ class TransactionCoordinator:
     def ready(self) -> bool:
         """Whether all partitions are loaded, apart from those whose records only other brokers can commit."""
         loaded = (CoordinatorState.ACTIVE, CoordinatorState.UNCOMMITTED)
-        return all(txn_partition.state in loaded for txn_partition in self._partitions.values())
+        return all(txn_partition.state in loaded for txn_partition in self._runtime.partitions)
 
     def partition_of(self, transactional_id: str) -> int:
         """The partition of a transactional id, also before the topic exists."""
-        topic = self._image().topics.get(TRANSACTION_STATE)
-        setting = "transaction.state.log.num.partitions"
-        return partition_for(transactional_id, len(topic.partitions) if topic else self._config().integer(setting))
+        return self._runtime.partition_of(transactional_id)
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -177,7 +172,7 @@ class TransactionCoordinator:
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Handle one transaction of AddPartitionsToTxn with `verify_only`; return NONE for each partition that is part
         of the producer's open transaction."""
-        txn_partition = self._loaded_partition(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
+        txn_partition = self._runtime.find(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
         if isinstance(txn_partition, ErrorCode):
             return dict.fromkeys(partitions, txn_partition)
         return txn_partition.shard.verify_partitions(transactional_id, producer, partitions)
@@ -200,7 +195,7 @@ class TransactionCoordinator:
         producer gets its error without waiting."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
-        txn_partition = self._loaded_partition(transactional_id)
+        txn_partition = self._runtime.find(transactional_id)
         if isinstance(txn_partition, ErrorCode):
             return txn_partition
         response: Deferred[ErrorCode] = Deferred()
@@ -208,7 +203,7 @@ class TransactionCoordinator:
         def resume() -> None:
             if response.done:
                 return  # The client has disconnected.
-            txn_partition = self._loaded_partition(transactional_id)
+            txn_partition = self._runtime.find(transactional_id)
             if isinstance(txn_partition, ErrorCode):
                 response.complete(txn_partition)
             else:
@@ -243,7 +238,7 @@ class TransactionCoordinator:
         failed: Callable[[ErrorCode], R],
     ) -> R | Awaitable[R]:
         """Handle a request with a new producer id, if it may need one."""
-        txn_partition = self._loaded_partition(transactional_id)
+        txn_partition = self._runtime.find(transactional_id)
         if isinstance(txn_partition, ErrorCode):
             return failed(txn_partition)
         fresh_id = None
@@ -260,7 +255,7 @@ class TransactionCoordinator:
             fresh_id = await self._producer_ids.next()
         except NoProducerIdsError:
             return failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        txn_partition = self._loaded_partition(transactional_id)
+        txn_partition = self._runtime.find(transactional_id)
         if isinstance(txn_partition, ErrorCode):
             return failed(txn_partition)
         response = _handled(txn_partition, fresh_id, handle)
@@ -270,7 +265,7 @@ class TransactionCoordinator:
 
     def describe(self, transactional_id: str) -> DescribeTransactionsResponse.TransactionState:
         """The row of DescribeTransactions for this transactional id."""
-        txn_partition = self._loaded_partition(transactional_id)
+        txn_partition = self._runtime.find(transactional_id)
         if isinstance(txn_partition, ErrorCode):
             state = DescribeTransactionsResponse.TransactionState
             return state(transactional_id=transactional_id, error_code=txn_partition)
@@ -280,7 +275,7 @@ class TransactionCoordinator:
         """The transactional ids of this coordinator that pass the filter, in no particular order, without those of
         partitions that cannot be loaded."""
         listed: list[ListTransactionsResponse.TransactionState] = []
-        for txn_partition in self._partitions.values():
+        for txn_partition in self._runtime.partitions:
             if txn_partition.state is CoordinatorState.LOADING:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             if txn_partition.state is not CoordinatorState.FAILED:
@@ -292,33 +287,12 @@ class TransactionCoordinator:
     @property
     def shards(self) -> Iterator[TransactionShard]:
         """The shards of all partitions that are loaded."""
-        return (txn_partition.shard for txn_partition in self._partitions.values() if txn_partition.is_active)
+        return (txn_partition.shard for txn_partition in self._runtime.active)
 
     @property
     def markers_to_retry(self) -> int:
         """The number of markers that wait for a leader, or that could not be written."""
         return self._markers.markers_to_retry
-
-    # -- partitions -----------------------------------------------------------------------------------------------
-
-    def _loaded_partition(self, transactional_id: str) -> TransactionPartition | ErrorCode:
-        """The partition of the transactional id, or why this broker cannot serve it now."""
-        txn_partition = self._partitions.get(self.partition_of(transactional_id))
-        if txn_partition is None or txn_partition.state in (CoordinatorState.FAILED, CoordinatorState.CLOSED):
-            return ErrorCode.NOT_COORDINATOR
-        if txn_partition.state in (CoordinatorState.LOADING, CoordinatorState.UNCOMMITTED):
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return txn_partition
-
-    def _schedule_expiry(self) -> None:
-        interval_ms = self._config().integer("transaction.remove.expired.transaction.cleanup.interval.ms")
-        self._expiry = self._timers.call_later(interval_ms, self._expire)
-
-    def _expire(self) -> None:
-        for txn_partition in list(self._partitions.values()):
-            if txn_partition.is_active:
-                txn_partition.expire_ids()
-        self._schedule_expiry()
 
 
 def _handled(

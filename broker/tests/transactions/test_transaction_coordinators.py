@@ -246,7 +246,8 @@ async def test_what_cannot_be_loaded_keeps_nobody_from_listing_the_rest(
         assert await on(node, connect, name).init() == ErrorCode.NONE
     coordinators = node.broker.transaction_coordinator
     assert coordinators.partition_of("a") != coordinators.partition_of("b")
-    kept = coordinators._partitions[coordinators.partition_of("a")]
+    kept = coordinators._runtime.find("a")
+    assert not isinstance(kept, ErrorCode)
     client = await connect(node)
     listed = {}
     for state in (
