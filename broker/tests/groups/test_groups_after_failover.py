@@ -148,14 +148,14 @@ async def test_who_waits_for_commits_under_way_is_sent_to_the_next_coordinator_w
     assert await member.commit(5) == ErrorCode.NONE
     first = await trio.coordinator()
     trio.hold_back(first)
-    groups = trio.cluster.nodes[first].broker.group_coordinator
-    (coordinated,) = groups._partitions.values()
+    coordinator = trio.cluster.nodes[first].broker.group_coordinator
+    partition = trio.offsets_at(first)
     commit = asyncio.ensure_future(member.commit(6))
-    await trio.until(lambda: coordinated.partition.log_end_offset > coordinated.partition.high_watermark)
+    await trio.until(lambda: partition.log_end_offset > partition.high_watermark)
     wanted = OffsetFetchRequest.OffsetFetchRequestGroup(GROUP)
-    answers = [groups.fetch_offsets(wanted, True), groups.delete_group(GROUP)]
-    answers.append(groups.delete_offsets(OffsetDeleteRequest(GROUP)))
-    groups.resigned(0)
+    answers = [coordinator.fetch_offsets(wanted, True), coordinator.delete_group(GROUP)]
+    answers.append(coordinator.delete_offsets(OffsetDeleteRequest(GROUP)))
+    coordinator.resigned(0)
     errors = [answer.result().error_code for answer in answers if isinstance(answer, Deferred) and answer.done]
     assert errors == [ErrorCode.NOT_COORDINATOR] * 3
     assert await commit == ErrorCode.NOT_COORDINATOR
