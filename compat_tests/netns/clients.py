@@ -36,8 +36,8 @@ from compat_tests.netns.history import Operation, Outcome, Recorder, What
 from compat_tests.netns.job import COMMON, STUCK, Job, consumer_for, offset_of, partition_of
 from compat_tests.netns.transactional_clients import keep_a_bank, pass_on, read_committed
 from odradek.client.client import Client
-from odradek.client.connection import ClientError
 from odradek.client.records import Writer
+from odradek.exceptions import ClientError
 from odradek_wire.records.record import Record
 
 _POLL_S = 0.1

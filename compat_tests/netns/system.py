@@ -29,7 +29,7 @@ from compat_tests.netns.wire import WHOLE, Fate
 from compat_tests.test_transactions import values as read_values
 from compat_tests.zookeeper.members import WAIT_S, Members, OdradekMember
 from odradek.client.client import Client
-from odradek.client.connection import ClientError
+from odradek.exceptions import ClientError
 
 BROKERS = (1, 2, 3)
 SESSION_S = 3.0

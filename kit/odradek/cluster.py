@@ -1,7 +1,7 @@
-"""`Cluster`: a Kafka cluster, of one broker or several, for the length of a `with` block, a test or a process.
+"""`Cluster`: a Kafka cluster of one or several brokers, for the length of a `with` block, a test or a process.
 
-Owns what a user calls. Where the brokers run, on a thread of this process or in a child process, is a host's business
-(`hosts`); what a Kafka client can ask for as well is asked through one (`client`).
+Owns the methods that a user calls. A host (`hosts`) runs the brokers, on a thread of this process or in a child
+process; requests that any Kafka client can send go through a `Client`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odradek.client import Client, KafkaError
+from odradek.client import Client
 from odradek.client.client import format_address, parse_address
+from odradek.exceptions import AlreadyRunningError, KafkaError, NotRunningError
 from odradek.faults import Faults
-from odradek.hosts.host import Host, LogEntry, NotRunningError
+from odradek.hosts.host import Host, LogEntry
 from odradek.hosts.thread import ThreadHost
 from odradek.layout import OF_EACH, broker_settings, cluster_settings
 from odradek.settings import as_text, gather
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 Topics = Mapping[str, int] | Iterable[str]
+"""Topics to create: names, with one partition each, or a mapping from name to number of partitions."""
 
 _HOST = "127.0.0.1"
 _CREATE_TIMEOUT_MS = 30_000
@@ -35,22 +37,26 @@ _POLL_S = 0.005
 
 
 class Cluster:
-    """A Kafka broker, or several, in this process on a thread of their own, or with `process=True` in a child process.
+    """One Kafka broker, or several, on a thread of this process, or in a child process with `process=True`.
 
         with Cluster(topics={"orders": 3}) as kafka:
             producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
 
-    `config` takes Kafka's names and values (`{"message.max.bytes": 2_000_000}`); an unknown name is a `SettingsError`
-    that names the nearest known one. `data` keeps topics and groups over `stop` and `start` and over processes; without
-    it they live in a temporary directory that goes away with the cluster. `port=0` lets the system choose; the port
-    stays the same over `stop`, `kill` and `start`. `emulate="3.9"` answers ApiVersions as that release. `durable=True`
-    acknowledges, and shows to readers, only what is on the disk: what a power loss leaves.
+    - `topics` are created by the first `start`, and again by `reset`.
+    - `brokers=3` starts three brokers that replicate, with the ids 0, 1 and 2; `racks=["a", "a", "b"]` names their
+      racks. `stop`, `kill` and `start` take the id of one broker, and `add_broker` adds another.
+    - `config` has Kafka's names and values, such as `{"message.max.bytes": 2_000_000}`.
+    - `data` is the data directory. Without it the cluster uses a temporary directory and `close` removes it.
+    - `port=0` lets the system choose a port. `stop`, `kill` and `start` keep it.
+    - `emulate="3.9"` makes ApiVersions respond as that release of Kafka does.
+    - `durable=True` acknowledges records, and returns them to consumers, only when they are on the disk (fdatasync).
 
-    `brokers=3` makes a cluster of three, with the ids 0, 1 and 2, that replicate; `racks=["a", "a", "b"]` says where
-    they stand. `stop`, `kill` and `start` take one of them (`cluster.kill(1)`), `add_broker` brings another.
+    Methods block until they are done, and any thread may call them. `async with` starts and closes the cluster without
+    blocking the event loop. A process may have several clusters.
 
-    All methods block for as long as they need, and may be called from any thread; `async with` does not block the loop
-    while the broker starts and stops. Several clusters may live side by side.
+    Raises SettingsError for an unknown setting or a value that Kafka refuses, and ValueError for arguments that do not
+    fit together. With `process=True` every method that reaches the brokers also raises TimeoutError when the child
+    process does not respond within 60 s, and BrokerProcessError when it has exited; `start` starts a new one.
     """
 
     def __init__(
@@ -67,16 +73,16 @@ class Cluster:
         durable: bool = False,
     ) -> None:
         if brokers < 1:
-            raise ValueError("a cluster has at least one broker")
+            raise ValueError(f"brokers must be at least 1, got {brokers}")
         if racks is not None and len(racks) != brokers:
-            raise ValueError(f"{len(racks)} racks for {brokers} brokers")
+            raise ValueError(f"racks must name a rack for each of {brokers} brokers, got {len(racks)}")
         if port and brokers > 1:
-            raise ValueError("one port is not enough for several brokers; the system chooses them")
+            raise ValueError(f"port must be 0 for several brokers, because each needs its own; got {port}")
         self._topics = topics
         self._settings = gather(overrides=config).values
         shared = OF_EACH & set(self._settings)
         if shared and brokers > 1:
-            raise ValueError(f"several brokers cannot share {', '.join(sorted(shared))}: each gets its own")
+            raise ValueError(f"config must not set {', '.join(sorted(shared))} for several brokers: each has its own")
         self._data = None if data is None else Path(data)
         self._emulate = emulate
         self._durable = durable
@@ -87,29 +93,37 @@ class Cluster:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._host = _host(process)
         self.faults = Faults(self._host)
-        """What goes wrong between the broker and its clients, by order: see `Faults`."""
+        """Faults that the brokers apply to requests and responses: see `Faults`."""
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client's `bootstrap.servers` takes: all brokers, with a comma between them. Stays the same from the
-        first start on, but for brokers that are added."""
+        """The value for a client's `bootstrap.servers`: the addresses of all brokers, separated by commas.
+
+        It stays the same from the first start on; `add_broker` appends to it. Raises NotRunningError before the first
+        start.
+        """
         if 0 in self._ports:
             raise NotRunningError
         return ",".join(format_address(_HOST, port) for port in self._ports)
 
     @property
     def brokers(self) -> list[int]:
-        """The ids of the brokers that run."""
+        """The ids of the running brokers."""
         return sorted(self._running)
 
     @property
     def logs(self) -> list[LogEntry]:
-        """The last 10,000 events that the broker logged, oldest first: a mapping each, with `event` and `level`."""
+        """The last 10,000 log events of the brokers, oldest first: a mapping each, with `event` and `level`."""
         return self._host.logs
 
     def start(self, broker: int | None = None) -> Self:
-        """Start the cluster, or one broker that was stopped or killed, on the data that is left; returns when it
-        answers."""
+        """Start the cluster, or one broker that was stopped or killed, on its data; return when it responds.
+
+        Raises AlreadyRunningError; NotRunningError for one broker of a cluster that is not running; DataDirectoryError
+        for a data directory that is locked or holds something other than this cluster; ValueError for settings that
+        cannot be served and for an unknown broker id; KafkaError when the broker refuses one of the constructor's
+        topics; ClientError when it does not respond; OSError when a port is in use or the disk fails.
+        """
         if broker is not None:
             self._start_broker(broker)
             return self
@@ -123,14 +137,18 @@ class Cluster:
                 self._create_own_topics()
         except BaseException:
             if first:
-                # Nothing runs or lies about after a start that failed, and the next one is the first.
+                # After a first start that failed nothing runs and no file is left; the next start is the first again.
                 self.close()
             raise
         return self
 
     def stop(self, broker: int | None = None) -> None:
-        """An orderly end, of the cluster or of one broker: requests in flight are answered, logs flushed; what others
-        can lead, they lead. Data stays for `start`."""
+        """Stop the cluster, or one broker, with a controlled shutdown: leadership moves to other brokers, requests in
+        progress get their responses, logs are flushed. The data stay for `start`.
+
+        Stopping a cluster that is not running does nothing. For one broker: raises NotRunningError when it is not
+        running, and ValueError for an unknown broker id.
+        """
         if broker is None:
             self._host.stop()
             self._running.clear()
@@ -139,8 +157,12 @@ class Cluster:
             self._running.discard(broker)
 
     def kill(self, broker: int | None = None) -> None:
-        """The end of `kill -9`, of the cluster or of one broker: nothing is flushed or answered. Data stays as it is,
-        for `start`."""
+        """Stop the cluster, or one broker, as kill -9 does: without responses and without a flush. The data stay as
+        they are, for `start`.
+
+        Killing a cluster that is not running does nothing. For one broker: raises NotRunningError when it is not
+        running, and ValueError for an unknown broker id.
+        """
         if broker is None:
             self._host.kill()
             self._running.clear()
@@ -149,9 +171,13 @@ class Cluster:
             self._running.discard(broker)
 
     def add_broker(self, *, rack: str | None = None) -> int:
-        """One more broker, empty; its id. Only a cluster that began with several can grow."""
+        """Start one more broker, which has no replicas yet; return its id.
+
+        Raises ValueError for a cluster that was created with one broker, because that one keeps the metadata in its own
+        directory; NotRunningError; and OSError as `start` does.
+        """
         if len(self._ports) == 1:
-            raise ValueError("a broker that is alone keeps the cluster's metadata to itself: begin with brokers=2")
+            raise ValueError("a cluster of one broker cannot grow: create it with brokers=2 or more")
         self._ports.append(0)
         self._racks.append(rack)
         broker = len(self._ports) - 1
@@ -164,7 +190,8 @@ class Cluster:
         return broker
 
     def close(self) -> None:
-        """Stop, and forget everything that was not put under `data`. The next `start` is the first again."""
+        """Stop the cluster and remove its temporary directory. The next `start` begins with an empty cluster, or with
+        the data in `data`."""
         self._host.stop()
         self._running.clear()
         self._directory = None
@@ -173,17 +200,18 @@ class Cluster:
             self._temporary = None
 
     def reset(self) -> None:
-        """A cluster as new, in below 10 ms for a test's few topics: topics, groups, producers, dynamic configurations
-        (of brokers, groups and client metrics) and faults are gone; the address and connections stay.
+        """Delete topics, groups, producers, dynamic configurations (of brokers, groups and client metrics) and faults;
+        create the constructor's topics again, with new topic ids. A test's few topics take less than 10 ms.
 
-        What waits in the broker (a long poll, a group's rebalance) ends with an error; a request that a fault delays
-        goes on when its time has come. Topics given to the constructor are created again, with new topic ids. Settings
-        of the constructor and `logs` stay.
+        Addresses and connections stay, and so do the constructor's settings and `logs`. Requests that wait in the
+        broker, such as a long poll or a JoinGroup, end with an error. A request that a fault delays continues when its
+        delay has passed.
 
-        The wall clock shows the real time again. No record is left from a later time that this would take it back
-        before: they went with their topics, and so did committed offsets and producers, which expire on that clock. The
-        clock of timeouts stays where it was moved to: it never runs backwards, and only its differences mean something,
-        so timers that still wait (retention's next look, the removal of deleted files) wait no longer than before.
+        The wall clock shows the real time again. This cannot turn time back for a record, because topics, committed
+        offsets and producers are gone. The clock of timeouts stays where `advance` moved it: it never runs backwards,
+        and only its differences mean something.
+
+        Raises NotRunningError, and ValueError when the controller cannot create or delete a topic.
         """
         self._host.reset(_as_mapping(self._topics))
 
@@ -195,15 +223,22 @@ class Cluster:
         replicas: int = -1,
         config: Mapping[str, object] | None = None,
     ) -> None:
-        """Create one topic, with so many replicas (-1: `default.replication.factor`). `KafkaError` if it exists, or if
-        the broker refuses it."""
+        """Create one topic with this number of partitions and replicas; -1 means the brokers' `num.partitions` or
+        `default.replication.factor`.
+
+        Raises KafkaError when the topic exists or the broker refuses it, ClientError when no broker responds, and
+        NotRunningError before the first start.
+        """
         configs = [
             CreateTopicsRequest.CreatableTopicConfig(key, as_text(value)) for key, value in (config or {}).items()
         ]
         self._create([CreateTopicsRequest.CreatableTopic(name, partitions, replicas, configs=configs)])
 
     def create_topics(self, topics: Topics) -> None:
-        """Create several topics: names (a partition each), or a mapping from name to number of partitions."""
+        """Create several topics: names, with one partition each, or a mapping from name to number of partitions.
+
+        Raises as `create_topic` does, for the first topic that the broker refuses; it still creates the others.
+        """
         wanted = _as_mapping(topics)
         if wanted:
             self._create(
@@ -213,7 +248,11 @@ class Cluster:
     def wait_for_group(
         self, group_id: str, *, members: int | None = None, state: str = "Stable", timeout_s: float = 30.0
     ) -> None:
-        """Return when a consumer group is in `state`, with so many members if that is said; else `TimeoutError`."""
+        """Wait until a consumer group is in `state` and, if `members` is given, has that number of members.
+
+        Raises TimeoutError after `timeout_s`, ClientError when no broker responds, and NotRunningError before the first
+        start.
+        """
         deadline = time.monotonic() + timeout_s
         with self._client() as client:
             while True:
@@ -221,32 +260,42 @@ class Cluster:
                 if group.group_state == state and members in (None, len(group.members)):
                     return
                 if time.monotonic() > deadline:
+                    wanted = state if members is None else f"{state} with {members} members"
                     raise TimeoutError(
-                        f"group {group_id!r} is {group.group_state or 'unknown'} with {len(group.members)} members"
-                        f" after {timeout_s:g} s"
+                        f"group {group_id!r} must be {wanted}, but is {group.group_state or 'unknown'} with"
+                        f" {len(group.members)} members after {timeout_s:g} s"
                     )
                 time.sleep(_POLL_S)
 
     def advance(self, *, wall_ms: int = 0, timeouts_ms: int = 0) -> None:
-        """Move the broker's time: the wall clock of records and retention, or the clock of timeouts (sessions, delays).
+        """Advance the brokers' wall clock (record timestamps, retention), or their clock of timeouts (sessions,
+        delays), which never runs backwards. A negative `wall_ms` moves the wall clock back.
 
-        Timers that become due have fired when this returns. Retention and the log cleaner look at the clock when they
-        run next, which is a matter of timeouts (`log.retention.check.interval.ms`, `log.cleaner.backoff.ms`), or of
-        `delete_old_segments` and `clean_logs`.
+        Timers that become due have fired when this returns. Retention and the log cleaner read the wall clock at their
+        next run: after `log.retention.check.interval.ms` and `log.cleaner.backoff.ms` on the clock of timeouts, or when
+        `delete_old_segments` and `clean_logs` are called.
+
+        Raises ValueError for a negative `timeouts_ms`.
         """
         if timeouts_ms < 0:
-            raise ValueError("the clock of timeouts never runs backwards")
+            raise ValueError(f"timeouts_ms must be at least 0, got {timeouts_ms}")
         self._host.advance(wall_ms, timeouts_ms)
 
     def delete_old_segments(self) -> None:
-        """Retention runs now: `retention.ms`, `retention.bytes`, and what DeleteRecords left, by the wall clock as it
-        is. As in Kafka whole segments go, and none that holds a record above the high watermark."""
+        """Run retention now: `retention.ms`, `retention.bytes`, and segments below the log start offset that
+        DeleteRecords has set. As in Kafka, only whole segments below the high watermark are deleted.
+
+        Raises NotRunningError.
+        """
         self._host.delete_old_segments()
 
     def clean_logs(self) -> None:
-        """The log cleaner runs now, and compacts every topic with `cleanup.policy=compact` that is dirty enough
-        (`min.cleanable.dirty.ratio`, `max.compaction.lag.ms`), by the wall clock as it is. As in Kafka the active
-        segment is left alone: let it end early by `segment.bytes` or `segment.ms`."""
+        """Run the log cleaner now, on every topic with `cleanup.policy=compact` that is dirty enough
+        (`min.cleanable.dirty.ratio`, `max.compaction.lag.ms`). As in Kafka the active segment is not cleaned;
+        `segment.bytes` and `segment.ms` roll it early.
+
+        Raises NotRunningError.
+        """
         self._host.clean_logs()
 
     def __enter__(self) -> Self:
@@ -276,10 +325,10 @@ class Cluster:
         return Path(self._temporary.name)
 
     def _common(self) -> dict[str, str]:
-        """The settings that all brokers share."""
+        """The settings that are the same for every broker."""
         found = {}
         if self._data is None:
-            # What dies with the cluster is not worth an fsync.
+            # The temporary directory is removed with the cluster, so an fsync has no use.
             found["odradek.sync"] = "false"
         if self._durable:
             found["odradek.sync"] = "always"
@@ -292,7 +341,7 @@ class Cluster:
         if self._directory is None:
             raise NotRunningError
         if known in self._running:
-            raise RuntimeError(f"broker {known} is running already")
+            raise AlreadyRunningError(known)
         port, rack = self._ports[known], self._racks[known]
         settings = broker_settings(
             self._common(), self._directory, _HOST, port, rack, broker_id=broker, brokers=len(self._ports)
@@ -301,8 +350,8 @@ class Cluster:
 
     def _started(self, addresses: Mapping[int, str]) -> None:
         for number, (broker, address) in enumerate(sorted(addresses.items())):
-            place = number if len(self._ports) == 1 else broker
-            self._ports[place] = parse_address(address)[1]
+            index = number if len(self._ports) == 1 else broker
+            self._ports[index] = parse_address(address)[1]
             self._running.add(broker)
 
     def _started_one(self, broker: int) -> int:
@@ -312,26 +361,26 @@ class Cluster:
 
     def _known(self, broker: int) -> int:
         if len(self._ports) == 1:
-            raise ValueError("a broker that is alone is the cluster: stop, kill and start it without an id")
+            raise ValueError("a cluster of one broker takes no broker id: call stop, kill and start without it")
         if not 0 <= broker < len(self._ports):
-            raise ValueError(f"there is no broker {broker}; they are 0 to {len(self._ports) - 1}")
+            raise ValueError(f"broker must be one of 0 to {len(self._ports) - 1}, got {broker}")
         return broker
 
     def _create_own_topics(self) -> None:
-        """Those of the constructor, unless the data that was given has them already."""
+        """Create the constructor's topics, except those that the data directory already has."""
         wanted = _as_mapping(self._topics)
         if wanted:
             with self._client() as client:
-                there = {topic.name for topic in client.metadata().topics}
-            self.create_topics({name: partitions for name, partitions in wanted.items() if name not in there})
+                existing = {topic.name for topic in client.metadata().topics}
+            self.create_topics({name: partitions for name, partitions in wanted.items() if name not in existing})
 
     def _client(self) -> Client:
         return Client(self.bootstrap_servers)
 
     def _create(self, topics: list[CreateTopicsRequest.CreatableTopic]) -> None:
         with self._client() as client:
-            answer = client.call(CreateTopicsRequest(topics, _CREATE_TIMEOUT_MS), CreateTopicsResponse)
-        for result in answer.topics:
+            response = client.call(CreateTopicsRequest(topics, _CREATE_TIMEOUT_MS), CreateTopicsResponse)
+        for result in response.topics:
             if result.error_code != ErrorCode.NONE:
                 raise KafkaError(result.error_code, f"topic {result.name!r}", result.error_message)
 

@@ -1,4 +1,4 @@
-"""Odradek in a container, for tests that use `testcontainers`; needs the `test` extra and a container engine."""
+"""Odradek in a container, for tests that use `testcontainers`. Needs the extra `test` and a container engine."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ IMAGE = "odradek:latest"
 _HOST_PORT = 9092
 _NETWORK_PORT = 19092
 _ENVIRONMENT = "/tmp/odradek-environment"
-# The port that clients on the host will use is known only when the container runs, so the broker waits to be told.
+# The port for clients on the host is known only when the container runs, so the broker waits for a file that names it.
 _COMMAND = f"until [ -f {_ENVIRONMENT} ]; do sleep 0.05; done; . {_ENVIRONMENT}; exec odradek up --container"
 
 
 class OdradekContainer(DockerContainer):
-    """One broker in a container of its own.
+    """One broker in a container.
 
-    `get_bootstrap_server()` is for clients on this host; containers of the same network (`with_network`,
-    `with_network_aliases`) connect to `ALIAS:19092`. `config` takes Kafka's names, as `Cluster` does.
+    Clients on this host connect to `get_bootstrap_server()`, containers of the same network (`with_network`) to port
+    19092 of `network_alias`. `config` has Kafka's names and values, as for `Cluster`. The broker in the container
+    ignores an unknown setting and logs a warning.
     """
 
     def __init__(
@@ -49,11 +50,14 @@ class OdradekContainer(DockerContainer):
             self.with_network_aliases(network_alias)
 
     def get_bootstrap_server(self) -> str:
-        """`host:port` for clients on this host."""
+        """Return `host:port` for clients on this host."""
         return f"{self.get_container_host_ip()}:{self.get_exposed_port(_HOST_PORT)}"
 
     def start(self) -> Self:
-        """Start, and wait until the broker answers Metadata at the address that clients will use."""
+        """Start the container; return when the broker responds at the address for clients on this host.
+
+        Raises TimeoutError, with the broker's log, after `start_timeout_s`, and the exceptions of the container engine.
+        """
         super().start()
         inside = self._network_alias or "$(hostname)"
         script = (
@@ -86,5 +90,7 @@ class OdradekContainer(DockerContainer):
                 if time.monotonic() > deadline:
                     out, err = self.get_logs()
                     text = (out + err).decode("utf-8", "replace")
-                    raise TimeoutError(f"the broker did not answer: {error}\n{text}") from error
+                    raise TimeoutError(
+                        f"the broker did not respond within {self._start_timeout_s:g} s: {error}; its log is\n{text}"
+                    ) from error
                 time.sleep(0.05)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from odradek.client.client import format_address
+from odradek.exceptions import DataDirectoryError
 from odradek_log.foreign import named
 
 CONTROLLER = "controller"
@@ -24,19 +25,15 @@ OF_EACH = frozenset({"listeners", "advertised.listeners", "node.id", "broker.id"
 """Settings that several brokers cannot share."""
 
 
-class LayoutError(ValueError):
-    """The data directory holds a cluster of another shape."""
-
-
 def cluster_settings(
     common: Mapping[str, str], directory: Path, host: str, ports: Sequence[int], racks: Sequence[str | None]
 ) -> list[dict[str, str]]:
-    """Settings for the brokers 0, 1, …, one for each port; what `common` says wins. Raises LayoutError."""
+    """Settings for the brokers 0, 1, …, one for each port; what `common` says wins. Raises DataDirectoryError."""
     alone = len(ports) == 1
     if alone and (directory / CONTROLLER).exists():
-        raise LayoutError(f"{directory} holds the data of several brokers, not of one")
+        raise DataDirectoryError(f"{directory} holds the data of several brokers, not of one")
     if not alone and (directory / _META_PROPERTIES).exists():
-        raise LayoutError(f"{directory} holds the data of one broker, not of several")
+        raise DataDirectoryError(f"{directory} holds the data of one broker, not of several")
     if not alone:
         _refuse_foreign(directory)
     return [
@@ -46,18 +43,18 @@ def cluster_settings(
 
 
 def _refuse_foreign(directory: Path) -> None:
-    """Raise LayoutError for a directory that holds something else than brokers. Hidden files are ignored."""
+    """Raise DataDirectoryError for a directory that holds something else than brokers. Hidden files are ignored."""
     if not directory.exists():
         return
     if not directory.is_dir():
-        raise LayoutError(f"{directory} is a file; the data of several brokers need a directory")
+        raise DataDirectoryError(f"{directory} is a file; the data of several brokers need a directory")
     foreign = sorted(
         entry.name
         for entry in directory.iterdir()
         if not _OF_CLUSTER.fullmatch(entry.name) and (entry.is_dir() or not entry.name.startswith("."))
     )
     if foreign:
-        raise LayoutError(
+        raise DataDirectoryError(
             f"{directory} is not the data directory of several brokers: it holds {named(foreign)}; use an empty "
             "directory, or one that does not exist yet"
         )

@@ -1,36 +1,58 @@
-"""Fixtures for pytest, there as soon as Odradek is installed: `kafka` and `kafka_cluster`.
+"""The pytest fixtures `kafka` and `kafka_cluster`, available as soon as Odradek is installed.
 
-The broker itself is imported by the first test that asks for one, so that other test suites pay nothing. Under xdist
-every worker has a broker of its own.
+The first test that uses a fixture imports the broker, so other test suites do not pay for it. Under pytest-xdist each
+worker has a broker of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
-    from odradek.cluster import Cluster
+    from pathlib import Path
+
+    from odradek.cluster import Cluster, Topics
 
 _LOG_LINES_MAX = 200
 
+P = ParamSpec("P")
+
 
 class ClusterFactory(Protocol):
-    """Takes the arguments of `odradek.Cluster`; returns it started."""
+    """The type of the fixture `kafka_cluster`: takes the arguments of `Cluster`, returns the started cluster.
 
-    def __call__(self, **arguments: Any) -> Cluster: ...
+    Raises what `Cluster` and `Cluster.start` raise.
+    """
+
+    def __call__(
+        self,
+        *,
+        topics: Topics = (),
+        brokers: int = 1,
+        racks: Sequence[str] | None = None,
+        config: Mapping[str, object] | None = None,
+        data: Path | str | None = None,
+        port: int = 0,
+        emulate: str | None = None,
+        process: bool = False,
+        durable: bool = False,
+    ) -> Cluster: ...
 
 
 @pytest.fixture(scope="session")
 def kafka_config() -> Mapping[str, object]:
-    """Settings of the session's broker under Kafka's names; override it in a `conftest.py`."""
+    """Return the settings of the session's broker, under Kafka's names; override it in a `conftest.py`.
+
+    An unknown setting makes `kafka` raise SettingsError.
+    """
     return {}
 
 
 @pytest.fixture(scope="session")
-def _odradek_of_the_session(kafka_config: Mapping[str, object]) -> Iterator[Cluster]:
+def _session_cluster(kafka_config: Mapping[str, object]) -> Iterator[Cluster]:
     from odradek.cluster import Cluster
 
     with Cluster(config=kafka_config) as cluster:
@@ -38,38 +60,47 @@ def _odradek_of_the_session(kafka_config: Mapping[str, object]) -> Iterator[Clus
 
 
 @pytest.fixture
-def kafka(_odradek_of_the_session: Cluster) -> Cluster:
-    """One broker for the whole session, as new for each test: see `Cluster.reset`."""
-    _odradek_of_the_session.reset()
-    return _odradek_of_the_session
+def kafka(_session_cluster: Cluster) -> Cluster:
+    """Return the session's broker, reset before each test with `Cluster.reset`.
+
+    Raises what `Cluster`, `Cluster.start` and `Cluster.reset` raise.
+    """
+    _session_cluster.reset()
+    return _session_cluster
 
 
 @pytest.fixture
 def kafka_cluster() -> Iterator[ClusterFactory]:
-    """A factory of clusters that end with the test: `kafka_cluster(topics={"orders": 3}, emulate="3.9")`."""
+    """Return a factory of clusters that end with the test: `kafka_cluster(topics={"orders": 3}, emulate="3.9")`.
+
+    The factory raises what `Cluster` and `Cluster.start` raise.
+    """
     from odradek.cluster import Cluster
 
     made: list[Cluster] = []
+    yield _starting(Cluster, made)
+    for cluster in reversed(made):
+        cluster.close()
 
-    def make(**arguments: Any) -> Cluster:
-        cluster = Cluster(**arguments)
+
+def _starting(make: Callable[P, Cluster], made: list[Cluster]) -> Callable[P, Cluster]:
+    def start(*args: P.args, **kwargs: P.kwargs) -> Cluster:
+        cluster = make(*args, **kwargs)
         made.append(cluster)
         return cluster.start()
 
-    yield make
-    for cluster in reversed(made):
-        cluster.close()
+    return start
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that fails shows what its broker had to say."""
+    """Add the broker's log to the report of a test that fails."""
     report = yield
     arguments = getattr(item, "funcargs", {})
     if report.when == "call" and report.failed:
-        # A user's own fixture of this name may be anything.
+        # A project may have a fixture of this name that is no Cluster.
         entries = list(getattr(arguments.get("kafka"), "logs", ()))[-_LOG_LINES_MAX:]
         if entries:
             report.sections.append(("Log of the Kafka broker", "\n".join(_line(entry) for entry in entries)))

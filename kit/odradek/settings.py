@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from odradek.exceptions import SettingsError
 from odradek_broker.config import OUR_NUMBERS, OUR_SETTINGS
 from odradek_controller.configs.definition import ConfigError
 from odradek_controller.configs.in_use import has_effect
@@ -25,10 +26,6 @@ _CLUSTER_ID = "CLUSTER_ID"
 _CLUSTER_ID_SETTING = "cluster.id"
 # Per-listener and per-mechanism settings have names of their own beyond the table.
 _OPEN_PREFIXES = ("listener.name.", "metric.", "metrics.", "config.providers.")
-
-
-class SettingsError(ValueError):
-    """A setting that cannot be: one line for a person."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from odradek import Cluster, KafkaError, SettingsError
-from odradek.hosts.host import NotRunningError
+from odradek import BrokerProcessError, Cluster, KafkaError, NotRunningError, SettingsError
 from odradek_log import disk
 
 WAIT_S = 20
@@ -320,7 +319,7 @@ def test_asyncio_code_uses_it_without_blocking_its_loop() -> None:
 def test_a_child_that_dies_is_an_error_and_no_hang() -> None:
     with Cluster(topics=["orders"], process=True) as cluster:
         os.kill(cluster._host.pid, signal.SIGKILL)  # type: ignore[attr-defined]  # kill -9 from outside
-        with pytest.raises(RuntimeError, match="the broker's process ended with exit code -9"):
+        with pytest.raises(BrokerProcessError, match="the broker's process ended with exit code -9"):
             cluster.reset()
         with pytest.raises(NotRunningError):
             cluster.reset()
@@ -333,8 +332,10 @@ def test_a_child_that_hangs_is_an_error_that_names_what_was_asked(monkeypatch: p
         produce(cluster, "orders", "a")
         pid = cluster._host.pid  # type: ignore[attr-defined]
         os.kill(pid, signal.SIGSTOP)
-        monkeypatch.setattr("odradek.hosts.process._ANSWER_TIMEOUT_S", 0.1)
-        with pytest.raises(TimeoutError, match=rf"process {pid} did not answer 'advance' within 0\.1 s.*Cluster\.logs"):
+        monkeypatch.setattr("odradek.hosts.process._REPLY_TIMEOUT_S", 0.1)
+        with pytest.raises(
+            TimeoutError, match=rf"process {pid} did not reply to 'advance' within 0\.1 s.*Cluster\.logs"
+        ):
             cluster.advance(timeouts_ms=1)
         monkeypatch.undo()
         cluster.start()
@@ -346,7 +347,7 @@ def test_a_child_that_does_not_end_is_an_error_and_ends(monkeypatch: pytest.Monk
         pid = cluster._host.pid  # type: ignore[attr-defined]
         os.kill(pid, signal.SIGSTOP)
         monkeypatch.setattr("odradek.hosts.process._STOP_TIMEOUT_S", 1)
-        with pytest.raises(TimeoutError, match="did not answer 'stop' within 1 s"):
+        with pytest.raises(TimeoutError, match="did not reply to 'stop' within 1 s"):
             cluster.stop()
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

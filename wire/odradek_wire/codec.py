@@ -1,7 +1,7 @@
-"""Messages to bytes and back: the door through which everybody goes.
+"""Encode messages to bytes and decode them: the public entry of this package.
 
-A codec is made for one (message class, version) at first use and kept. `encoder` and `decoder` hand it out for hot
-paths.
+The first use of a message class in a version compiles its codec, which is kept. `encoder` and `decoder` return that
+codec to callers on a hot path.
 """
 
 from collections.abc import Callable
@@ -10,9 +10,28 @@ from typing import Any, TypeVar
 from odradek_wire import notation
 from odradek_wire.compiled_decoder import compile_decoder, compile_limited_decoder
 from odradek_wire.compiled_encoder import compile_encoder
-from odradek_wire.errors import UnsupportedVersionError
+from odradek_wire.errors import DecodeError, EncodeError, TooManyElementsError, UnsupportedVersionError
 from odradek_wire.message import FileRecords, Message
 from odradek_wire.walk import Reader
+
+__all__ = [
+    "Buffer",
+    "DecodeError",
+    "Decoder",
+    "EncodeError",
+    "Encoder",
+    "Part",
+    "TooManyElementsError",
+    "UnsupportedVersionError",
+    "decode",
+    "decode_prefix",
+    "decoder",
+    "encode",
+    "encode_parts",
+    "encoder",
+    "layout",
+    "limited_decoder",
+]
 
 M = TypeVar("M", bound=Message)
 
@@ -28,7 +47,7 @@ _limited_decoders: dict[tuple[type[Message], int], Decoder] = {}
 
 
 def layout(cls: type[Message]) -> notation.MessageType:
-    """The definition of a message class, read at first use."""
+    """Return the definition of a message class; the first use reads it from its file."""
     if cls.__name__ not in _layouts:
         for message in notation.load(cls.DEFINITION):
             _layouts[message.name] = message
@@ -36,7 +55,10 @@ def layout(cls: type[Message]) -> notation.MessageType:
 
 
 def encoder(cls: type[Message], version: int) -> Encoder:
-    """``encode(message) -> list of parts``; records are parts of their own, as they were given."""
+    """Return ``encode(message) -> list of parts``; records are parts of their own, which it does not copy.
+
+    Raises UnsupportedVersionError. The returned function raises EncodeError.
+    """
     try:
         return _encoders[cls, version]
     except KeyError:
@@ -46,7 +68,10 @@ def encoder(cls: type[Message], version: int) -> Encoder:
 
 
 def decoder(cls: type[M], version: int) -> Callable[..., M]:
-    """``decode(data, position=0) -> message``: it must end where the data ends."""
+    """Return ``decode(data, position=0) -> message``; the message must reach to the end of the data.
+
+    Raises UnsupportedVersionError. The returned function raises DecodeError.
+    """
     try:
         return _decoders[cls, version]
     except KeyError:
@@ -56,9 +81,12 @@ def decoder(cls: type[M], version: int) -> Callable[..., M]:
 
 
 def limited_decoder(cls: type[M], version: int) -> Callable[..., tuple[M, int]]:
-    """``decode(data, position, limit) -> (message, its elements)``; `TooManyElementsError` as soon as the message is
-    known to have more than `limit` elements: entries of arrays and tagged fields, and one for each 4,096 bytes of a
-    string or bytes. Records do not count."""
+    """Return ``decode(data, position, limit) -> (message, number of its elements)``.
+
+    Elements are the entries of arrays, the tagged fields, and one for each 4,096 bytes of a string or of bytes. Records
+    do not count. Raises UnsupportedVersionError. The returned function raises DecodeError, and TooManyElementsError as
+    soon as the message is known to have more than `limit` elements.
+    """
     try:
         return _limited_decoders[cls, version]
     except KeyError:
@@ -68,12 +96,18 @@ def limited_decoder(cls: type[M], version: int) -> Callable[..., tuple[M, int]]:
 
 
 def encode_parts(message: Message, version: int) -> list[Part]:
-    """The message as a list whose concatenation is its bytes."""
+    """Encode a message to a list of parts, whose concatenation is its bytes.
+
+    Raises EncodeError for a field that this version cannot represent, and UnsupportedVersionError.
+    """
     return encoder(type(message), version)(message)
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The message as bytes, records copied in."""
+    """Encode a message to bytes, with a copy of its records.
+
+    Raises EncodeError for a field that this version cannot represent, and UnsupportedVersionError.
+    """
     parts = encoder(type(message), version)(message)
     try:
         return b"".join(parts)  # type: ignore[arg-type]
@@ -82,15 +116,21 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def decode(cls: type[M], version: int, data: Buffer) -> M:
-    """The message that the data are, from first to last byte; `DecodeError` otherwise."""
+    """Decode the message that `data` holds from its first byte to its last.
+
+    Raises DecodeError for bytes that are no such message, and UnsupportedVersionError.
+    """
     return decoder(cls, version)(data)
 
 
 def decode_prefix(
     cls: type[M], version: int, data: Buffer, position: int = 0, limit: int | None = None
 ) -> tuple[M, int]:
-    """The message that begins at `position`, and where it ends; what follows is not looked at. Slower than `decode`.
-    With a `limit` as `limited_decoder`."""
+    """Decode the message that begins at `position`; return it and the position of its end. Slower than `decode`.
+
+    Ignores the bytes after the message. Raises DecodeError, UnsupportedVersionError and, with a `limit`,
+    TooManyElementsError as `limited_decoder` does.
+    """
     message, end = Reader(_checked(cls, version), cls, version, data, position, limit).decode_prefix()
     return message, end
 

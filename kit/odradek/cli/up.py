@@ -15,10 +15,11 @@ import click
 from odradek.cli.in_container import default_listeners
 from odradek.cli.output import parse_settings
 from odradek.client.client import format_address
+from odradek.exceptions import DataDirectoryError, SettingsError
 from odradek.hosts.loops import log_refused_accepts, new_event_loop
-from odradek.layout import OF_EACH, LayoutError, cluster_settings
+from odradek.layout import OF_EACH, cluster_settings
 from odradek.logs import LEVELS, stream_logger
-from odradek.settings import SettingsError, gather
+from odradek.settings import gather
 from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.logger import Logger
 from odradek_controller.configs.removed import why_removed
@@ -96,7 +97,7 @@ def command(
             values.setdefault("odradek.sync", "false")
         try:
             statics = _of_each(values, brokers, host, port, data, container=container)
-        except LayoutError as error:
+        except DataDirectoryError as error:
             raise click.ClickException(str(error)) from error
         loop = new_event_loop()
         log_refused_accepts(loop, logger)

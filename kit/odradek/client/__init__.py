@@ -5,6 +5,7 @@ of speed, does not join groups, and works against any Kafka.
 """
 
 from odradek.client.client import Client
-from odradek.client.connection import ClientError, Connection, KafkaError
+from odradek.client.connection import Connection
+from odradek.exceptions import ClientError, KafkaError
 
 __all__ = ["Client", "ClientError", "Connection", "KafkaError"]

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from odradek.client.connection import ClientError, Connection, KafkaError
+from odradek.client.connection import Connection
+from odradek.exceptions import ClientError, KafkaError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

@@ -6,9 +6,10 @@ import socket
 import struct
 from typing import TYPE_CHECKING, TypeVar
 
+from odradek.exceptions import ClientError
 from odradek_wire.apis import APIS, response_header_version
 from odradek_wire.codec import decode
-from odradek_wire.errors import DecodeError, ErrorCode
+from odradek_wire.errors import DecodeError
 from odradek_wire.frames import encode_request
 from odradek_wire.message import Message
 from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -25,22 +26,6 @@ _CORRELATION_ID_SIZE = 4
 # ApiVersions of the oldest kind: every broker answers it, so no second try with a lower version is needed.
 _HANDSHAKE_VERSION = 0
 _RESPONSE_BYTES_MAX = 1 << 30
-
-
-class ClientError(Exception):
-    """The broker could not be reached, or did not answer as Kafka does. The text is one line for a person."""
-
-
-class KafkaError(ClientError):
-    """The broker answered, with an error code."""
-
-    def __init__(self, code: int, about: str, message: str | None = None) -> None:
-        try:
-            self.code = ErrorCode(code)
-            name = self.code.name
-        except ValueError:
-            self.code, name = ErrorCode.UNKNOWN_SERVER_ERROR, f"error {code}"
-        super().__init__(f"{about}: {message or name}")
 
 
 class Connection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.client.client import Client
-from odradek.client.connection import KafkaError
+from odradek.exceptions import KafkaError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odradek.client.client import Client
-from odradek.client.connection import ClientError, KafkaError
+from odradek.exceptions import ClientError, KafkaError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

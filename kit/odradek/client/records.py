@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from odradek.client.client import Client
-from odradek.client.connection import ClientError, KafkaError
+from odradek.exceptions import ClientError, KafkaError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse

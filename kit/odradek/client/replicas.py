@@ -13,8 +13,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from odradek.client.client import Client
-from odradek.client.connection import ClientError, KafkaError
 from odradek.client.state import Partition
+from odradek.exceptions import ClientError, KafkaError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.records import batch

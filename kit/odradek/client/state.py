@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from odradek.client.client import Client
-from odradek.client.connection import KafkaError
+from odradek.exceptions import KafkaError
 from odradek_wire.errors import ErrorCode
 
 NO_LEADER = -1

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from odradek.client.client import Client
-from odradek.client.connection import KafkaError
 from odradek.client.reassignments import Plan
 from odradek.client.state import ClusterState
+from odradek.exceptions import KafkaError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,

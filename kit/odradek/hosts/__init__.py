@@ -1,1 +1,1 @@
-"""Where a cluster runs: `thread` in this process, `process` in a child; both are a `host`."""
+"""Hosts, which run the brokers of a `Cluster`: `thread` in this process, `process` in a child; `host` is their type."""

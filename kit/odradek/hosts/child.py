@@ -1,6 +1,6 @@
-"""The process of a `ProcessHost`: reads orders from standard input, one JSON document a line, and answers each.
+"""The child process of a `ProcessHost`: reads commands from standard input, a JSON document per line, and replies.
 
-Ends in order when standard input ends. Its log goes to standard error, a JSON document a line.
+Stops the brokers when standard input ends. Writes the brokers' log to standard error, a JSON document per line.
 """
 
 from __future__ import annotations
@@ -10,48 +10,68 @@ import signal
 import sys
 from typing import Any
 
+from odradek.exceptions import (
+    AlreadyRunningError,
+    DataDirectoryError,
+    NotRunningError,
+    SettingsError,
+)
 from odradek.hosts.host import Fault
 from odradek.hosts.thread import ThreadHost
 from odradek.logs import stream_logger
 
+EXCEPTIONS: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (AlreadyRunningError, DataDirectoryError, NotRunningError, SettingsError, ValueError, OSError)
+}
+"""The exceptions that the parent raises again; it raises BrokerProcessError for any other."""
+
 
 def main() -> None:
-    # Ctrl-C goes to the whole group of the terminal; the parent decides when its broker ends.
+    # The terminal sends Ctrl-C to the whole process group; the parent decides when its brokers stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     host = ThreadHost(stream_logger(sys.stderr, as_json=True))
     for line in sys.stdin:
         try:
-            answer: dict[str, Any] = {"result": _carry_out(host, json.loads(line))}
+            reply: dict[str, Any] = {"result": _apply(host, json.loads(line))}
         except Exception as error:
-            answer = {"error": str(error)}
-        print(json.dumps(answer), flush=True)
+            reply = {"error": _description(error)}
+        print(json.dumps(reply), flush=True)
     host.stop()
 
 
-def _carry_out(host: ThreadHost, order: dict[str, Any]) -> Any:
-    match order.pop("do"):
+def _description(error: Exception) -> dict[str, Any]:
+    kind = next((base.__name__ for base in type(error).__mro__ if base.__name__ in EXCEPTIONS), None)
+    found: dict[str, Any] = {"kind": kind, "text": str(error) or type(error).__name__}
+    if isinstance(error, OSError) and error.errno is not None:
+        found["errno"], found["text"] = error.errno, str(error.strerror)
+    return found
+
+
+def _apply(host: ThreadHost, command: dict[str, Any]) -> Any:
+    match command.pop("do"):
         case "start":
-            return host.start(**order)
+            return host.start(**command)
         case "start broker":
-            return host.start_broker(**order)
+            return host.start_broker(**command)
         case "stop broker":
-            host.stop_broker(**order)
+            host.stop_broker(**command)
         case "kill broker":
-            host.kill_broker(**order)
+            host.kill_broker(**command)
         case "reset":
-            host.reset(**order)
+            host.reset(**command)
         case "advance":
-            host.advance(**order)
+            host.advance(**command)
         case "delete old segments":
             host.delete_old_segments()
         case "clean logs":
             host.clean_logs()
         case "fault":
-            host.add_fault(Fault(**order))
+            host.add_fault(Fault(**command))
         case "clear faults":
             host.clear_faults()
         case unknown:
-            raise ValueError(f"unknown order {unknown!r}")
+            raise ValueError(f"unknown command {unknown!r}")
     return None
 
 

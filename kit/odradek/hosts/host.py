@@ -1,4 +1,4 @@
-"""What a `Cluster` needs of the place where its broker runs."""
+"""The interface between a `Cluster` and the thread or process that runs its brokers."""
 
 from __future__ import annotations
 
@@ -7,63 +7,71 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 LogEntry = Mapping[str, Any]
+"""One log event of a broker: its event, level, timestamp and facts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One rule of `Faults`, as it travels to the broker."""
+    """One fault of `Faults`."""
 
     action: Literal["delay", "error", "drop", "disconnect"]
     when: Literal["request", "response"]
-    """Before the handler has run, or after it: an acknowledgement that is lost is a response."""
+    """Whether the fault applies before or after the handler; a lost acknowledgement is a lost response."""
     api: str
     """Kafka's name of the API, such as Produce."""
     times: int | None = None
-    """How many requests it meets before it is over; None: all."""
+    """The number of requests to apply the fault to; None: all."""
     client_id: str | None = None
-    """Only requests of this client; None: of any."""
+    """The client whose requests match; None: every client."""
     delay_ms: int = 0
     error_code: int = 0
     broker: int | None = None
-    """Only requests to this broker; None: to any."""
+    """The broker that applies the fault; None: every broker."""
 
 
-Settings = Mapping[str, str]
-"""Of one broker, under Kafka's names."""
+BrokerSettings = Mapping[str, str]
+"""The settings of one broker, under Kafka's names."""
 
 
 class Host(Protocol):
-    """Runs the brokers of one cluster. Every method blocks until it is done and may be called from any thread."""
+    """Runs the brokers of one cluster. Methods block until they are done, and any thread may call them.
+
+    A call that needs a running cluster or broker raises NotRunningError without one. A host in another process raises
+    TimeoutError when that process does not respond, and BrokerProcessError when it has exited.
+    """
 
     @property
     def logs(self) -> list[LogEntry]: ...
 
-    def start(self, settings: Sequence[Settings]) -> dict[int, str]:
-        """Start all brokers on whatever lies in their `log.dirs`; by id, the addresses that clients take."""
+    def start(self, settings: Sequence[BrokerSettings]) -> dict[int, str]:
+        """Start all brokers on the data in their `log.dirs`; return the address of each by its id.
+
+        Raises AlreadyRunningError, DataDirectoryError, ValueError for settings that cannot be served, and OSError.
+        """
         ...
 
     def stop(self) -> None:
-        """End in order; nothing happens if it does not run."""
+        """Stop all brokers with a controlled shutdown; do nothing if the cluster is not running."""
         ...
 
     def kill(self) -> None:
-        """End at once, as a crash does; nothing happens if it does not run."""
+        """Stop all brokers immediately, as a crash does; do nothing if the cluster is not running."""
         ...
 
-    def start_broker(self, settings: Settings) -> dict[int, str]:
-        """One more of them; its id and address."""
+    def start_broker(self, settings: BrokerSettings) -> dict[int, str]:
+        """Start one more broker; return its id and address. Raises as `start` does."""
         ...
 
     def stop_broker(self, broker: int) -> None:
-        """End one in order; others take over what they can. KeyError if it does not run."""
+        """Stop one broker with a controlled shutdown, which moves leadership to other brokers."""
         ...
 
     def kill_broker(self, broker: int) -> None:
-        """End one at once. KeyError if it does not run."""
+        """Stop one broker immediately."""
         ...
 
     def reset(self, topics: Mapping[str, int]) -> None:
-        """As new, without faults and at the real time, but with these topics (name to partitions)."""
+        """Delete all state and faults, restore the wall clock, and create `topics` (name to number of partitions)."""
         ...
 
     def advance(self, wall_ms: int, timeouts_ms: int) -> None: ...
@@ -75,10 +83,3 @@ class Host(Protocol):
     def add_fault(self, fault: Fault) -> None: ...
 
     def clear_faults(self) -> None: ...
-
-
-class NotRunningError(RuntimeError):
-    """The cluster, or one broker of it, was asked for something that only a running one can do."""
-
-    def __init__(self, broker: int | None = None) -> None:
-        super().__init__("the cluster is not running" if broker is None else f"broker {broker} is not running")

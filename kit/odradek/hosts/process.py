@@ -1,7 +1,7 @@
-"""A broker in a child process: the same broker, where the user's own code cannot slow it down, and `kill` is kill -9.
+"""A host in a child process: the brokers do not share the user's interpreter, and `kill` is kill -9.
 
-Parent and child exchange one JSON document a line over the child's standard input and output (`child`). When the
-parent dies its end of the pipe closes, and the child ends: no broker is left behind.
+Parent and child exchange a JSON document per line over the child's standard input and output (`child`). When the parent
+dies, its end of the pipe closes and the child exits, so no broker is left behind.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from odradek.hosts.host import Fault, LogEntry, NotRunningError, Settings
+from odradek.exceptions import AlreadyRunningError, BrokerProcessError, NotRunningError
+from odradek.hosts.child import EXCEPTIONS
+from odradek.hosts.host import BrokerSettings, Fault, LogEntry
 
 _STOP_TIMEOUT_S = 30.0
-_ANSWER_TIMEOUT_S = 60.0
+_REPLY_TIMEOUT_S = 60.0
 _LOG_ENTRIES_MAX = 10_000
 
 
 class ProcessHost:
-    """One child per `start`. Faults and the moved wall clock are told to each new child; where its clock of timeouts
-    begins means nothing.
+    """A host with one child process per `start`. Each new child gets the faults and the offset of the wall clock; its
+    clock of timeouts begins anywhere, because only differences of that clock mean something.
 
-    A child that leaves an order without an answer for 60 s is killed: `TimeoutError`. Data stays for `start`.
+    A child that does not reply to a command within 60 s is killed, and the call raises TimeoutError. The data stay for
+    the next `start`.
     """
 
     def __init__(self) -> None:
@@ -44,12 +47,12 @@ class ProcessHost:
 
     @property
     def pid(self) -> int:
-        """The child's process id."""
+        """The process id of the child."""
         return self._running().pid
 
-    def start(self, settings: Sequence[Settings]) -> dict[int, str]:
+    def start(self, settings: Sequence[BrokerSettings]) -> dict[int, str]:
         if self._child is not None:
-            raise RuntimeError("the cluster is running already")
+            raise AlreadyRunningError
         self._child = subprocess.Popen(
             [sys.executable, "-m", "odradek.hosts.child"],
             stdin=subprocess.PIPE,
@@ -61,11 +64,11 @@ class ProcessHost:
         self._reader = threading.Thread(target=self._read_log, args=(self._child,), name="odradek log", daemon=True)
         self._reader.start()
         try:
-            # Before it starts: its first record carries the moved time already.
-            self._ask({"do": "advance", "wall_ms": self._wall_ahead_ms, "timeouts_ms": 0})
+            # Before the brokers start, because their first record has a time already.
+            self._send({"do": "advance", "wall_ms": self._wall_ahead_ms, "timeouts_ms": 0})
             for fault in self._faults:
-                self._ask({"do": "fault", **asdict(fault)})
-            return _by_id(self._ask({"do": "start", "settings": [dict(each) for each in settings]}))
+                self._send({"do": "fault", **asdict(fault)})
+            return _by_id(self._send({"do": "start", "settings": [dict(each) for each in settings]}))
         except BaseException:
             self.kill()
             raise
@@ -81,7 +84,7 @@ class ProcessHost:
                 child.wait(_STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 child.kill()
-                raise self._no_answer(child, "stop", _STOP_TIMEOUT_S) from None
+                raise self._no_reply(child, "stop", _STOP_TIMEOUT_S) from None
             finally:
                 self._forget(child)
 
@@ -89,53 +92,53 @@ class ProcessHost:
         child = self._child
         if child is not None:
             child.kill()
-            # An order under way, which holds the lock, ends with the child.
+            # A command in progress holds the lock until the child is gone.
             with self._lock:
                 if self._child is child:
                     self._forget(child)
 
-    def start_broker(self, settings: Settings) -> dict[int, str]:
-        return _by_id(self._ask({"do": "start broker", "settings": dict(settings)}))
+    def start_broker(self, settings: BrokerSettings) -> dict[int, str]:
+        return _by_id(self._send({"do": "start broker", "settings": dict(settings)}))
 
     def stop_broker(self, broker: int) -> None:
-        self._ask({"do": "stop broker", "broker": broker})
+        self._send({"do": "stop broker", "broker": broker})
 
     def kill_broker(self, broker: int) -> None:
-        self._ask({"do": "kill broker", "broker": broker})
+        self._send({"do": "kill broker", "broker": broker})
 
     def reset(self, topics: Mapping[str, int]) -> None:
         self._running()
         self._faults.clear()
         self._wall_ahead_ms = 0
-        self._ask({"do": "reset", "topics": dict(topics)})
+        self._send({"do": "reset", "topics": dict(topics)})
 
     def advance(self, wall_ms: int, timeouts_ms: int) -> None:
         self._wall_ahead_ms += wall_ms
         if self._child is not None:
-            self._ask({"do": "advance", "wall_ms": wall_ms, "timeouts_ms": timeouts_ms})
+            self._send({"do": "advance", "wall_ms": wall_ms, "timeouts_ms": timeouts_ms})
 
     def delete_old_segments(self) -> None:
-        self._ask({"do": "delete old segments"})
+        self._send({"do": "delete old segments"})
 
     def clean_logs(self) -> None:
-        self._ask({"do": "clean logs"})
+        self._send({"do": "clean logs"})
 
     def add_fault(self, fault: Fault) -> None:
         self._faults.append(fault)
         if self._child is not None:
-            self._ask({"do": "fault", **asdict(fault)})
+            self._send({"do": "fault", **asdict(fault)})
 
     def clear_faults(self) -> None:
         self._faults.clear()
         if self._child is not None:
-            self._ask({"do": "clear faults"})
+            self._send({"do": "clear faults"})
 
     def _running(self) -> subprocess.Popen[str]:
         if self._child is None:
             raise NotRunningError
         return self._child
 
-    def _ask(self, order: dict[str, Any]) -> Any:
+    def _send(self, command: dict[str, Any]) -> Any:
         with self._lock:
             child = self._running()
             assert child.stdin is not None
@@ -144,14 +147,14 @@ class ProcessHost:
 
             def give_up() -> None:
                 overdue.set()
-                # The end of the pipes wakes whoever writes to them or reads from them.
+                # When the child is dead its pipes close, which ends the write or read below.
                 child.kill()
 
-            watchdog = threading.Timer(_ANSWER_TIMEOUT_S, give_up)
+            watchdog = threading.Timer(_REPLY_TIMEOUT_S, give_up)
             watchdog.daemon = True
             watchdog.start()
             try:
-                child.stdin.write(json.dumps(order) + "\n")
+                child.stdin.write(json.dumps(command) + "\n")
                 child.stdin.flush()
                 line = child.stdout.readline()
             except BrokenPipeError:
@@ -161,22 +164,25 @@ class ProcessHost:
             if overdue.is_set() or not line:
                 self._forget(child)
         if overdue.is_set():
-            raise self._no_answer(child, order["do"], _ANSWER_TIMEOUT_S)
+            raise self._no_reply(child, command["do"], _REPLY_TIMEOUT_S)
         if not line:
-            raise RuntimeError(f"the broker's process ended with exit code {child.returncode}: {self._last_words()}")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise RuntimeError(answer["error"])
-        return answer["result"]
+            raise BrokerProcessError(
+                f"the broker's process ended with exit code {child.returncode}; its last log events are:"
+                f" {self._last_events()}"
+            )
+        reply = json.loads(line)
+        if "error" in reply:
+            raise _exception(reply["error"])
+        return reply["result"]
 
-    def _no_answer(self, child: subprocess.Popen[str], order: str, waited_s: float) -> TimeoutError:
+    def _no_reply(self, child: subprocess.Popen[str], command: str, waited_s: float) -> TimeoutError:
         return TimeoutError(
-            f"the broker's process {child.pid} did not answer {order!r} within {waited_s:g} s and was killed; its"
-            f" output is in `Cluster.logs` and ends with: {self._last_words() or 'nothing'}"
+            f"the broker's process {child.pid} did not reply to {command!r} within {waited_s:g} s and was killed;"
+            f" `Cluster.logs` has its log, which ends with: {self._last_events()}"
         )
 
-    def _last_words(self) -> str:
-        return "; ".join(str(entry.get("event")) for entry in list(self._entries)[-3:])
+    def _last_events(self) -> str:
+        return "; ".join(str(entry.get("event")) for entry in list(self._entries)[-3:]) or "no event"
 
     def _read_log(self, child: subprocess.Popen[str]) -> None:
         assert child.stderr is not None
@@ -198,6 +204,17 @@ class ProcessHost:
         self._child = self._reader = None
 
 
+def _exception(error: Mapping[str, Any]) -> Exception:
+    """The exception that the child describes."""
+    kind = EXCEPTIONS.get(error["kind"] or "", BrokerProcessError)
+    if kind is OSError and "errno" in error:
+        return OSError(error["errno"], error["text"])
+    made = kind.__new__(kind)
+    # Without __init__: the text is complete already, and some of the classes make theirs from other arguments.
+    made.args = (error["text"],)
+    return made
+
+
 def _by_id(addresses: Mapping[str, str]) -> dict[int, str]:
-    """JSON knows only texts as keys."""
+    """The addresses by broker id: JSON has only strings as keys."""
     return {int(broker): address for broker, address in addresses.items()}

@@ -1,4 +1,4 @@
-"""Brokers on a thread of this process."""
+"""A host on a thread of this process."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from odradek.client.client import format_address
+from odradek.exceptions import AlreadyRunningError, DataDirectoryError, NotRunningError
 from odradek.hosts import fault_rules
-from odradek.hosts.host import Fault, LogEntry, NotRunningError, Settings
+from odradek.hosts.host import BrokerSettings, Fault, LogEntry
 from odradek.hosts.loops import log_refused_accepts, new_event_loop
 from odradek.logs import CapturedLog
 from odradek_broker.clock import Clock
 from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.logger import Logger
 from odradek_broker.node import Node
+from odradek_log.errors import LogDirectoryError
 
 T = TypeVar("T")
 
 
 class ThreadHost:
-    """The thread and its loop live from `start` to `stop`; log, clock and faults live as long as the host."""
+    """A host whose thread and event loop live from `start` to `stop`; log, clock and faults stay with the host."""
 
     def __init__(self, logger: Logger | None = None) -> None:
-        """Without a `logger` the log is kept in memory, in `logs`."""
+        """Without a `logger`, keep the log in memory, in `logs`."""
         self._log = CapturedLog()
         self._logger = self._log.logger if logger is None else logger
         self._clock = Clock()
@@ -37,17 +39,19 @@ class ThreadHost:
     def logs(self) -> list[LogEntry]:
         return self._log.entries
 
-    def start(self, settings: Sequence[Settings]) -> dict[int, str]:
+    def start(self, settings: Sequence[BrokerSettings]) -> dict[int, str]:
         if self._cluster is not None:
-            raise RuntimeError("the cluster is running already")
+            raise AlreadyRunningError
         self._loop = new_event_loop()
         log_refused_accepts(self._loop, self._logger)
         self._thread = threading.Thread(target=self._run, args=(self._loop,), name="odradek", daemon=True)
         self._thread.start()
         try:
             self._cluster = cluster = self._await(EmbeddedCluster.start(settings, log=self._logger, clock=self._clock))
-        except BaseException:
+        except BaseException as error:
             self._end_thread()
+            if isinstance(error, LogDirectoryError):
+                raise DataDirectoryError(str(error)) from error
             raise
         for node in cluster.nodes.values():
             self._await(self._add(node, self._faults))
@@ -69,16 +73,19 @@ class ThreadHost:
             finally:
                 self._end_thread()
 
-    def start_broker(self, settings: Settings) -> dict[int, str]:
-        node = self._await(self._running().start_broker(settings))
+    def start_broker(self, settings: BrokerSettings) -> dict[int, str]:
+        try:
+            node = self._await(self._running().start_broker(settings))
+        except LogDirectoryError as error:
+            raise DataDirectoryError(str(error)) from error
         self._await(self._add(node, self._faults))
         return {node.id: _address(node)}
 
     def stop_broker(self, broker: int) -> None:
-        self._await(self._running().stop_broker(broker))
+        self._await(self._running(broker).stop_broker(broker))
 
     def kill_broker(self, broker: int) -> None:
-        self._await(self._running().kill_broker(broker))
+        self._await(self._running(broker).kill_broker(broker))
 
     def reset(self, topics: Mapping[str, int]) -> None:
         cluster = self._running()
@@ -112,7 +119,7 @@ class ThreadHost:
     # -- on the loop's thread ---------------------------------------------------------------------------------------
 
     async def _reset(self, cluster: EmbeddedCluster, topics: Mapping[str, int]) -> None:
-        # First of all: the topics that come now are to meet no fault and to begin at the real time.
+        # First, because the topics that the cluster creates now must meet no fault and begin at the real time.
         await self._clear(cluster)
         self._clock.restore_wall()
         await cluster.reset(topics)
@@ -135,15 +142,17 @@ class ThreadHost:
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:
-        # Only this thread's current loop is set, and only because asyncio's own code asks for it.
+        # This sets the current loop of this thread only; asyncio's own code asks for it.
         asyncio.set_event_loop(loop)
         loop.run_forever()
 
     # -- on the caller's thread -------------------------------------------------------------------------------------
 
-    def _running(self) -> EmbeddedCluster:
+    def _running(self, broker: int | None = None) -> EmbeddedCluster:
         if self._cluster is None:
             raise NotRunningError
+        if broker is not None and broker not in self._cluster.nodes:
+            raise NotRunningError(broker)
         return self._cluster
 
     def _await(self, coroutine: Coroutine[Any, Any, T]) -> T:
