@@ -158,7 +158,7 @@ def _open_transactions(broker: Broker) -> Iterator[Metric]:
 
 def _coordinated_transactions(broker: Broker) -> Iterator[Metric]:
     """Those of this broker's transactional ids. All zero as long as nobody has used one: there is nobody to ask."""
-    from odradek_broker.transactions.core.transaction import Ending, TransactionState
+    from odradek_broker.transactions.core.transaction_metadata import Ending, TransactionState
 
     coordinator, manager = broker.transactions_in_use
     shards = [] if coordinator is None else list(coordinator.shards)

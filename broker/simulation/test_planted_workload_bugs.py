@@ -12,7 +12,7 @@ import pytest
 
 from odradek_broker.replication.partition import Partition
 from odradek_broker.transactions.core import transaction_rules
-from odradek_broker.transactions.core.transaction import Producer, Transaction
+from odradek_broker.transactions.core.transaction_metadata import Producer, TransactionMetadata
 from odradek_broker.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from odradek_log.cleaner.offset_map import OffsetMap
 from odradek_log.producer_state import TransactionMarker
@@ -54,11 +54,11 @@ def commit_that_is_an_abort_in_one_of_the_partitions(patch: pytest.MonkeyPatch) 
 def coordinator_that_heeds_whoever_is_fenced(patch: pytest.MonkeyPatch) -> None:
     end = transaction_rules.end
 
-    def identity_error(current: Transaction | None, producer: Producer) -> ErrorCode:
+    def identity_error(current: TransactionMetadata | None, producer: Producer) -> ErrorCode:
         known = current is not None and current.producer.id == producer.id
         return ErrorCode.NONE if known else ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
-    def ending(current: Transaction | None, producer: Producer, *rest: Any) -> Any:
+    def ending(current: TransactionMetadata | None, producer: Producer, *rest: Any) -> Any:
         return end(current, producer if current is None else current.producer, *rest)
 
     patch.setattr(transaction_rules, "identity_error", identity_error)
@@ -67,13 +67,13 @@ def coordinator_that_heeds_whoever_is_fenced(patch: pytest.MonkeyPatch) -> None:
 
 
 def successor_that_gets_the_epoch_of_its_predecessor(patch: pytest.MonkeyPatch) -> None:
-    initialize = Transaction.initialize
+    initialize = TransactionMetadata.initialize
 
-    def same(self: Transaction, producer: Producer, *rest: Any) -> Transaction:
+    def same(self: TransactionMetadata, producer: Producer, *rest: Any) -> TransactionMetadata:
         epoch = max(self.producer.epoch, 0)
         return initialize(self, Producer(producer.id, epoch), *rest)
 
-    patch.setattr(Transaction, "initialize", same)
+    patch.setattr(TransactionMetadata, "initialize", same)
 
 
 def cleaner_that_takes_the_last_record_of_a_key_for_an_older_one(patch: pytest.MonkeyPatch) -> None:

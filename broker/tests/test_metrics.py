@@ -16,7 +16,7 @@ from broker.tests.transactions.producers import TransactionalProducer, Transacti
 
 from odradek_broker.metrics import Metric, collect, render
 from odradek_broker.network.interceptors import Disconnect
-from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest
 

@@ -11,7 +11,7 @@ from odradek_broker.apis.context import Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.view import CONSUMER_OFFSETS
 from odradek_broker.security.authorizer import Operation, ResourceType
-from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 

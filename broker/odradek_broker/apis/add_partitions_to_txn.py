@@ -18,7 +18,7 @@ from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.view import INTERNAL_TOPICS
 from odradek_broker.security.authorizer import Operation
 from odradek_broker.security.authorizer import ResourceType as Resource
-from odradek_broker.transactions.core.transaction import Producer, TopicPartition
+from odradek_broker.transactions.core.transaction_metadata import Producer, TopicPartition
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 

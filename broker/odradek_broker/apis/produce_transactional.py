@@ -24,7 +24,7 @@ from odradek_broker.apis.produce_append import (
 from odradek_broker.deferred import Deferred
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_broker.transactions.add_partitions_to_txn_manager import TransactionSupportedOperation
-from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_broker.transactions.transaction_verification import VERIFICATION_ENABLE, TransactionVerification, verify
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse

@@ -25,7 +25,7 @@ from odradek_broker.logger import Logger
 from odradek_broker.metadata.view import CONSUMER_OFFSETS
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
-from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_controller.image import ClusterImage, MetadataDelta
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_groups import DeleteGroupsResponse

@@ -20,7 +20,7 @@ from odradek_broker.groups.core.write_errors import group_write_error
 from odradek_broker.logger import Logger
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
-from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_controller.image import ClusterImage
 from odradek_log.producer_state import TransactionMarker
 from odradek_log.verification_guard import VerificationGuard

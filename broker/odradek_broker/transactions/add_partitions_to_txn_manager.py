@@ -20,7 +20,7 @@ from odradek_broker.inter_broker.coalescing_retry import CoalescingRetry
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.timers import Timers
-from odradek_broker.transactions.core.transaction import Producer, TopicPartition
+from odradek_broker.transactions.core.transaction_metadata import Producer, TopicPartition
 from odradek_controller.image import ClusterImage
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse

@@ -21,7 +21,7 @@ from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
 from odradek_broker.inter_broker.channel import BrokerChannel
 from odradek_broker.logger import Logger
 from odradek_broker.timers import TimerHandle, Timers
-from odradek_broker.transactions.core.transaction import TopicPartition
+from odradek_broker.transactions.core.transaction_metadata import TopicPartition
 from odradek_broker.transactions.core.transaction_step import TransactionMarkers
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse

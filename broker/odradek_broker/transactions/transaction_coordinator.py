@@ -23,8 +23,8 @@ from odradek_broker.metadata.producer_ids import NoProducerIdsError, ProducerIds
 from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
-from odradek_broker.transactions.core.transaction import Ending, Producer, TopicPartition
 from odradek_broker.transactions.core.transaction_listing import TransactionFilter
+from odradek_broker.transactions.core.transaction_metadata import Ending, Producer, TopicPartition
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
 from odradek_broker.transactions.core.transaction_step import TransactionSettings, TransactionStep
 from odradek_broker.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager

@@ -14,7 +14,7 @@ from odradek_broker.deferred import Deferred
 from odradek_broker.inter_broker.channel import BrokerChannels
 from odradek_broker.logger import Logger
 from odradek_broker.timers import TimerHandle, Timers
-from odradek_broker.transactions.core.transaction import TopicPartition
+from odradek_broker.transactions.core.transaction_metadata import TopicPartition
 from odradek_broker.transactions.core.transaction_step import TransactionMarkers
 from odradek_broker.transactions.marker_channel import Errors, MarkerChannel, MarkerCoordinator, PendingCompletion
 from odradek_controller.image import ClusterImage

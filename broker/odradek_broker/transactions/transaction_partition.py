@@ -18,8 +18,8 @@ from odradek_broker.coordination.durable_partition import CoordinatorState, Play
 from odradek_broker.logger import Logger
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import TimerHandle, Timers
-from odradek_broker.transactions.core.transaction import Ending, TopicPartition
 from odradek_broker.transactions.core.transaction_loading import TransactionLoading
+from odradek_broker.transactions.core.transaction_metadata import Ending, TopicPartition
 from odradek_broker.transactions.core.transaction_progress import NextId
 from odradek_broker.transactions.core.transaction_records import encode_record
 from odradek_broker.transactions.core.transaction_shard import TransactionShard

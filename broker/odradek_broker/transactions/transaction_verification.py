@@ -18,7 +18,7 @@ from odradek_broker.transactions.add_partitions_to_txn_manager import (
     PartitionErrors,
     TransactionSupportedOperation,
 )
-from odradek_broker.transactions.core.transaction import Producer, TopicPartition
+from odradek_broker.transactions.core.transaction_metadata import Producer, TopicPartition
 from odradek_log.verification_guard import NOT_REQUIRED, ONGOING, VerificationGuard
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest

@@ -17,7 +17,7 @@ from log.tests.cleaner_kit import clean
 
 from odradek_broker.groups.core.group_records import OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
-from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_log.append import AppendInfo
 from odradek_log.cleaner.cleaning import plan_of
 from odradek_log.producer_state import TransactionMarker

@@ -10,7 +10,7 @@ from broker.tests.groups.test_group_partition import Broker, committed, offset
 
 from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.groups.core.group_records import OffsetRecord
-from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_log.append import AppendInfo, AppendRejected
 from odradek_log.producer_state import TransactionMarker
 from odradek_log.verification_guard import NOT_REQUIRED

@@ -9,7 +9,12 @@ from collections.abc import Iterable
 from itertools import count
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.transactions.core.transaction import Producer, TopicPartition, Transaction, TransactionState
+from odradek_broker.transactions.core.transaction_metadata import (
+    Producer,
+    TopicPartition,
+    TransactionMetadata,
+    TransactionState,
+)
 from odradek_broker.transactions.core.transaction_records import TransactionRecord, decode_record, encode_record
 from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
@@ -195,7 +200,7 @@ class CoreAlone:
         assert self.add(told[1], *partitions, version=version) == ErrorCode.NONE
         return told[1]
 
-    def put(self, transaction: Transaction, transactional_id: str = "t") -> None:
+    def put(self, transaction: TransactionMetadata, transactional_id: str = "t") -> None:
         """As if the log had said so."""
         record = TransactionRecord(transactional_id, transaction)
         self.log.append(encode_record(record))

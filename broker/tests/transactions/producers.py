@@ -12,7 +12,7 @@ from broker.tests.test_replication import Connect, Trio
 
 from odradek_broker.network.interceptors import Disconnect
 from odradek_broker.replication.partition import Partition
-from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest

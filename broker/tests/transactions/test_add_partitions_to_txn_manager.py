@@ -23,7 +23,7 @@ from odradek_broker.transactions.add_partitions_to_txn_manager import (
     PartitionErrors,
     TransactionSupportedOperation,
 )
-from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse

@@ -15,7 +15,7 @@ import pytest
 from broker.tests.alone import Node
 from broker.tests.conftest import Connect, StartNode, produce_request
 
-from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_wire.errors import ErrorCode
 from odradek_wire.frames import decode_response, encode_request
 from odradek_wire.message import Message

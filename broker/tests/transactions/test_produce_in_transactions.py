@@ -15,7 +15,7 @@ from broker.tests.manual_clock import ManualClock
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.security.authorizer import Operation, ResourceType
-from odradek_broker.transactions.core.transaction import Producer, TopicPartition
+from odradek_broker.transactions.core.transaction_metadata import Producer, TopicPartition
 from odradek_controller.principal import Principal
 from odradek_log.producer_state import TransactionMarker
 from odradek_wire.errors import ErrorCode

@@ -9,11 +9,11 @@ from random import Random
 import pytest
 from broker.tests.transactions.core_alone import MAX_EPOCH, CoreAlone
 
-from odradek_broker.transactions.core.transaction import (
+from odradek_broker.transactions.core.transaction_metadata import (
     NO_EPOCH,
     Producer,
     TopicPartition,
-    Transaction,
+    TransactionMetadata,
     TransactionState,
 )
 from odradek_broker.transactions.core.transaction_records import TransactionRecord, decode_record
@@ -38,14 +38,14 @@ DECIDED = {
 class History:
     """What took effect of one transactional id, in the order of the log."""
 
-    present: Transaction | None = None
+    present: TransactionMetadata | None = None
     used_ids: set[int] = field(default_factory=set)
     decisions: dict[Producer, bool] = field(default_factory=dict)
     """Who produced → whether its last transaction was committed."""
     outdated: set[Producer] = field(default_factory=set)
     """Whose transaction ended with an epoch of its own."""
 
-    def took_effect(self, after: Transaction | None) -> None:
+    def took_effect(self, after: TransactionMetadata | None) -> None:
         before, self.present = self.present, after
         if after is None:
             assert before is not None
@@ -64,7 +64,7 @@ class History:
         if before is not None:
             self._moved(before, after)
 
-    def _moved(self, before: Transaction, after: Transaction) -> None:
+    def _moved(self, before: TransactionMetadata, after: TransactionMetadata) -> None:
         if before.state in DECIDED:
             assert after.state is DECIDED[before.state], "what is decided is carried out"
             assert after.partitions == frozenset()
@@ -133,7 +133,7 @@ class World:
         self.clients = [Client(id_, self.level >= 2 and self.random.random() < 0.8) for id_ in IDS for _ in range(2)]
         if self.random.random() < 0.4:
             for id_ in IDS:
-                almost = Transaction(Producer(7, MAX_EPOCH - self.random.randint(2, 12)), 2000, previous_id=7)
+                almost = TransactionMetadata(Producer(7, MAX_EPOCH - self.random.randint(2, 12)), 2000, previous_id=7)
                 self.history[id_].present = almost
                 self.core.put(almost, id_)
 
@@ -288,7 +288,7 @@ class World:
         for id_ in IDS:
             assert self.core.shard.transactions.get(id_) == self.forgetful(id_)
 
-    def forgetful(self, id_: str) -> Transaction | None:
+    def forgetful(self, id_: str) -> TransactionMetadata | None:
         """What is in the log, and what only this coordinator knows."""
         present = self.history[id_].present
         known = self.core.shard.transactions.get(id_)

@@ -25,7 +25,7 @@ from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, ProducerIds
 from odradek_broker.security.authorizer import Operation
-from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_broker.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from broker.tests.transactions.core_alone import A0, A1, B0, MAX_EPOCH, CoreAlone
 
-from odradek_broker.transactions.core.transaction import Producer, Transaction, TransactionState
+from odradek_broker.transactions.core.transaction_metadata import Producer, TransactionMetadata, TransactionState
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.end_txn import EndTxnRequest
 
@@ -316,7 +316,7 @@ def test_an_abortion_of_nothing_counts_as_a_transaction_that_began_then() -> Non
 
 def exhausted(core: CoreAlone, *partitions: tuple[str, int]) -> Producer:
     last = Producer(7, MAX_EPOCH - 1)
-    core.put(Transaction(last, 60_000, previous_id=7))
+    core.put(TransactionMetadata(last, 60_000, previous_id=7))
     if partitions:
         assert core.add(last, *partitions) == ErrorCode.NONE
     return last
@@ -367,7 +367,7 @@ def test_without_a_fresh_id_at_hand_the_client_comes_again_to_end() -> None:
 
 def test_an_epoch_beyond_the_last_grows_no_more_but_its_transaction_ends_with_another_id() -> None:
     core = CoreAlone()
-    core.put(Transaction(Producer(7, MAX_EPOCH), 60_000))
+    core.put(TransactionMetadata(Producer(7, MAX_EPOCH), 60_000))
     core.add(Producer(7, MAX_EPOCH), A0)
     assert core.end(Producer(7, MAX_EPOCH), commit=False) == (ErrorCode.NONE, Producer(1000, 0))
     assert core.markers[0].producer == Producer(7, MAX_EPOCH)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from broker.tests.transactions.core_alone import A0, A1, MAX_EPOCH, CoreAlone
 
-from odradek_broker.transactions.core.transaction import Producer, Transaction, TransactionState
+from odradek_broker.transactions.core.transaction_metadata import Producer, TransactionMetadata, TransactionState
 from odradek_broker.transactions.core.transaction_step import TransactionSettings
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest
@@ -16,7 +16,7 @@ NOBODY = Producer(-1, -1)
 def test_a_new_id_gets_a_fresh_producer_with_epoch_0() -> None:
     core = CoreAlone()
     assert core.init() == (ErrorCode.NONE, Producer(1000, 0))
-    assert core.shard.transactions["t"] == Transaction(
+    assert core.shard.transactions["t"] == TransactionMetadata(
         Producer(1000, 0), 60_000, updated_ms=core.now.wall_ms, previous_id=1000
     )
 
@@ -181,14 +181,14 @@ def test_clients_before_version_4_do_not_know_what_fenced_means(version: int, er
 
 def test_the_last_epoch_but_one_is_the_last_that_a_client_gets() -> None:
     core = CoreAlone()
-    core.put(Transaction(Producer(7, MAX_EPOCH - 2), 1000))
+    core.put(TransactionMetadata(Producer(7, MAX_EPOCH - 2), 1000))
     assert core.init() == (ErrorCode.NONE, Producer(7, MAX_EPOCH - 1))
     assert core.init() == (ErrorCode.NONE, Producer(1000, 0))
 
 
 def test_who_goes_on_with_the_last_epoch_gets_a_fresh_id_and_a_retry_the_same() -> None:
     core = CoreAlone()
-    core.put(Transaction(Producer(7, MAX_EPOCH - 1), 1000))
+    core.put(TransactionMetadata(Producer(7, MAX_EPOCH - 1), 1000))
     last = Producer(7, MAX_EPOCH - 1)
     assert core.init(expected=last) == (ErrorCode.NONE, Producer(1000, 0))
     assert core.init(expected=last) == (ErrorCode.NONE, Producer(1000, 0))
@@ -197,7 +197,7 @@ def test_who_goes_on_with_the_last_epoch_gets_a_fresh_id_and_a_retry_the_same() 
 
 def test_the_epoch_that_is_left_fences_who_has_the_last_and_the_next_gets_a_fresh_id() -> None:
     core = CoreAlone(level=1)
-    core.put(Transaction(Producer(7, MAX_EPOCH - 1), 1000))
+    core.put(TransactionMetadata(Producer(7, MAX_EPOCH - 1), 1000))
     core.add(Producer(7, MAX_EPOCH - 1), A0, version=3)
     core.init()
     assert core.markers[0].producer == Producer(7, MAX_EPOCH)
@@ -207,7 +207,7 @@ def test_the_epoch_that_is_left_fences_who_has_the_last_and_the_next_gets_a_fres
 
 def test_where_epochs_grow_fencing_with_the_last_epoch_changes_the_id_at_once() -> None:
     core = CoreAlone(level=2)
-    core.put(Transaction(Producer(7, MAX_EPOCH - 1), 1000))
+    core.put(TransactionMetadata(Producer(7, MAX_EPOCH - 1), 1000))
     core.add(Producer(7, MAX_EPOCH - 1), A0)
     core.init()
     assert core.markers[0].producer == Producer(7, MAX_EPOCH)

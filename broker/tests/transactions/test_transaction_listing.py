@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from broker.tests.transactions.core_alone import A0, A1, B0, CoreAlone
 
-from odradek_broker.transactions.core.transaction import Producer
 from odradek_broker.transactions.core.transaction_listing import TransactionFilter
+from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_wire.codec import encode
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Struct

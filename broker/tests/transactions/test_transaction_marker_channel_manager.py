@@ -21,7 +21,7 @@ from odradek_broker.deferred import Deferred
 from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
 from odradek_broker.network.interceptors import Delay
 from odradek_broker.replication.partition import Partition
-from odradek_broker.transactions.core.transaction import Producer, TopicPartition
+from odradek_broker.transactions.core.transaction_metadata import Producer, TopicPartition
 from odradek_broker.transactions.core.transaction_step import TransactionMarkers
 from odradek_broker.transactions.marker_channel import SLOW_MS
 from odradek_broker.transactions.marker_writing import write_marker

@@ -6,8 +6,8 @@ import pytest
 from broker.tests.transactions.core_alone import A0, A1, B0, MAX_EPOCH, CoreAlone
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.transactions.core.transaction import Producer, Transaction, TransactionState
 from odradek_broker.transactions.core.transaction_loading import TransactionLoading
+from odradek_broker.transactions.core.transaction_metadata import Producer, TransactionMetadata, TransactionState
 from odradek_broker.transactions.core.transaction_progress import NEVER_ABANDONED_MS, RETRY_MS
 from odradek_broker.transactions.core.transaction_records import TransactionRecord
 from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
@@ -250,7 +250,7 @@ def test_an_abortion_that_cannot_be_written_is_tried_again() -> None:
 
 def test_an_abortion_that_needs_a_fresh_id_waits_for_one() -> None:
     core = CoreAlone(settings=TransactionSettings(abort_interval_ms=300))
-    core.put(Transaction(Producer(7, MAX_EPOCH - 1), 1000))
+    core.put(TransactionMetadata(Producer(7, MAX_EPOCH - 1), 1000))
     core.add(Producer(7, MAX_EPOCH - 1), A0)
     core.now = Instant(core.now.wall_ms + 1000, core.now.timeout_ms + 1000)
     assert list(core.shard.expired(core.now, lambda: None)) == []
@@ -331,7 +331,7 @@ def test_while_an_id_is_being_forgotten_it_is_busy_and_if_that_fails_it_is_as_be
 def test_many_ids_are_forgotten_in_batches_that_a_log_takes() -> None:
     core = CoreAlone()
     for number in range(50):
-        core.put(Transaction(Producer(number, 0), 1000), f"{number:010000}")
+        core.put(TransactionMetadata(Producer(number, 0), 1000), f"{number:010000}")
     core.pass_time(7 * DAY_MS)
     steps = list(core.shard.expire_ids(core.now))
     assert [len(step.records) for step in steps] == [7, 7, 7, 7, 7, 7, 7, 1]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from odradek_broker.transactions.core.transaction import Producer, Transaction, TransactionState
+from odradek_broker.transactions.core.transaction_metadata import Producer, TransactionMetadata, TransactionState
 from odradek_broker.transactions.core.transaction_records import TransactionRecord, decode_record, encode_record
 from odradek_wire.errors import DecodeError
 
 KEY = bytes.fromhex("0000" + "0001" + "74")
 
-ONGOING = Transaction(
+ONGOING = TransactionMetadata(
     Producer(7, 5),
     60_000,
     TransactionState.ONGOING,
@@ -52,14 +52,16 @@ def test_the_value_of_transaction_version_0_has_no_tags_and_loses_what_stands_in
 
 
 def test_an_id_without_a_transaction_has_no_list_of_partitions_at_all() -> None:
-    empty = Transaction.new(7, 60_000).initialize(Producer(7, 0), -1, 60_000, 1)
+    empty = TransactionMetadata.new(7, 60_000).initialize(Producer(7, 0), -1, 60_000, 1)
     _, value = encode_record(TransactionRecord("t", empty, 0))
     assert value == bytes.fromhex("0000000000000000000700000000ea6000ffffffff0000000000000001ffffffffffffffff")
-    assert decode_record(KEY, value) == TransactionRecord("t", Transaction(Producer(7, 0), 60_000, updated_ms=1), 0)
+    assert decode_record(KEY, value) == TransactionRecord(
+        "t", TransactionMetadata(Producer(7, 0), 60_000, updated_ms=1), 0
+    )
 
 
 def test_a_complete_transaction_has_an_empty_list_and_the_next_producer_id_stands_in_its_tag_before() -> None:
-    decided = Transaction(Producer(7, 32766), 1, TransactionState.ONGOING, start_ms=1).decide(True, 2, 8, 2)
+    decided = TransactionMetadata(Producer(7, 32766), 1, TransactionState.ONGOING, start_ms=1).decide(True, 2, 8, 2)
     _, value = encode_record(TransactionRecord("t", decided))
     assert value is not None
     assert value.endswith(bytes.fromhex("03000800000000000000070108000000000000000802020002"))
@@ -81,7 +83,7 @@ def test_the_next_epoch_of_a_two_phase_commit_is_skipped_when_a_newer_broker_wro
 
 @pytest.mark.parametrize("state", list(TransactionState))
 def test_every_state_is_read_back(state: TransactionState) -> None:
-    record = TransactionRecord("t", Transaction(Producer(7, 5), 1, state, start_ms=1, updated_ms=2))
+    record = TransactionRecord("t", TransactionMetadata(Producer(7, 5), 1, state, start_ms=1, updated_ms=2))
     assert decode_record(*encode_record(record)) == record
 
 

@@ -14,7 +14,7 @@ from broker.tests.test_txn_offset_commit import EPOCH, PRODUCER, commit, end, fe
 from broker.tests.transactions.test_produce_in_transactions import Coordinator
 
 from odradek_broker.metadata.view import TRANSACTION_STATE
-from odradek_broker.transactions.core.transaction import Producer
+from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
 

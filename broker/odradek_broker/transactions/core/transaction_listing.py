@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from odradek_broker.transactions.core.transaction import TopicPartition, Transaction, TransactionState
+from odradek_broker.transactions.core.transaction_metadata import TopicPartition, TransactionMetadata, TransactionState
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_transactions import DescribeTransactionsResponse
 from odradek_wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -54,7 +54,7 @@ class TransactionFilter:
             pattern=pattern,
         )
 
-    def passes(self, transactional_id: str, transaction: Transaction, wall_ms: int) -> bool:
+    def passes(self, transactional_id: str, transaction: TransactionMetadata, wall_ms: int) -> bool:
         """Of an id without a transaction the start is -1, and so long ago, as in Kafka."""
         return (
             (not self.producer_ids or transaction.producer.id in self.producer_ids)
@@ -64,7 +64,7 @@ class TransactionFilter:
         )
 
 
-def listed(transactional_id: str, transaction: Transaction) -> ListTransactionsResponse.TransactionState:
+def listed(transactional_id: str, transaction: TransactionMetadata) -> ListTransactionsResponse.TransactionState:
     return ListTransactionsResponse.TransactionState(
         transactional_id=transactional_id,
         producer_id=transaction.producer.id,
@@ -73,7 +73,7 @@ def listed(transactional_id: str, transaction: Transaction) -> ListTransactionsR
 
 
 def described(
-    transactional_id: str, transaction: Transaction, partitions: Iterable[TopicPartition]
+    transactional_id: str, transaction: TransactionMetadata, partitions: Iterable[TopicPartition]
 ) -> DescribeTransactionsResponse.TransactionState:
     """`partitions` are those of the open transaction that have no marker yet."""
     return DescribeTransactionsResponse.TransactionState(

@@ -17,7 +17,12 @@ from typing import NamedTuple
 
 from odradek_broker.coordination.core.deadlines import DeadlineQueue, Instant
 from odradek_broker.transactions.core import transaction_rules as rules
-from odradek_broker.transactions.core.transaction import Ending, TopicPartition, Transaction, TransactionState
+from odradek_broker.transactions.core.transaction_metadata import (
+    Ending,
+    TopicPartition,
+    TransactionMetadata,
+    TransactionState,
+)
 from odradek_broker.transactions.core.transaction_records import VALUE_VERSION, TransactionRecord
 from odradek_broker.transactions.core.transaction_step import (
     Caller,
@@ -71,7 +76,7 @@ class Progress:
 
     def __init__(self, abort_interval_ms: int) -> None:
         self._abort_interval_ms = abort_interval_ms
-        self.transactions: dict[str, Transaction] = {}
+        self.transactions: dict[str, TransactionMetadata] = {}
         self.transaction_version = 0
         self.coordinator_epoch = -1
         self._writes: dict[str, Write] = {}
@@ -97,7 +102,11 @@ class Progress:
     # -- writing --------------------------------------------------------------------------------------------------
 
     def begin(
-        self, step: TransactionStep, transactional_id: str, transaction: Transaction, caller: Caller | None = None
+        self,
+        step: TransactionStep,
+        transactional_id: str,
+        transaction: TransactionMetadata,
+        caller: Caller | None = None,
     ) -> Write:
         """Write the next picture of an id that is not busy."""
         assert not self.is_busy(transactional_id), "one thing at a time"
@@ -183,7 +192,7 @@ class Progress:
         self._write(step, {id_: self.transactions[id_].complete(step.now.wall_ms) for id_ in transactional_ids})
 
     def _write(
-        self, step: TransactionStep, pictures: dict[str, Transaction | None], caller: Caller | None = None
+        self, step: TransactionStep, pictures: dict[str, TransactionMetadata | None], caller: Caller | None = None
     ) -> Write:
         assert step.write is None, "one write in a step"
         version = VALUE_VERSION if self.transaction_version >= 1 else 0
@@ -217,11 +226,13 @@ class Progress:
             if step.write is not None:
                 yield step
 
-    def _abort(self, step: TransactionStep, transactional_id: str, transaction: Transaction, next_id: NextId) -> None:
+    def _abort(
+        self, step: TransactionStep, transactional_id: str, transaction: TransactionMetadata, next_id: NextId
+    ) -> None:
         """Its producer has not ended it in time."""
         fresh_id = next_id() if rules.takes_fresh_id(transaction) else None
         outcome = rules.abort(transaction, self.transaction_version, fresh_id, step.now.wall_ms)
-        if isinstance(outcome, Transaction):
+        if isinstance(outcome, TransactionMetadata):
             self.begin(step, transactional_id, outcome).timed_out = True
             step.log_event("abandoned transaction is aborted", transactional_id, transaction.producer, notable=True)
 

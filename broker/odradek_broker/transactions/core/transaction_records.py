@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 
-from odradek_broker.transactions.core.transaction import Producer, Transaction, TransactionState
+from odradek_broker.transactions.core.transaction_metadata import Producer, TransactionMetadata, TransactionState
 from odradek_wire.codec import decode, encode
 from odradek_wire.errors import DecodeError
 from odradek_wire.messages.transaction_log_key import TransactionLogKey
@@ -29,7 +29,7 @@ class TransactionRecord:
     version."""
 
     transactional_id: str
-    transaction: Transaction | None
+    transaction: TransactionMetadata | None
     version: int = VALUE_VERSION
 
 
@@ -59,7 +59,7 @@ def decode_record(key: bytes | memoryview, value: bytes | memoryview | None) -> 
     )
 
 
-def _value(transaction: Transaction, version: int) -> TransactionLogValue:
+def _value(transaction: TransactionMetadata, version: int) -> TransactionLogValue:
     value = TransactionLogValue(
         producer_id=transaction.producer.id,
         producer_epoch=transaction.producer.epoch,
@@ -81,11 +81,11 @@ def _value(transaction: Transaction, version: int) -> TransactionLogValue:
     return value
 
 
-def _transaction(value: TransactionLogValue, version: int) -> Transaction:
+def _transaction(value: TransactionLogValue, version: int) -> TransactionMetadata:
     state = _STATES.get(value.transaction_status)
     if state is None:
         raise DecodeError("TransactionLogValue", version, "transaction_status", 0, "a state that there is not")
-    return Transaction(
+    return TransactionMetadata(
         producer=Producer(value.producer_id, value.producer_epoch),
         timeout_ms=value.transaction_timeout_ms,
         state=state,

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from odradek_broker.transactions.core.transaction import (
+from odradek_broker.transactions.core.transaction_metadata import (
     EPOCH_GROWS_FROM,
     LAST_EPOCH_OF_CLIENTS,
     NO_EPOCH,
     NO_PRODUCER_ID,
     Producer,
     TopicPartition,
-    Transaction,
+    TransactionMetadata,
     TransactionState,
 )
 from odradek_wire.errors import ErrorCode
 
-Outcome = Transaction | ErrorCode
+Outcome = TransactionMetadata | ErrorCode
 
 NO_PRODUCER = Producer(NO_PRODUCER_ID, NO_EPOCH)
 
@@ -32,7 +32,7 @@ _COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
 def initialize(
-    current: Transaction | None,
+    current: TransactionMetadata | None,
     expected: Producer | None,
     timeout_ms: int,
     level: int,
@@ -46,7 +46,7 @@ def initialize(
     if current is None:
         if fresh_id is None:
             return ErrorCode.CONCURRENT_TRANSACTIONS
-        current = Transaction.new(fresh_id, timeout_ms)
+        current = TransactionMetadata.new(fresh_id, timeout_ms)
     if expected is not None and not _may_go_on(current, expected):
         return ErrorCode.PRODUCER_FENCED
     if current.state is TransactionState.ONGOING:
@@ -66,7 +66,7 @@ def initialize(
     return current.initialize(Producer(id_, epoch + 1), last_epoch, timeout_ms, now_ms)
 
 
-def _may_go_on(current: Transaction, expected: Producer) -> bool:
+def _may_go_on(current: TransactionMetadata, expected: Producer) -> bool:
     """The epoch is looked at later. With the previous producer id it may be a retry of what gave it the present one."""
     return (
         current.producer.epoch == NO_EPOCH
@@ -76,7 +76,7 @@ def _may_go_on(current: Transaction, expected: Producer) -> bool:
 
 
 def add(
-    current: Transaction | None,
+    current: TransactionMetadata | None,
     producer: Producer,
     partitions: Collection[TopicPartition],
     client_version: int,
@@ -91,12 +91,12 @@ def add(
     return current.add(partitions, client_version, now_ms)
 
 
-def add_refused(current: Transaction | None, producer: Producer) -> ErrorCode:
+def add_refused(current: TransactionMetadata | None, producer: Producer) -> ErrorCode:
     """Whose identity keeps it from adding partitions, whatever is under way; NONE for the others."""
     return ErrorCode.NONE if _comes_next(current, producer) else identity_error(current, producer)
 
 
-def _comes_next(current: Transaction | None, producer: Producer) -> bool:
+def _comes_next(current: TransactionMetadata | None, producer: Producer) -> bool:
     """Who has been told its next producer id may come before the transaction in which it changes is complete (Kafka
     turns it away for good)."""
     return (
@@ -108,7 +108,7 @@ def _comes_next(current: Transaction | None, producer: Producer) -> bool:
 
 
 def verify(
-    current: Transaction | None, producer: Producer, partitions: Collection[TopicPartition]
+    current: TransactionMetadata | None, producer: Producer, partitions: Collection[TopicPartition]
 ) -> Mapping[TopicPartition, ErrorCode]:
     """Whether these partitions are in the open transaction. A record under way does not matter: the log has the last
     word when it appends."""
@@ -123,7 +123,9 @@ def verify(
     }
 
 
-def end_before_epochs_grow(current: Transaction | None, producer: Producer, commit: bool, now_ms: int) -> Outcome:
+def end_before_epochs_grow(
+    current: TransactionMetadata | None, producer: Producer, commit: bool, now_ms: int
+) -> Outcome:
     """EndTxn of clients before version 5. Which transaction is meant cannot be told: a repeated request is taken for
     done if the last transaction ended that way. Not for a decided transaction."""
     error = identity_error(current, producer)
@@ -135,7 +137,9 @@ def end_before_epochs_grow(current: Transaction | None, producer: Producer, comm
     return ErrorCode.NONE if current.state is done else ErrorCode.INVALID_TXN_STATE
 
 
-def end(current: Transaction | None, producer: Producer, commit: bool, fresh_id: int | None, now_ms: int) -> Outcome:
+def end(
+    current: TransactionMetadata | None, producer: Producer, commit: bool, fresh_id: int | None, now_ms: int
+) -> Outcome:
     """EndTxn from version 5 on (KIP-890): the epoch tells a retry from the end of the next transaction. That one may be
     aborted before it begins, since a client cannot always know whether it has. Not for a decided transaction.
 
@@ -151,7 +155,7 @@ def end(current: Transaction | None, producer: Producer, commit: bool, fresh_id:
     return _decide(current, commit, EPOCH_GROWS_FROM, fresh_id, now_ms)
 
 
-def end_refused(current: Transaction | None, producer: Producer) -> ErrorCode:
+def end_refused(current: TransactionMetadata | None, producer: Producer) -> ErrorCode:
     """Whose identity keeps it from ending a transaction from version 5 on, whatever is under way; NONE for the others:
     whoever produces, or has asked for the end that made the present producer."""
     if current is None:
@@ -172,7 +176,7 @@ def end_refused(current: Transaction | None, producer: Producer) -> ErrorCode:
     return ErrorCode.PRODUCER_FENCED
 
 
-def abort(current: Transaction, level: int, fresh_id: int | None, now_ms: int) -> Outcome:
+def abort(current: TransactionMetadata, level: int, fresh_id: int | None, now_ms: int) -> Outcome:
     """The coordinator aborts the open transaction, and outdates who began it. `level` is the cluster's transaction
     version: whose producer it is does not matter.
 
@@ -182,12 +186,12 @@ def abort(current: Transaction, level: int, fresh_id: int | None, now_ms: int) -
     return _decide(current, False, level, fresh_id, now_ms)
 
 
-def takes_fresh_id(current: Transaction | None) -> bool:
+def takes_fresh_id(current: TransactionMetadata | None) -> bool:
     """Whether `initialize`, `end` or `abort` may need a fresh producer id."""
     return current is None or current.epochs_used_up
 
 
-def _decide(current: Transaction, commit: bool, version: int, fresh_id: int | None, now_ms: int) -> Outcome:
+def _decide(current: TransactionMetadata, commit: bool, version: int, fresh_id: int | None, now_ms: int) -> Outcome:
     next_id = NO_PRODUCER_ID
     if current.epochs_used_up:
         if fresh_id is None:
@@ -196,7 +200,7 @@ def _decide(current: Transaction, commit: bool, version: int, fresh_id: int | No
     return current.decide(commit, version, next_id, now_ms)
 
 
-def identity_error(current: Transaction | None, producer: Producer) -> ErrorCode:
+def identity_error(current: TransactionMetadata | None, producer: Producer) -> ErrorCode:
     if current is None or current.producer.id != producer.id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return ErrorCode.NONE if current.producer.epoch == producer.epoch else ErrorCode.PRODUCER_FENCED

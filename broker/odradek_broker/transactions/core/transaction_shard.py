@@ -14,8 +14,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.core.step import Token
 from odradek_broker.transactions.core import transaction_rules as rules
-from odradek_broker.transactions.core.transaction import EPOCH_GROWS_FROM, Producer, TopicPartition, Transaction
 from odradek_broker.transactions.core.transaction_listing import TransactionFilter, described, listed, not_described
+from odradek_broker.transactions.core.transaction_metadata import (
+    EPOCH_GROWS_FROM,
+    Producer,
+    TopicPartition,
+    TransactionMetadata,
+)
 from odradek_broker.transactions.core.transaction_progress import NextId, Progress
 from odradek_broker.transactions.core.transaction_records import TransactionRecord
 from odradek_broker.transactions.core.transaction_step import (
@@ -46,7 +51,7 @@ class TransactionShard:
         self._progress = Progress(settings.abort_interval_ms)
 
     @property
-    def transactions(self) -> Mapping[str, Transaction]:
+    def transactions(self) -> Mapping[str, TransactionMetadata]:
         return self._progress.transactions
 
     @property
@@ -99,7 +104,7 @@ class TransactionShard:
                 now.wall_ms,
             )
         step, write = self._settle(id_, outcome, caller, now)
-        if write is not None and isinstance(outcome, Transaction):
+        if write is not None and isinstance(outcome, TransactionMetadata):
             if outcome.is_decided:
                 # The transaction of whoever had this id before comes to its end first.
                 write.error = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -170,7 +175,7 @@ class TransactionShard:
         else:
             outcome = rules.end(current, producer, request.committed, fresh_id, now.wall_ms)
         step, write = self._settle(id_, outcome, caller, now)
-        if write is not None and isinstance(outcome, Transaction):
+        if write is not None and isinstance(outcome, TransactionMetadata):
             write.producer = outcome.complete(now.wall_ms).producer
         return step
 
@@ -200,10 +205,10 @@ class TransactionShard:
     ) -> tuple[TransactionStep, Write | None]:
         """Answer an error, or what needs no writing; write the rest, and let the caller wait."""
         step = TransactionStep(now)
-        if isinstance(outcome, Transaction) and caller.grows_epochs and not self.transaction_version:
+        if isinstance(outcome, TransactionMetadata) and caller.grows_epochs and not self.transaction_version:
             # Records of this level cannot say it. Clients that are told the level do not ask.
             outcome = ErrorCode.UNSUPPORTED_VERSION
-        if isinstance(outcome, Transaction):
+        if isinstance(outcome, TransactionMetadata):
             return step, self._progress.begin(step, transactional_id, outcome, caller)
         if outcome:
             step.respond(caller, outcome)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from odradek_broker.coordination.core.step import CoordinatorEvent, Step, Token
-from odradek_broker.transactions.core.transaction import Ending, Producer, TopicPartition
+from odradek_broker.transactions.core.transaction_metadata import Ending, Producer, TopicPartition
 from odradek_broker.transactions.core.transaction_records import TransactionRecord
 from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
 from odradek_wire.errors import ErrorCode

@@ -75,7 +75,7 @@ class Producer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class TransactionMetadata:
     """What the coordinator knows of one transactional id. Times are of the wall clock, in milliseconds."""
 
     producer: Producer
@@ -95,9 +95,9 @@ class Transaction:
     """The transaction version of whoever brought about the last transition that depends on it (KIP-890)."""
 
     @staticmethod
-    def new(producer_id: int, timeout_ms: int) -> Transaction:
+    def new(producer_id: int, timeout_ms: int) -> TransactionMetadata:
         """An id that nobody has used: `initialize` gives it its first epoch."""
-        return Transaction(Producer(producer_id, NO_EPOCH), timeout_ms)
+        return TransactionMetadata(Producer(producer_id, NO_EPOCH), timeout_ms)
 
     @property
     def epochs_used_up(self) -> bool:
@@ -122,7 +122,7 @@ class Transaction:
         """Of a transaction that is decided."""
         return self.state is TransactionState.PREPARE_COMMIT
 
-    def initialize(self, producer: Producer, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
+    def initialize(self, producer: Producer, last_epoch: int, timeout_ms: int, now_ms: int) -> TransactionMetadata:
         """Without an open transaction: from now on this producer, and no other."""
         assert self.is_at_rest, "a transaction is open"
         return replace(
@@ -136,7 +136,7 @@ class Transaction:
             last_epoch=last_epoch,
         )
 
-    def add(self, partitions: Iterable[TopicPartition], client_version: int, now_ms: int) -> Transaction:
+    def add(self, partitions: Iterable[TopicPartition], client_version: int, now_ms: int) -> TransactionMetadata:
         """Begins a transaction if none is open."""
         assert not self.is_decided, "a transaction that is decided takes no partitions"
         return replace(
@@ -149,7 +149,7 @@ class Transaction:
             client_version=client_version,
         )
 
-    def decide(self, commit: bool, client_version: int, next_id: int, now_ms: int) -> Transaction:
+    def decide(self, commit: bool, client_version: int, next_id: int, now_ms: int) -> TransactionMetadata:
         """Commit or abort. With `EPOCH_GROWS_FROM` the producer's epoch grows, so that nothing that was sent before can
         join the next transaction; and it may abort what has never begun, which has no start then (KIP-890)."""
         epoch, last_epoch = self.producer.epoch, self.last_epoch
@@ -167,13 +167,13 @@ class Transaction:
             client_version=client_version,
         )
 
-    def fence(self, now_ms: int) -> Transaction:
+    def fence(self, now_ms: int) -> TransactionMetadata:
         """The coordinator aborts it before `EPOCH_GROWS_FROM`: whoever produces is outdated."""
         epoch = min(self.producer.epoch + 1, MAX_EPOCH)
         fenced = replace(self, producer=Producer(self.producer.id, epoch), last_epoch=NO_EPOCH)
         return fenced.decide(commit=False, client_version=0, next_id=NO_PRODUCER_ID, now_ms=now_ms)
 
-    def complete(self, now_ms: int) -> Transaction:
+    def complete(self, now_ms: int) -> TransactionMetadata:
         """Every partition has its marker."""
         assert self.is_decided, "only what is decided is completed"
         rotates = self.client_version >= EPOCH_GROWS_FROM and self.next_id != NO_PRODUCER_ID
