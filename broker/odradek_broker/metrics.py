@@ -158,7 +158,7 @@ def _open_transactions(broker: Broker) -> Iterator[Metric]:
 
 def _coordinated_transactions(broker: Broker) -> Iterator[Metric]:
     """Those of this broker's transactional ids. All zero as long as nobody has used one: there is nobody to ask."""
-    from odradek_broker.transactions.core.transaction_metadata import Ending, TransactionState
+    from odradek_broker.transactions.core.transaction_metadata import TransactionOutcome, TransactionState
 
     coordinator, manager = broker.transactions_in_use
     shards = [] if coordinator is None else list(coordinator.shards)
@@ -178,7 +178,10 @@ def _coordinated_transactions(broker: Broker) -> Iterator[Metric]:
         "odradek_transactions_ended_total",
         "counter",
         "Transactions that were decided here.",
-        [({"outcome": each.value}, 0 if coordinator is None else coordinator.ended[each]) for each in Ending],
+        [
+            ({"outcome": each.value}, 0 if coordinator is None else coordinator.ended[each])
+            for each in TransactionOutcome
+        ],
     )
     yield _gauge(
         "odradek_transaction_markers_left",

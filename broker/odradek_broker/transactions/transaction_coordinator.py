@@ -24,7 +24,7 @@ from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
 from odradek_broker.transactions.core.transaction_listing import TransactionFilter
-from odradek_broker.transactions.core.transaction_metadata import Ending, Producer, TopicPartition
+from odradek_broker.transactions.core.transaction_metadata import Producer, TopicPartition, TransactionOutcome
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
 from odradek_broker.transactions.core.transaction_step import TransactionSettings, TransactionStep
 from odradek_broker.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
@@ -75,7 +75,7 @@ class TransactionCoordinator:
             clean_up=TransactionPartition.expire_ids,
         )
         self._version = 0
-        self.ended: Counter[Ending] = Counter()
+        self.ended: Counter[TransactionOutcome] = Counter()
         """Transactions that this coordinator has decided."""
 
     # -- leadership -----------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from odradek_broker.coordination.durable_partition import CoordinatorState, Play
 from odradek_broker.logger import Logger
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import TimerHandle, Timers
-from odradek_broker.transactions.core.transaction_loading import TransactionLoading
-from odradek_broker.transactions.core.transaction_metadata import Ending, TopicPartition
+from odradek_broker.transactions.core.transaction_loader import TransactionLoader
+from odradek_broker.transactions.core.transaction_metadata import TopicPartition, TransactionOutcome
 from odradek_broker.transactions.core.transaction_progress import NextId
 from odradek_broker.transactions.core.transaction_records import encode_record
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
@@ -49,7 +49,7 @@ class TransactionPartition:
         log: Logger,
         write_timeout_ms: int,
         next_producer_id: NextId,
-        ended: Counter[Ending],
+        ended: Counter[TransactionOutcome],
     ) -> None:
         """`write_timeout_ms` limits the wait of a request until its record is replicated; `ended` counts decisions."""
         self.shard = TransactionShard(settings)
@@ -59,7 +59,7 @@ class TransactionPartition:
             playback=Playback(
                 encode=encode_record,
                 replay=self.shard.replay,
-                loader=lambda: TransactionLoading(self.shard),
+                loader=lambda: TransactionLoader(self.shard),
                 irrevocable=True,
             ),
             state_machine=StateMachine(

@@ -19,8 +19,8 @@ from odradek_broker.transactions.core.transaction_records import TransactionReco
 from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
 from odradek_broker.transactions.core.transaction_step import (
-    Answer,
     TransactionMarkers,
+    TransactionResponse,
     TransactionSettings,
     TransactionStep,
 )
@@ -52,7 +52,7 @@ class CoreAlone:
         self.coordinator_epoch = coordinator_epoch
         self.now = now
         self.log = list(log)
-        self.answers: dict[object, Answer] = {}
+        self.answers: dict[object, TransactionResponse] = {}
         self.markers: list[TransactionMarkers] = []
         """Not written yet."""
         self.events: list[str] = []

@@ -49,7 +49,7 @@ class History:
         before, self.present = self.present, after
         if after is None:
             assert before is not None
-            assert before.is_at_rest
+            assert not before.is_open
             return
         if before is None:
             assert after.state is EMPTY
@@ -59,7 +59,7 @@ class History:
         if before is None or after.producer.id != before.producer.id:
             assert after.producer.epoch == 0
             assert after.producer.id not in self.used_ids, "producer ids are used once"
-            assert before is None or before.epochs_used_up
+            assert before is None or before.is_epoch_exhausted
         self.used_ids.add(after.producer.id)
         if before is not None:
             self._moved(before, after)
@@ -69,7 +69,7 @@ class History:
             assert after.state is DECIDED[before.state], "what is decided is carried out"
             assert after.partitions == frozenset()
         elif after.state is EMPTY:
-            assert before.is_at_rest
+            assert not before.is_open
         elif after.state is ONGOING:
             assert before.partitions <= after.partitions
             assert after.producer == before.producer
@@ -313,7 +313,7 @@ def test_whatever_happens_every_transaction_has_one_outcome_and_every_request_on
     world.calm_down()
     assert world.waiting == {}, "every request is answered"
     shard = world.core.shard
-    assert all(transaction.is_at_rest for transaction in shard.transactions.values()), "nothing stays open"
+    assert all(not transaction.is_open for transaction in shard.transactions.values()), "nothing stays open"
     assert shard.next_ms() is None
     for id_ in IDS:
         told = world.core.init(id_)
@@ -363,7 +363,7 @@ def test_the_random_runs_see_all_that_may_happen() -> None:
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ("rotated", True),
         ("failed over", True),
-        "abandoned transaction is aborted",
-        "open transaction is aborted for another producer",
-        "unused transactional id is forgotten",
+        "timed-out transaction aborted",
+        "open transaction aborted for a new producer",
+        "transactional id expired",
     }

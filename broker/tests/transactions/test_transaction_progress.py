@@ -6,9 +6,9 @@ import pytest
 from broker.tests.transactions.core_alone import A0, A1, B0, MAX_EPOCH, CoreAlone
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.transactions.core.transaction_loading import TransactionLoading
+from odradek_broker.transactions.core.transaction_loader import TransactionLoader
 from odradek_broker.transactions.core.transaction_metadata import Producer, TransactionMetadata, TransactionState
-from odradek_broker.transactions.core.transaction_progress import NEVER_ABANDONED_MS, RETRY_MS
+from odradek_broker.transactions.core.transaction_progress import NO_TIMEOUT_MS, RETRY_MS
 from odradek_broker.transactions.core.transaction_records import TransactionRecord
 from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
@@ -173,7 +173,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_out
     assert core.state() is TransactionState.ONGOING
     core.pass_time(1)
     assert core.state() is TransactionState.PREPARE_ABORT
-    assert core.events == ["abandoned transaction is aborted"]
+    assert core.events == ["timed-out transaction aborted"]
     assert (core.markers[0].producer, core.markers[0].commit) == (Producer(1000, 1), False)
     core.write_markers()
     assert core.add(producer, A0) == ErrorCode.PRODUCER_FENCED
@@ -261,8 +261,8 @@ def test_an_abortion_that_needs_a_fresh_id_waits_for_one() -> None:
 
 
 def test_a_transaction_of_a_two_phase_commit_may_stay_open() -> None:
-    core = CoreAlone(settings=TransactionSettings(max_timeout_ms=NEVER_ABANDONED_MS))
-    core.begun(A0, timeout_ms=NEVER_ABANDONED_MS)
+    core = CoreAlone(settings=TransactionSettings(max_timeout_ms=NO_TIMEOUT_MS))
+    core.begun(A0, timeout_ms=NO_TIMEOUT_MS)
     assert core.shard.next_ms() is None
 
 
@@ -301,7 +301,7 @@ def test_who_uses_an_id_again_while_others_are_being_forgotten_keeps_it() -> Non
 
 def test_open_and_ending_transactions_are_not_forgotten() -> None:
     core = CoreAlone(settings=TransactionSettings(id_expiration_ms=10, max_timeout_ms=2**31 - 1))
-    core.init("open", timeout_ms=NEVER_ABANDONED_MS)
+    core.init("open", timeout_ms=NO_TIMEOUT_MS)
     core.add(Producer(1000, 0), A0, transactional_id="open")
     core.init("ending")
     core.add(Producer(1001, 0), A0, transactional_id="ending")
@@ -451,7 +451,7 @@ def test_of_every_id_the_last_record_counts() -> None:
         builder.append(1, key, value)
         data += builder.build()
     shard = TransactionShard(TransactionSettings())
-    loading = TransactionLoading(shard)
+    loading = TransactionLoader(shard)
     half = len(data) // 2
     read = loading.feed(memoryview(data)[:half])
     assert 0 < read < len(core.log), "half a batch is left"
@@ -465,7 +465,7 @@ def test_of_every_id_the_last_record_counts() -> None:
 def test_a_record_that_is_none_keeps_from_loading() -> None:
     builder = BatchBuilder()
     builder.append(1, b"\0\0\0\1t", b"\0\1")
-    loading = TransactionLoading(TransactionShard(TransactionSettings()))
+    loading = TransactionLoader(TransactionShard(TransactionSettings()))
     loading.feed(memoryview(builder.build()))
     with pytest.raises(DecodeError):
         loading.apply(1)

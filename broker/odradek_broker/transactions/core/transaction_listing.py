@@ -1,6 +1,6 @@
-"""Transactions as ListTransactions and DescribeTransactions show them.
+"""Rows of ListTransactions and DescribeTransactions, and the filters of ListTransactions.
 
-Owns the shape of the answers, and the filters of ListTransactions. Leaves authorization to the API modules.
+Leaves authorization to the API modules.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _STATES = {state.label: state for state in TransactionState}
 
 @dataclass(frozen=True, slots=True)
 class TransactionFilter:
-    """What a ListTransactions request asks for."""
+    """The filters of a ListTransactions request."""
 
     states: frozenset[TransactionState]
     unknown_states: tuple[str, ...]
-    """For the answer. Who asks for nothing but these gets nothing."""
+    """For the response. If the request has no other states, no transaction passes."""
     producer_ids: frozenset[int]
     duration_ms: int
-    """Only transactions that began longer ago; negative: all."""
+    """Only transactions that began longer ago pass; negative: all do."""
     pattern: Any
     """A compiled `re2` pattern, or None."""
 
     @staticmethod
     def of(request: ListTransactionsRequest) -> TransactionFilter | ErrorCode:
-        """INVALID_REGULAR_EXPRESSION for a pattern that is none (KIP-1152). As Kafka's they are RE2's: a client cannot
-        ask for a search that takes forever."""
+        """Return the filter, or INVALID_REGULAR_EXPRESSION (KIP-1152). As in Kafka patterns are RE2's, so that no
+        pattern takes exponential time."""
         pattern = None
         if request.transactional_id_pattern:
-            # Hardly anybody asks for one.
+            # Imported here, because few requests have a pattern.
             import re2
 
             options = re2.Options()
@@ -55,7 +55,8 @@ class TransactionFilter:
         )
 
     def passes(self, transactional_id: str, transaction: TransactionMetadata, wall_ms: int) -> bool:
-        """Of an id without a transaction the start is -1, and so long ago, as in Kafka."""
+        """Whether the filter lets this transactional id pass. Without a transaction its start is -1, so that it passes
+        every duration, as in Kafka."""
         return (
             (not self.producer_ids or transaction.producer.id in self.producer_ids)
             and (not (self.states or self.unknown_states) or transaction.state in self.states)
@@ -65,6 +66,7 @@ class TransactionFilter:
 
 
 def listed(transactional_id: str, transaction: TransactionMetadata) -> ListTransactionsResponse.TransactionState:
+    """A row of ListTransactions."""
     return ListTransactionsResponse.TransactionState(
         transactional_id=transactional_id,
         producer_id=transaction.producer.id,
@@ -75,7 +77,7 @@ def listed(transactional_id: str, transaction: TransactionMetadata) -> ListTrans
 def described(
     transactional_id: str, transaction: TransactionMetadata, partitions: Iterable[TopicPartition]
 ) -> DescribeTransactionsResponse.TransactionState:
-    """`partitions` are those of the open transaction that have no marker yet."""
+    """A row of DescribeTransactions. `partitions` are those of the open transaction without their marker."""
     return DescribeTransactionsResponse.TransactionState(
         transactional_id=transactional_id,
         transaction_state=transaction.state.label,
@@ -91,4 +93,5 @@ def described(
 
 
 def not_described(transactional_id: str, error: ErrorCode) -> DescribeTransactionsResponse.TransactionState:
+    """A row of DescribeTransactions with an error."""
     return DescribeTransactionsResponse.TransactionState(error_code=error, transactional_id=transactional_id)

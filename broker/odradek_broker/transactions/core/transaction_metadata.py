@@ -1,16 +1,16 @@
-"""One transactional id: who produces under it, and how far its transaction has come.
+"""The metadata of one transactional id: its producer, and the state of its transaction (Kafka's TransactionMetadata).
 
-Owns the picture and its transitions: each returns the next picture and changes nothing. Leaves which request leads to
-which transition, and its errors, to `transaction_rules`, and the format of records to `transaction_records`.
+Owns the data and its transitions: each returns new metadata and changes nothing. Leaves which request leads to which
+transition, and its errors, to `transaction_rules`, and the format of records to `transaction_records`.
 
               add partitions            end                markers written
     EMPTY ───────────────────► ONGOING ─────► PREPARE_COMMIT ────────────► COMPLETE_COMMIT
       ▲                           │                                               │
       │ init                      └─────────► PREPARE_ABORT ─────────────► COMPLETE_ABORT
       │                                                                           │
-      └── from EMPTY and COMPLETE_*; from COMPLETE_* the next transaction may begin at once
+      └── from EMPTY and COMPLETE_*; from COMPLETE_* the next transaction may begin without it
 
-The facts are those of Kafka's TransactionMetadata in 4.3 (KIP-98, KIP-360, KIP-890).
+The facts are those of TransactionMetadata in Kafka 4.3 (KIP-98, KIP-360, KIP-890).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ NO_EPOCH = -1
 NO_TIME = -1
 
 MAX_EPOCH = 0x7FFF
-LAST_EPOCH_OF_CLIENTS = MAX_EPOCH - 1
-"""So that there is always one left to fence whoever has it."""
+LAST_CLIENT_EPOCH = MAX_EPOCH - 1
+"""One more epoch is left to fence the producer."""
 
-EPOCH_GROWS_FROM = 2
-"""The transaction version from which on each transaction ends with an epoch of its own (KIP-890)."""
+EPOCH_BUMP_FROM = 2
+"""From this transaction version on, the end of a transaction increments the producer epoch (KIP-890)."""
 
 TopicPartition = tuple[str, int]
 
 
 class TransactionState(Enum):
-    """The number stands in records, the label in DescribeTransactions."""
+    """The number is stored in records, the label is used by DescribeTransactions."""
 
     EMPTY = 0, "Empty"
     ONGOING = 1, "Ongoing"
@@ -44,9 +44,9 @@ class TransactionState(Enum):
     COMPLETE_COMMIT = 4, "CompleteCommit"
     COMPLETE_ABORT = 5, "CompleteAbort"
     DEAD = 6, "Dead"
-    """In Kafka, of an id whose tombstone is under way. A filter may name it; nothing here is ever in it."""
+    """In Kafka, while a tombstone of the id is written. Unused here, but a filter of ListTransactions may name it."""
     PREPARE_EPOCH_FENCE = 7, "PrepareEpochFence"
-    """In Kafka, for a moment, of a transaction that the coordinator aborts. Likewise."""
+    """In Kafka, while the coordinator begins to abort a transaction. Unused here, likewise."""
 
     @property
     def number(self) -> int:
@@ -57,18 +57,18 @@ class TransactionState(Enum):
         return self.value[1]
 
 
-class Ending(Enum):
-    """How a transaction ends: who has decided it, and which way."""
+class TransactionOutcome(Enum):
+    """How a transaction ended."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
-    """By its producer, or for another one that takes its place."""
+    """By its producer, or because a new producer was initialized with its transactional id."""
     TIMED_OUT = "timed_out"
-    """Aborted by the coordinator: its producer has left it open for too long."""
+    """Aborted by the coordinator, after the producer's transaction timeout."""
 
 
 class Producer(NamedTuple):
-    """Who produces: an epoch outdates all those before it."""
+    """A producer id and its epoch, which fences all earlier epochs."""
 
     id: int
     epoch: int
@@ -76,37 +76,37 @@ class Producer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
-    """What the coordinator knows of one transactional id. Times are of the wall clock, in milliseconds."""
+    """The metadata of one transactional id. Times are of the wall clock, in milliseconds."""
 
     producer: Producer
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
-    """Of the open transaction, until it is complete."""
+    """The partitions of the open transaction; none when it is complete."""
     start_ms: int = NO_TIME
     updated_ms: int = NO_TIME
     previous_id: int = NO_PRODUCER_ID
-    """The producer id before the last transition: mostly the same."""
+    """The producer id before the last transition, usually the present one."""
     next_id: int = NO_PRODUCER_ID
-    """While a transaction ends whose producer has used up its epochs: the producer id from then on (KIP-890)."""
+    """The producer id after a decided transaction that exhausts the epochs of the present one (KIP-890)."""
     last_epoch: int = NO_EPOCH
-    """What the producer may still believe its epoch to be, if an answer got lost. Not in the log, as in Kafka 4.3."""
+    """The epoch that the producer may still use if a response was lost. Not stored in the log, as in Kafka 4.3."""
     client_version: int = 0
-    """The transaction version of whoever brought about the last transition that depends on it (KIP-890)."""
+    """The transaction version of the client whose request was the last transition that depends on it (KIP-890)."""
 
     @staticmethod
     def new(producer_id: int, timeout_ms: int) -> TransactionMetadata:
-        """An id that nobody has used: `initialize` gives it its first epoch."""
+        """Metadata of a new transactional id, before `initialize` sets its first epoch."""
         return TransactionMetadata(Producer(producer_id, NO_EPOCH), timeout_ms)
 
     @property
-    def epochs_used_up(self) -> bool:
-        return self.producer.epoch >= LAST_EPOCH_OF_CLIENTS
+    def is_epoch_exhausted(self) -> bool:
+        return self.producer.epoch >= LAST_CLIENT_EPOCH
 
     @property
-    def is_at_rest(self) -> bool:
-        """No transaction is open."""
-        return self.state in (
+    def is_open(self) -> bool:
+        """Whether a transaction has begun and is not complete."""
+        return self.state not in (
             TransactionState.EMPTY,
             TransactionState.COMPLETE_COMMIT,
             TransactionState.COMPLETE_ABORT,
@@ -114,17 +114,17 @@ class TransactionMetadata:
 
     @property
     def is_decided(self) -> bool:
-        """Its markers are being written."""
+        """Whether the transaction is committed or aborted, and its markers are not all written."""
         return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def commits(self) -> bool:
-        """Of a transaction that is decided."""
+        """Whether a decided transaction is committed."""
         return self.state is TransactionState.PREPARE_COMMIT
 
     def initialize(self, producer: Producer, last_epoch: int, timeout_ms: int, now_ms: int) -> TransactionMetadata:
-        """Without an open transaction: from now on this producer, and no other."""
-        assert self.is_at_rest, "a transaction is open"
+        """Set the producer, and fence any earlier one. Only without an open transaction."""
+        assert not self.is_open, "a transaction is open"
         return replace(
             self,
             producer=producer,
@@ -137,8 +137,8 @@ class TransactionMetadata:
         )
 
     def add(self, partitions: Iterable[TopicPartition], client_version: int, now_ms: int) -> TransactionMetadata:
-        """Begins a transaction if none is open."""
-        assert not self.is_decided, "a transaction that is decided takes no partitions"
+        """Add partitions to the transaction; begin one if none is open."""
+        assert not self.is_decided, "no partitions are added to a decided transaction"
         return replace(
             self,
             state=TransactionState.ONGOING,
@@ -150,10 +150,10 @@ class TransactionMetadata:
         )
 
     def decide(self, commit: bool, client_version: int, next_id: int, now_ms: int) -> TransactionMetadata:
-        """Commit or abort. With `EPOCH_GROWS_FROM` the producer's epoch grows, so that nothing that was sent before can
-        join the next transaction; and it may abort what has never begun, which has no start then (KIP-890)."""
+        """Commit or abort. From `EPOCH_BUMP_FROM` on this increments the producer's epoch, so that late batches cannot
+        join the next transaction, and a transaction that has not begun may be aborted (KIP-890)."""
         epoch, last_epoch = self.producer.epoch, self.last_epoch
-        if client_version >= EPOCH_GROWS_FROM:
+        if client_version >= EPOCH_BUMP_FROM:
             last_epoch, epoch = epoch, min(epoch + 1, MAX_EPOCH)
         return replace(
             self,
@@ -168,15 +168,15 @@ class TransactionMetadata:
         )
 
     def fence(self, now_ms: int) -> TransactionMetadata:
-        """The coordinator aborts it before `EPOCH_GROWS_FROM`: whoever produces is outdated."""
+        """Abort the transaction and fence its producer, before `EPOCH_BUMP_FROM`."""
         epoch = min(self.producer.epoch + 1, MAX_EPOCH)
         fenced = replace(self, producer=Producer(self.producer.id, epoch), last_epoch=NO_EPOCH)
         return fenced.decide(commit=False, client_version=0, next_id=NO_PRODUCER_ID, now_ms=now_ms)
 
     def complete(self, now_ms: int) -> TransactionMetadata:
-        """Every partition has its marker."""
-        assert self.is_decided, "only what is decided is completed"
-        rotates = self.client_version >= EPOCH_GROWS_FROM and self.next_id != NO_PRODUCER_ID
+        """Complete the decided transaction: every partition has its marker."""
+        assert self.is_decided, "only a decided transaction is completed"
+        rotates = self.client_version >= EPOCH_BUMP_FROM and self.next_id != NO_PRODUCER_ID
         return replace(
             self,
             producer=Producer(self.next_id, 0) if rotates else self.producer,

@@ -1,11 +1,11 @@
-"""What is under way in one partition of `__transaction_state`, and what has to be done about it.
+"""The transactions of one partition of `__transaction_state` and their pending writes, markers and deadlines.
 
-Owns the transactions by transactional id, the records of theirs that are being written, the markers that are being
-sent, and the deadlines. An id of which something is under way is busy. Leaves requests to `transaction_shard`, and
-which transition follows from what to `transaction_rules`.
+Owns the metadata by transactional id. An id is busy while one of its records is being written, or its markers are.
+Leaves requests to `transaction_shard`, and the choice of transitions to `transaction_rules`.
 
-A decision goes its way by itself: its record is written, its caller is answered, its markers are sent, and when all
-partitions have theirs the completion is written. Whatever fails is tried again, or is taken up by the next coordinator.
+After a decision everything follows without another request: its record is written, the response is sent, the markers
+are sent, and when all partitions have theirs, the completion is written. A failure is retried, by the next coordinator
+if there is one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import NamedTuple
 from odradek_broker.coordination.core.deadlines import DeadlineQueue, Instant
 from odradek_broker.transactions.core import transaction_rules as rules
 from odradek_broker.transactions.core.transaction_metadata import (
-    Ending,
     TopicPartition,
     TransactionMetadata,
+    TransactionOutcome,
     TransactionState,
 )
 from odradek_broker.transactions.core.transaction_records import VALUE_VERSION, TransactionRecord
 from odradek_broker.transactions.core.transaction_step import (
-    Caller,
+    PendingRequest,
     TransactionMarkers,
     TransactionStep,
     Write,
@@ -34,19 +34,17 @@ from odradek_broker.transactions.core.transaction_step import (
 from odradek_wire.errors import ErrorCode
 
 RETRY_MS = 200
-"""After which a completion that could not be written is tried again."""
-NEVER_ABANDONED_MS = 0x7FFF_FFFF
-"""The timeout of a transaction that takes part in a two-phase commit (KIP-939): Kafka lets it stay open."""
+"""The delay before a completion that could not be written is retried."""
+NO_TIMEOUT_MS = 0x7FFF_FFFF
+"""The timeout of a transaction in a two-phase commit (KIP-939): Kafka never aborts it."""
 
 NextId = Callable[[], int | None]
 
 
 class DeadlineKind(IntEnum):
-    """What is over, or to be done, when a deadline passes."""
-
-    ABANDONED = 0
-    """The transaction has been open for as long as its producer allows."""
-    COMPLETION = 1
+    TRANSACTION_TIMEOUT = 0
+    """The transaction has been open for the producer's transaction timeout."""
+    COMPLETION_RETRY = 1
     """A completion could not be written."""
 
 
@@ -56,18 +54,19 @@ class Deadline(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Marking:
-    """The markers of a decided transaction are on their way."""
+class PendingMarkers:
+    """The markers of a decided transaction that are not all written."""
 
-    work: TransactionMarkers
+    markers: TransactionMarkers
     left: set[TopicPartition]
+    """Partitions without their marker."""
 
 
-class Progress:
+class TransactionProgress:
     __slots__ = (
         "_abort_interval_ms",
         "_deadlines",
-        "_markings",
+        "_pending_markers",
         "_writes",
         "coordinator_epoch",
         "transaction_version",
@@ -80,84 +79,85 @@ class Progress:
         self.transaction_version = 0
         self.coordinator_epoch = -1
         self._writes: dict[str, Write] = {}
-        self._markings: dict[str, Marking] = {}
+        self._pending_markers: dict[str, PendingMarkers] = {}
         self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
 
     def is_busy(self, transactional_id: str) -> bool:
+        """Whether a record of the id is being written, or the markers of its transaction are."""
         if transactional_id in self._writes:
             return True
         transaction = self.transactions.get(transactional_id)
         return transaction is not None and transaction.is_decided
 
     def unmarked(self, transactional_id: str) -> Collection[TopicPartition]:
-        """Partitions of the open transaction that have no marker yet."""
-        marking = self._markings.get(transactional_id)
-        return marking.left if marking is not None else self.transactions[transactional_id].partitions
+        """The partitions of the open transaction without their marker."""
+        pending = self._pending_markers.get(transactional_id)
+        return pending.left if pending is not None else self.transactions[transactional_id].partitions
 
     @property
     def markers_left(self) -> int:
-        """How many markers of decided transactions are not written yet, as far as it is known."""
-        return sum(len(marking.left) for marking in self._markings.values())
+        """The number of markers of decided transactions that are not known to be written."""
+        return sum(len(pending.left) for pending in self._pending_markers.values())
 
     # -- writing --------------------------------------------------------------------------------------------------
 
-    def begin(
+    def write(
         self,
         step: TransactionStep,
         transactional_id: str,
         transaction: TransactionMetadata,
-        caller: Caller | None = None,
+        pending: PendingRequest | None = None,
     ) -> Write:
-        """Write the next picture of an id that is not busy."""
-        assert not self.is_busy(transactional_id), "one thing at a time"
+        """Write new metadata of an id that is not busy; `pending` waits for the write."""
+        assert not self.is_busy(transactional_id), "one write at a time"
         current = self.transactions.get(transactional_id)
         if transaction.state is TransactionState.ONGOING and (
             current is None or current.state is not TransactionState.ONGOING
         ):
-            self._expect_end(transactional_id, transaction.timeout_ms, transaction.timeout_ms, step.now)
-        return self._write(step, {transactional_id: transaction}, caller)
+            self._set_timeout(transactional_id, transaction.timeout_ms, transaction.timeout_ms, step.now)
+        return self._append(step, {transactional_id: transaction}, pending)
 
-    def forget(self, step: TransactionStep, transactional_ids: Sequence[str]) -> None:
+    def write_tombstones(self, step: TransactionStep, transactional_ids: Sequence[str]) -> None:
         """Write tombstones of ids that are not busy."""
-        self._write(step, dict.fromkeys(transactional_ids))
+        self._append(step, dict.fromkeys(transactional_ids))
 
     def written(self, write: Write, error: ErrorCode, now: Instant) -> TransactionStep:
         step = TransactionStep(now)
         ids = [id_ for id_ in write.transactional_ids if self._writes.get(id_) is write]
         if not ids:
             return step
-        caller, write.caller = write.caller, None
+        pending, write.pending = write.pending, None
         if error == ErrorCode.REQUEST_TIMED_OUT:
-            step.respond(caller, write_error(error))
+            step.respond(pending, write_error(error))
             return step
         for id_ in ids:
             del self._writes[id_]
         if not error:
-            step.respond(caller, write.error, write.producer)
-            self._go_on(step, ids)
-            step.ended = self._ending(write)
+            step.respond(pending, write.error, write.producer)
+            self._finish_decided(step, ids)
+            step.ended = self._outcome(write)
             return step
-        step.respond(caller, write_error(error))
+        step.respond(pending, write_error(error))
         for id_ in ids:
             if self.is_busy(id_):
-                self._deadlines.set(Deadline(DeadlineKind.COMPLETION, id_), now.timeout_ms + RETRY_MS)
+                self._deadlines.set(Deadline(DeadlineKind.COMPLETION_RETRY, id_), now.timeout_ms + RETRY_MS)
         return step
 
     def markers_written(
-        self, work: TransactionMarkers, partitions: Collection[TopicPartition], now: Instant
+        self, markers: TransactionMarkers, partitions: Collection[TopicPartition], now: Instant
     ) -> TransactionStep:
         step = TransactionStep(now)
-        id_ = work.transactional_id
-        marking = self._markings.get(id_)
-        if marking is not None and marking.work is work:
-            marking.left.difference_update(partitions)
-            if not marking.left:
-                del self._markings[id_]
+        id_ = markers.transactional_id
+        pending = self._pending_markers.get(id_)
+        if pending is not None and pending.markers is markers:
+            pending.left.difference_update(partitions)
+            if not pending.left:
+                del self._pending_markers[id_]
                 self._complete(step, [id_])
         return step
 
-    def _go_on(self, step: TransactionStep, transactional_ids: Collection[str]) -> None:
-        """What was decided has to be told to the partitions; if there are none, the transaction is complete."""
+    def _finish_decided(self, step: TransactionStep, transactional_ids: Collection[str]) -> None:
+        """Send the markers of those that are decided; complete those without partitions."""
         complete = []
         for id_ in transactional_ids:
             transaction = self.transactions.get(id_)
@@ -166,7 +166,7 @@ class Progress:
             if not transaction.partitions:
                 complete.append(id_)
                 continue
-            work = TransactionMarkers(
+            markers = TransactionMarkers(
                 id_,
                 transaction.producer,
                 self.coordinator_epoch,
@@ -174,31 +174,35 @@ class Progress:
                 transaction.client_version,
                 transaction.partitions,
             )
-            self._markings[id_] = Marking(work, set(transaction.partitions))
-            step.markers.append(work)
+            self._pending_markers[id_] = PendingMarkers(markers, set(transaction.partitions))
+            step.markers.append(markers)
         if complete:
             self._complete(step, complete)
 
-    def _ending(self, write: Write) -> Ending | None:
-        """What these records have decided. A decision is written alone."""
+    def _outcome(self, write: Write) -> TransactionOutcome | None:
+        """The outcome that this write has decided, if any. A decision is written alone."""
         transaction = self.transactions.get(write.transactional_ids[0])
         if transaction is None or not transaction.is_decided:
             return None
         if transaction.commits:
-            return Ending.COMMITTED
-        return Ending.TIMED_OUT if write.timed_out else Ending.ABORTED
+            return TransactionOutcome.COMMITTED
+        return TransactionOutcome.TIMED_OUT if write.timed_out else TransactionOutcome.ABORTED
 
     def _complete(self, step: TransactionStep, transactional_ids: Sequence[str]) -> None:
-        self._write(step, {id_: self.transactions[id_].complete(step.now.wall_ms) for id_ in transactional_ids})
+        self._append(step, {id_: self.transactions[id_].complete(step.now.wall_ms) for id_ in transactional_ids})
 
-    def _write(
-        self, step: TransactionStep, pictures: dict[str, TransactionMetadata | None], caller: Caller | None = None
+    def _append(
+        self,
+        step: TransactionStep,
+        metadata: dict[str, TransactionMetadata | None],
+        pending: PendingRequest | None = None,
     ) -> Write:
+        """Write new metadata of these ids in one batch; None is a tombstone."""
         assert step.write is None, "one write in a step"
         version = VALUE_VERSION if self.transaction_version >= 1 else 0
-        step.records = [TransactionRecord(id_, picture, version) for id_, picture in pictures.items()]
-        step.write = Write(tuple(pictures), caller)
-        self._writes.update(dict.fromkeys(pictures, step.write))
+        step.records = [TransactionRecord(id_, transaction, version) for id_, transaction in metadata.items()]
+        step.write = Write(tuple(metadata), pending)
+        self._writes.update(dict.fromkeys(metadata, step.write))
         return step.write
 
     # -- time -----------------------------------------------------------------------------------------------------
@@ -214,12 +218,13 @@ class Progress:
             if transaction is None:
                 continue
             match deadline.kind:
-                case DeadlineKind.COMPLETION:
-                    if transaction.is_decided and id_ not in self._writes and id_ not in self._markings:
+                case DeadlineKind.COMPLETION_RETRY:
+                    if transaction.is_decided and id_ not in self._writes and id_ not in self._pending_markers:
                         self._complete(step, [id_])
-                case DeadlineKind.ABANDONED:
+                case DeadlineKind.TRANSACTION_TIMEOUT:
                     if transaction.state is TransactionState.ONGOING or self.is_busy(id_):
-                        # Again if that fails, or if the transaction is only about to begin; not once it has ended.
+                        # Check again, in case the abort fails or the transaction is only about to begin. `replay`
+                        # cancels the deadline when the transaction has ended.
                         self._deadlines.set(deadline, now.timeout_ms + self._abort_interval_ms)
                     if transaction.state is TransactionState.ONGOING and not self.is_busy(id_):
                         self._abort(step, id_, transaction, next_id)
@@ -229,16 +234,16 @@ class Progress:
     def _abort(
         self, step: TransactionStep, transactional_id: str, transaction: TransactionMetadata, next_id: NextId
     ) -> None:
-        """Its producer has not ended it in time."""
+        """Abort a transaction that its producer has not ended before the timeout."""
         fresh_id = next_id() if rules.takes_fresh_id(transaction) else None
         outcome = rules.abort(transaction, self.transaction_version, fresh_id, step.now.wall_ms)
         if isinstance(outcome, TransactionMetadata):
-            self.begin(step, transactional_id, outcome).timed_out = True
-            step.log_event("abandoned transaction is aborted", transactional_id, transaction.producer, notable=True)
+            self.write(step, transactional_id, outcome).timed_out = True
+            step.log_event("timed-out transaction aborted", transactional_id, transaction.producer, notable=True)
 
-    def _expect_end(self, transactional_id: str, timeout_ms: int, delay_ms: int, now: Instant) -> None:
-        if timeout_ms != NEVER_ABANDONED_MS:
-            self._deadlines.set(Deadline(DeadlineKind.ABANDONED, transactional_id), now.timeout_ms + delay_ms)
+    def _set_timeout(self, transactional_id: str, timeout_ms: int, delay_ms: int, now: Instant) -> None:
+        if timeout_ms != NO_TIMEOUT_MS:
+            self._deadlines.set(Deadline(DeadlineKind.TRANSACTION_TIMEOUT, transactional_id), now.timeout_ms + delay_ms)
 
     # -- records --------------------------------------------------------------------------------------------------
 
@@ -249,7 +254,7 @@ class Progress:
         else:
             self.transactions[id_] = transaction
         if transaction is None or transaction.state is not TransactionState.ONGOING:
-            self._deadlines.cancel(Deadline(DeadlineKind.ABANDONED, id_))
+            self._deadlines.cancel(Deadline(DeadlineKind.TRANSACTION_TIMEOUT, id_))
 
     def loaded(self, coordinator_epoch: int, now: Instant) -> TransactionStep:
         self.coordinator_epoch = coordinator_epoch
@@ -257,18 +262,18 @@ class Progress:
         for id_, transaction in self.transactions.items():
             if transaction.state is TransactionState.ONGOING:
                 timeout_ms = transaction.timeout_ms
-                # The clock may have been moved since it began, to either side.
+                # The wall clock may have moved in either direction since the transaction began.
                 left_ms = min(max(transaction.start_ms + timeout_ms - now.wall_ms, 0), timeout_ms)
-                self._expect_end(id_, timeout_ms, left_ms, now)
-        self._go_on(step, self.transactions)
+                self._set_timeout(id_, timeout_ms, left_ms, now)
+        self._finish_decided(step, self.transactions)
         return step
 
     def unload(self, now: Instant) -> TransactionStep:
         step = TransactionStep(now)
         for write in dict.fromkeys(self._writes.values()):
-            step.respond(write.caller, ErrorCode.NOT_COORDINATOR)
+            step.respond(write.pending, ErrorCode.NOT_COORDINATOR)
         self.transactions.clear()
         self._writes.clear()
-        self._markings.clear()
+        self._pending_markers.clear()
         self._deadlines.clear()
         return step

@@ -17,15 +17,15 @@ from odradek_wire.messages.transaction_log_value import TransactionLogValue
 
 TRANSACTION_KEY = 0
 VALUE_VERSION = 1
-"""With tagged fields, from `transaction.version` 1 on."""
+"""Has tagged fields; written from `transaction.version` 1 on."""
 
 _STATES = {state.number: state for state in TransactionState}
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """What is known of a transactional id from now on; None forgets it. `version` is that of the value: 1 under
-    `transaction.version` 1 and later, else 0, which carries neither neighbouring producer ids nor the client's
+    """The new metadata of a transactional id; None is a tombstone. `version` is that of the value: 1 from
+    `transaction.version` 1 on, else 0, which has neither the previous and next producer ids nor the client's
     version."""
 
     transactional_id: str
@@ -34,7 +34,7 @@ class TransactionRecord:
 
 
 def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
-    """Key and value as they stand in the log."""
+    """Return the key and the value as they are stored in the log."""
     key = _prefixed(TRANSACTION_KEY, encode(TransactionLogKey(record.transactional_id), 0))
     if record.transaction is None:
         return key, None
@@ -42,9 +42,10 @@ def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes | memoryview, value: bytes | memoryview | None) -> TransactionRecord | None:
-    """None for a key or a value of a version that we do not know: as in Kafka it stays in the log, and means nothing.
+    """Return the record; None if its key or value has an unknown version: as in Kafka it stays in the log without
+    effect.
 
-    Raises `DecodeError` for a known version with a body that is none."""
+    Raises `DecodeError` for a known version with a body that cannot be decoded."""
     key, value = bytes(key), None if value is None else bytes(value)
     if int.from_bytes(key[:2], "big") != TRANSACTION_KEY:
         return None
@@ -84,7 +85,8 @@ def _value(transaction: TransactionMetadata, version: int) -> TransactionLogValu
 def _transaction(value: TransactionLogValue, version: int) -> TransactionMetadata:
     state = _STATES.get(value.transaction_status)
     if state is None:
-        raise DecodeError("TransactionLogValue", version, "transaction_status", 0, "a state that there is not")
+        reason = f"unknown state {value.transaction_status}"
+        raise DecodeError("TransactionLogValue", version, "transaction_status", 0, reason)
     return TransactionMetadata(
         producer=Producer(value.producer_id, value.producer_epoch),
         timeout_ms=value.transaction_timeout_ms,

@@ -1,11 +1,10 @@
-"""What becomes of a transaction when somebody asks for something: the rules, and their errors.
+"""The rules of transactions: which request is allowed in which state, and its error otherwise.
 
-Owns who may do what in which state. Each rule takes the present picture and returns the next one, which is to be
-written, or an error; NONE if there is nothing to write. Leaves whether an id is busy (a record or markers under way:
-most requests are answered with CONCURRENT_TRANSACTIONS then) to `transaction_shard`, and what older clients are told in
-place of an error that they do not know to `transaction_step`.
+Each rule takes the present metadata and returns the next, which is to be written, or an error; NONE if there is nothing
+to write. Leaves busy ids (most requests for them get CONCURRENT_TRANSACTIONS) to `transaction_shard`, and replacing
+errors that older clients do not know to `transaction_step`.
 
-The facts are those of Kafka's TransactionCoordinator in 4.3.
+The facts are those of TransactionCoordinator in Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from odradek_broker.transactions.core.transaction_metadata import (
-    EPOCH_GROWS_FROM,
-    LAST_EPOCH_OF_CLIENTS,
+    EPOCH_BUMP_FROM,
+    LAST_CLIENT_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,
     Producer,
@@ -24,7 +23,7 @@ from odradek_broker.transactions.core.transaction_metadata import (
 )
 from odradek_wire.errors import ErrorCode
 
-Outcome = TransactionMetadata | ErrorCode
+Transition = TransactionMetadata | ErrorCode
 
 NO_PRODUCER = Producer(NO_PRODUCER_ID, NO_EPOCH)
 
@@ -38,21 +37,21 @@ def initialize(
     level: int,
     fresh_id: int | None,
     now_ms: int,
-) -> Outcome:
-    """A producer begins to work, or (KIP-360: with the identity it had, `expected`) goes on after an error. If a
-    transaction is open the outcome is its abortion, and the producer has to ask again. Not for a decided transaction.
+) -> Transition:
+    """InitProducerId: initialize a producer, or one that continues after an error with its `expected` id and epoch
+    (KIP-360). If a transaction is open, it is aborted, and the client retries. Not for a decided transaction.
 
     CONCURRENT_TRANSACTIONS if a fresh producer id is needed and none is given."""
     if current is None:
         if fresh_id is None:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         current = TransactionMetadata.new(fresh_id, timeout_ms)
-    if expected is not None and not _may_go_on(current, expected):
+    if expected is not None and not _may_continue(current, expected):
         return ErrorCode.PRODUCER_FENCED
     if current.state is TransactionState.ONGOING:
         return abort(current, level, fresh_id, now_ms)
     id_, epoch = current.producer
-    if current.epochs_used_up and (expected is None or expected.epoch == epoch):
+    if current.is_epoch_exhausted and (expected is None or expected.epoch == epoch):
         if fresh_id is None:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         last_epoch = NO_EPOCH if expected is None else epoch
@@ -60,18 +59,19 @@ def initialize(
     if expected is not None and epoch != NO_EPOCH and expected.epoch != epoch:
         if expected.epoch != current.last_epoch:
             return ErrorCode.PRODUCER_FENCED
-        # The answer to the same request got lost. Nobody else came since: that would have wiped out the last epoch.
+        # A retry after a lost response. No other producer was initialized since: that would have reset the last epoch.
         return current.initialize(current.producer, current.last_epoch, timeout_ms, now_ms)
     last_epoch = NO_EPOCH if expected is None else epoch
     return current.initialize(Producer(id_, epoch + 1), last_epoch, timeout_ms, now_ms)
 
 
-def _may_go_on(current: TransactionMetadata, expected: Producer) -> bool:
-    """The epoch is looked at later. With the previous producer id it may be a retry of what gave it the present one."""
+def _may_continue(current: TransactionMetadata, expected: Producer) -> bool:
+    """Whether the producer may continue, apart from its epoch. A request with the previous producer id may be a retry
+    of the one that changed it."""
     return (
         current.producer.epoch == NO_EPOCH
         or expected.id == current.producer.id
-        or (expected.id == current.previous_id and expected.epoch >= LAST_EPOCH_OF_CLIENTS)
+        or (expected.id == current.previous_id and expected.epoch >= LAST_CLIENT_EPOCH)
     )
 
 
@@ -81,8 +81,8 @@ def add(
     partitions: Collection[TopicPartition],
     client_version: int,
     now_ms: int,
-) -> Outcome:
-    """Partitions join the open transaction, or begin one. Not for a decided transaction."""
+) -> Transition:
+    """Add partitions to the open transaction, or begin one. Not for a decided transaction."""
     error = add_refused(current, producer)
     if error or current is None:
         return error
@@ -92,13 +92,13 @@ def add(
 
 
 def add_refused(current: TransactionMetadata | None, producer: Producer) -> ErrorCode:
-    """Whose identity keeps it from adding partitions, whatever is under way; NONE for the others."""
-    return ErrorCode.NONE if _comes_next(current, producer) else identity_error(current, producer)
+    """The error for a producer that may not add partitions, even if the id is busy; NONE for others."""
+    return ErrorCode.NONE if _has_next_producer_id(current, producer) else identity_error(current, producer)
 
 
-def _comes_next(current: TransactionMetadata | None, producer: Producer) -> bool:
-    """Who has been told its next producer id may come before the transaction in which it changes is complete (Kafka
-    turns it away for good)."""
+def _has_next_producer_id(current: TransactionMetadata | None, producer: Producer) -> bool:
+    """Whether this is the producer's next id, which its EndTxn response has returned before the transaction is
+    complete. (Kafka refuses it with a fatal error.)"""
     return (
         current is not None
         and current.is_decided
@@ -110,8 +110,8 @@ def _comes_next(current: TransactionMetadata | None, producer: Producer) -> bool
 def verify(
     current: TransactionMetadata | None, producer: Producer, partitions: Collection[TopicPartition]
 ) -> Mapping[TopicPartition, ErrorCode]:
-    """Whether these partitions are in the open transaction. A record under way does not matter: the log has the last
-    word when it appends."""
+    """Whether these partitions are in the open transaction. Also for a busy id: the log checks again when it
+    appends."""
     error = identity_error(current, producer)
     if error or current is None:
         return dict.fromkeys(partitions, error)
@@ -123,11 +123,11 @@ def verify(
     }
 
 
-def end_before_epochs_grow(
+def end_without_epoch_bump(
     current: TransactionMetadata | None, producer: Producer, commit: bool, now_ms: int
-) -> Outcome:
-    """EndTxn of clients before version 5. Which transaction is meant cannot be told: a repeated request is taken for
-    done if the last transaction ended that way. Not for a decided transaction."""
+) -> Transition:
+    """EndTxn before version 5. A retry cannot be distinguished from the end of the next transaction: it succeeds if the
+    last transaction ended in the same way. Not for a decided transaction."""
     error = identity_error(current, producer)
     if error or current is None:
         return error
@@ -139,9 +139,9 @@ def end_before_epochs_grow(
 
 def end(
     current: TransactionMetadata | None, producer: Producer, commit: bool, fresh_id: int | None, now_ms: int
-) -> Outcome:
-    """EndTxn from version 5 on (KIP-890): the epoch tells a retry from the end of the next transaction. That one may be
-    aborted before it begins, since a client cannot always know whether it has. Not for a decided transaction.
+) -> Transition:
+    """EndTxn from version 5 on (KIP-890): the epoch distinguishes a retry from the end of the next transaction, which
+    may be aborted before it begins, because a client cannot always know whether it has. Not for a decided transaction.
 
     CONCURRENT_TRANSACTIONS if a fresh producer id is needed and none is given."""
     error = end_refused(current, producer)
@@ -152,48 +152,46 @@ def end(
         return ErrorCode.NONE if current.state is done else ErrorCode.INVALID_TXN_STATE
     if commit and current.state is not TransactionState.ONGOING:
         return ErrorCode.INVALID_TXN_STATE
-    return _decide(current, commit, EPOCH_GROWS_FROM, fresh_id, now_ms)
+    return _decide(current, commit, EPOCH_BUMP_FROM, fresh_id, now_ms)
 
 
 def end_refused(current: TransactionMetadata | None, producer: Producer) -> ErrorCode:
-    """Whose identity keeps it from ending a transaction from version 5 on, whatever is under way; NONE for the others:
-    whoever produces, or has asked for the end that made the present producer."""
+    """The error for a producer that may not end a transaction from version 5 on, even if the id is busy. NONE for the
+    present producer, and for a retry of the EndTxn that incremented its epoch."""
     if current is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if _comes_next(current, producer):
+    if _has_next_producer_id(current, producer):
         return ErrorCode.NONE
-    rotated = (
-        producer.id == current.previous_id and producer.epoch == LAST_EPOCH_OF_CLIENTS and current.producer.epoch == 0
-    )
+    rotated = producer.id == current.previous_id and producer.epoch == LAST_CLIENT_EPOCH and current.producer.epoch == 0
     bumped = current.producer.epoch == producer.epoch + 1
     if producer.id != current.producer.id and not rotated:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    # Its own end gave it the present epoch, then, and no InitProducerId of somebody else: Kafka does not look at that,
-    # and lets whom such a one has outdated go on if the next transaction ended without an epoch of its own.
-    ended = current.client_version >= EPOCH_GROWS_FROM and (current.is_decided or current.state in _COMPLETE)
+    # Then its own EndTxn incremented the epoch, not the InitProducerId of another producer. Kafka does not check this:
+    # a producer that InitProducerId has fenced may continue if the next transaction ended without an increment.
+    ended = current.client_version >= EPOCH_BUMP_FROM and (current.is_decided or current.state in _COMPLETE)
     if producer.epoch == current.producer.epoch or (ended and (rotated or bumped)):
         return ErrorCode.NONE
     return ErrorCode.PRODUCER_FENCED
 
 
-def abort(current: TransactionMetadata, level: int, fresh_id: int | None, now_ms: int) -> Outcome:
-    """The coordinator aborts the open transaction, and outdates who began it. `level` is the cluster's transaction
-    version: whose producer it is does not matter.
+def abort(current: TransactionMetadata, level: int, fresh_id: int | None, now_ms: int) -> Transition:
+    """Abort the open transaction, and fence its producer. `level` is the cluster's transaction version, which counts
+    here whatever the producer's version is.
 
     CONCURRENT_TRANSACTIONS if a fresh producer id is needed and none is given."""
-    if level < EPOCH_GROWS_FROM:
+    if level < EPOCH_BUMP_FROM:
         return current.fence(now_ms)
     return _decide(current, False, level, fresh_id, now_ms)
 
 
 def takes_fresh_id(current: TransactionMetadata | None) -> bool:
     """Whether `initialize`, `end` or `abort` may need a fresh producer id."""
-    return current is None or current.epochs_used_up
+    return current is None or current.is_epoch_exhausted
 
 
-def _decide(current: TransactionMetadata, commit: bool, version: int, fresh_id: int | None, now_ms: int) -> Outcome:
+def _decide(current: TransactionMetadata, commit: bool, version: int, fresh_id: int | None, now_ms: int) -> Transition:
     next_id = NO_PRODUCER_ID
-    if current.epochs_used_up:
+    if current.is_epoch_exhausted:
         if fresh_id is None:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         next_id = fresh_id
@@ -201,6 +199,7 @@ def _decide(current: TransactionMetadata, commit: bool, version: int, fresh_id: 
 
 
 def identity_error(current: TransactionMetadata | None, producer: Producer) -> ErrorCode:
+    """The error for a producer that is not the present one; NONE if it is."""
     if current is None or current.producer.id != producer.id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return ErrorCode.NONE if current.producer.epoch == producer.epoch else ErrorCode.PRODUCER_FENCED

@@ -1,10 +1,10 @@
-"""One partition of `__transaction_state`: all transactional ids that it holds.
+"""All transactional ids of one partition of `__transaction_state`.
 
-Owns the way from a request to its rule, and from there to a step; what a busy id means to each request; the expiry of
-ids. The rules are in `transaction_rules`, what follows once a record is written in `transaction_progress`; appending,
-waiting, sending markers and answering are the shell's.
+Owns the way of a request to its rule and to a step, the responses for a busy id, and the expiration of ids. Leaves the
+rules to `transaction_rules`, what follows a write to `transaction_progress`, and appending, waiting, sending markers
+and responses to the shell.
 
-A transaction changes in `replay` alone.
+Metadata changes only in `replay`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from odradek_broker.coordination.core.step import Token
 from odradek_broker.transactions.core import transaction_rules as rules
 from odradek_broker.transactions.core.transaction_listing import TransactionFilter, described, listed, not_described
 from odradek_broker.transactions.core.transaction_metadata import (
-    EPOCH_GROWS_FROM,
+    EPOCH_BUMP_FROM,
     Producer,
     TopicPartition,
     TransactionMetadata,
 )
-from odradek_broker.transactions.core.transaction_progress import NextId, Progress
+from odradek_broker.transactions.core.transaction_progress import NextId, TransactionProgress
 from odradek_broker.transactions.core.transaction_records import TransactionRecord
 from odradek_broker.transactions.core.transaction_step import (
-    Asked,
-    Caller,
+    PendingRequest,
+    TransactionApi,
     TransactionMarkers,
     TransactionSettings,
     TransactionStep,
@@ -38,17 +38,17 @@ from odradek_wire.messages.init_producer_id import InitProducerIdRequest
 from odradek_wire.messages.list_transactions import ListTransactionsResponse
 
 TOMBSTONES_BYTES_MAX = 256 * 1024
-"""Of one batch."""
+"""Of one batch of tombstones."""
 
 
 class TransactionShard:
-    """Methods that lead to anything but their result return a `TransactionStep`.
+    """Methods with effects return a `TransactionStep`.
 
-    Every token gets exactly one answer, in some step: in this one, in that of `written`, or in that of `unload`."""
+    Each token gets exactly one response: in the step of its request, of `written`, or of `unload`."""
 
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
-        self._progress = Progress(settings.abort_interval_ms)
+        self._progress = TransactionProgress(settings.abort_interval_ms)
 
     @property
     def transactions(self) -> Mapping[str, TransactionMetadata]:
@@ -56,7 +56,7 @@ class TransactionShard:
 
     @property
     def transaction_version(self) -> int:
-        """The cluster's level of `transaction.version`; the shell sets it, at any time."""
+        """The cluster's level of `transaction.version`, which the shell may change at any time."""
         return self._progress.transaction_version
 
     @transaction_version.setter
@@ -66,28 +66,29 @@ class TransactionShard:
     # -- requests -------------------------------------------------------------------------------------------------
 
     def init_takes_id(self, transactional_id: str) -> bool:
-        """Whether InitProducerId, asked for now, may take a fresh producer id. If that changes before the request is
-        made, the answer is CONCURRENT_TRANSACTIONS."""
+        """Whether InitProducerId may take a fresh producer id now. If one is missing when the request is handled, the
+        response is CONCURRENT_TRANSACTIONS."""
         return rules.takes_fresh_id(self.transactions.get(transactional_id))
 
     def end_takes_id(self, transactional_id: str) -> bool:
-        """The same for EndTxn, which finds no transaction of an unknown id."""
+        """Whether EndTxn may take a fresh producer id; not for an unknown id, which has no transaction."""
         return transactional_id in self.transactions and self.init_takes_id(transactional_id)
 
     def is_busy(self, transactional_id: str) -> bool:
-        """Whether a record or the markers of this id are under way: mostly over in a few milliseconds, and until then
-        whatever would change it is answered with CONCURRENT_TRANSACTIONS."""
+        """Whether a record of the id or the markers of its transaction are being written, usually for a few
+        milliseconds. Until then requests that would change its metadata get CONCURRENT_TRANSACTIONS."""
         return self._progress.is_busy(transactional_id)
 
     def init_producer_id(
         self, request: InitProducerIdRequest, api_version: int, fresh_id: int | None, token: Token, now: Instant
     ) -> TransactionStep:
-        """With a transactional id (not None). Versions 0-5; answered with an `InitProducerIdResponse`."""
-        caller = Caller(token, Asked.INIT, api_version)
+        """Handle InitProducerId v0-5 with a transactional id (not None). The response is an
+        `InitProducerIdResponse`."""
+        pending = PendingRequest(token, TransactionApi.INIT_PRODUCER_ID, api_version)
         id_, timeout_ms = request.transactional_id, request.transaction_timeout_ms
-        assert id_ is not None, "a producer without transactional id is no coordinator's business"
+        assert id_ is not None, "a producer without a transactional id has no coordinator"
         expected = Producer(request.producer_id, request.producer_epoch)
-        outcome: rules.Outcome
+        outcome: rules.Transition
         if (expected.id == -1) != (expected.epoch == -1) or not id_:
             outcome = ErrorCode.INVALID_REQUEST
         elif not 0 < timeout_ms <= self.settings.max_timeout_ms:
@@ -103,12 +104,12 @@ class TransactionShard:
                 fresh_id,
                 now.wall_ms,
             )
-        step, write = self._settle(id_, outcome, caller, now)
+        step, write = self._respond_or_write(id_, outcome, pending, now)
         if write is not None and isinstance(outcome, TransactionMetadata):
             if outcome.is_decided:
-                # The transaction of whoever had this id before comes to its end first.
+                # The open transaction of the earlier producer is aborted first; the client retries.
                 write.error = ErrorCode.CONCURRENT_TRANSACTIONS
-                step.log_event("open transaction is aborted for another producer", id_, outcome.producer, notable=True)
+                step.log_event("open transaction aborted for a new producer", id_, outcome.producer, notable=True)
             else:
                 write.producer = outcome.producer
         return step
@@ -122,11 +123,11 @@ class TransactionShard:
         token: Token,
         now: Instant,
     ) -> TransactionStep:
-        """One transaction of AddPartitionsToTxn v0-5, not verify-only; answered with an `ErrorCode`, that of each
-        partition."""
-        caller = Caller(token, Asked.ADD_PARTITIONS, api_version)
-        version = EPOCH_GROWS_FROM if caller.grows_epochs else 0
-        return self._add(transactional_id, producer, partitions, version, caller, now)
+        """Handle one transaction of AddPartitionsToTxn v0-5 without `verify_only`. The response is the `ErrorCode` of
+        all partitions."""
+        pending = PendingRequest(token, TransactionApi.ADD_PARTITIONS, api_version)
+        version = EPOCH_BUMP_FROM if pending.supports_epoch_bump else 0
+        return self._add(transactional_id, producer, partitions, version, pending, now)
 
     def add_offsets(
         self,
@@ -137,19 +138,19 @@ class TransactionShard:
         token: Token,
         now: Instant,
     ) -> TransactionStep:
-        """AddOffsetsToTxn v0-4, with the partition of `__consumer_offsets` of its group; answered with an
+        """Handle AddOffsetsToTxn v0-4 for a group in this partition of `__consumer_offsets`. The response is an
         `ErrorCode`."""
-        caller = Caller(token, Asked.ADD_OFFSETS, api_version)
-        return self._add(transactional_id, producer, (partition,), 0, caller, now)
+        pending = PendingRequest(token, TransactionApi.ADD_OFFSETS, api_version)
+        return self._add(transactional_id, producer, (partition,), 0, pending, now)
 
     def add_refused(self, transactional_id: str, producer: Producer) -> ErrorCode:
-        """With what this producer may be turned away at once: it adds nothing, whatever is under way. Else NONE."""
+        """The error for a fenced or unknown producer, which a busy id does not delay; NONE for others."""
         return rules.add_refused(self.transactions.get(transactional_id), producer)
 
     def verify_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """One transaction of AddPartitionsToTxn v4-5, verify-only."""
+        """Handle one transaction of AddPartitionsToTxn v4-5 with `verify_only`."""
         if not transactional_id:
             return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
         return rules.verify(self.transactions.get(transactional_id), producer, partitions)
@@ -157,24 +158,25 @@ class TransactionShard:
     def end_txn(
         self, request: EndTxnRequest, api_version: int, fresh_id: int | None, token: Token, now: Instant
     ) -> TransactionStep:
-        """Answered with an `EndTxnResponse` once the decision is written; v5 tells who produces from now on."""
+        """Handle EndTxn. The response, when the decision is written, is an `EndTxnResponse`; v5 returns the producer's
+        new id and epoch."""
         id_ = request.transactional_id
         producer = Producer(request.producer_id, request.producer_epoch)
         current = self.transactions.get(id_)
-        caller = Caller(token, Asked.END, api_version)
-        outcome: rules.Outcome
+        pending = PendingRequest(token, TransactionApi.END_TXN, api_version)
+        outcome: rules.Transition
         if not id_:
             outcome = ErrorCode.INVALID_REQUEST
-        elif not caller.grows_epochs:
-            # Who is outdated is told so, whatever is under way.
+        elif not pending.supports_epoch_bump:
+            # A fenced producer gets its error even while the id is busy.
             outcome = rules.identity_error(current, producer) or ErrorCode.CONCURRENT_TRANSACTIONS
             if not self._progress.is_busy(id_):
-                outcome = rules.end_before_epochs_grow(current, producer, request.committed, now.wall_ms)
+                outcome = rules.end_without_epoch_bump(current, producer, request.committed, now.wall_ms)
         elif self._progress.is_busy(id_):
             outcome = rules.end_refused(current, producer) or ErrorCode.CONCURRENT_TRANSACTIONS
         else:
             outcome = rules.end(current, producer, request.committed, fresh_id, now.wall_ms)
-        step, write = self._settle(id_, outcome, caller, now)
+        step, write = self._respond_or_write(id_, outcome, pending, now)
         if write is not None and isinstance(outcome, TransactionMetadata):
             write.producer = outcome.complete(now.wall_ms).producer
         return step
@@ -185,90 +187,90 @@ class TransactionShard:
         producer: Producer,
         partitions: Collection[TopicPartition],
         client_version: int,
-        caller: Caller,
+        pending: PendingRequest,
         now: Instant,
     ) -> TransactionStep:
         current = self.transactions.get(transactional_id)
-        outcome: rules.Outcome
+        outcome: rules.Transition
         if not transactional_id:
             outcome = ErrorCode.INVALID_REQUEST
         elif self._progress.is_busy(transactional_id):
-            # Who is outdated is told so, whatever is under way.
+            # A fenced producer gets its error even while the id is busy.
             outcome = rules.add_refused(current, producer) or ErrorCode.CONCURRENT_TRANSACTIONS
         else:
             outcome = rules.add(current, producer, partitions, client_version, now.wall_ms)
-        step, _ = self._settle(transactional_id, outcome, caller, now)
+        step, _ = self._respond_or_write(transactional_id, outcome, pending, now)
         return step
 
-    def _settle(
-        self, transactional_id: str, outcome: rules.Outcome, caller: Caller, now: Instant
+    def _respond_or_write(
+        self, transactional_id: str, outcome: rules.Transition, pending: PendingRequest, now: Instant
     ) -> tuple[TransactionStep, Write | None]:
-        """Answer an error, or what needs no writing; write the rest, and let the caller wait."""
+        """Respond if there is an error or nothing to write; otherwise write, and let the request wait."""
         step = TransactionStep(now)
-        if isinstance(outcome, TransactionMetadata) and caller.grows_epochs and not self.transaction_version:
-            # Records of this level cannot say it. Clients that are told the level do not ask.
+        if isinstance(outcome, TransactionMetadata) and pending.supports_epoch_bump and not self.transaction_version:
+            # Records of this level have no place for the epoch. Clients that know the level do not use this version.
             outcome = ErrorCode.UNSUPPORTED_VERSION
         if isinstance(outcome, TransactionMetadata):
-            return step, self._progress.begin(step, transactional_id, outcome, caller)
+            return step, self._progress.write(step, transactional_id, outcome, pending)
         if outcome:
-            step.respond(caller, outcome)
+            step.respond(pending, outcome)
         else:
-            step.respond(caller, outcome, self.transactions[transactional_id].producer)
+            step.respond(pending, outcome, self.transactions[transactional_id].producer)
         return step, None
 
     # -- what the shell reports -----------------------------------------------------------------------------------
 
     def written(self, write: Write, error: ErrorCode, now: Instant) -> TransactionStep:
-        """What became of a step's records, as the log says it: NONE when they have been replayed, else why not.
+        """The append of a step's records has ended: with NONE they are replayed, otherwise it failed.
 
-        REQUEST_TIMED_OUT: they are in the log, and may yet take effect. Whoever waits is told, and the ids stay busy
-        until `written` is called once more, with NONE when they have been replayed (or until `unload`)."""
+        After REQUEST_TIMED_OUT they are in the log and may still take effect. The request gets its response, and the
+        ids stay busy until `written` is called again, with NONE when they are replayed, or until `unload`."""
         return self._progress.written(write, error, now)
 
     def markers_written(
-        self, work: TransactionMarkers, partitions: Collection[TopicPartition], now: Instant
+        self, markers: TransactionMarkers, partitions: Collection[TopicPartition], now: Instant
     ) -> TransactionStep:
-        """These partitions have their marker, or need none any more (deleted, or fenced by a newer epoch). When that is
-        true of all, the transaction is completed. Reporting a partition twice, or outdated work, does nothing."""
-        return self._progress.markers_written(work, partitions, now)
+        """These partitions have their marker, or need none (deleted, or the producer has a newer epoch there). When all
+        have, complete the transaction. A partition that is reported twice, and outdated markers, change nothing."""
+        return self._progress.markers_written(markers, partitions, now)
 
     # -- time -----------------------------------------------------------------------------------------------------
 
     def next_ms(self) -> int | None:
-        """A moment, on the clock of timeouts, at or before the next thing to be done; None when there is none."""
+        """A time at or before the next deadline, on the clock of timeouts; None if there is no deadline."""
         return self._progress.next_ms()
 
     def expired(self, now: Instant, next_id: NextId) -> Iterator[TransactionStep]:
-        """Abandoned transactions are aborted, and writes that failed are made again. To be used up: each step is worked
-        out when it is taken. `next_id` is asked for a fresh producer id if one is needed; if it has none at hand, it is
-        asked again later."""
+        """Abort timed-out transactions, and retry completions that could not be written. Lazy: each step is made when
+        it is taken. `next_id` returns a fresh producer id; if it returns None, the abort is retried later."""
         return self._progress.expired(now, next_id)
 
     def expire_ids(self, now: Instant) -> Iterator[TransactionStep]:
-        """Transactional ids without an open transaction that nobody has used for `transactional.id.expiration.ms` are
-        forgotten. For the shell to call every `transaction.remove.expired.transaction.cleanup.interval.ms`."""
+        """Write tombstones of transactional ids without an open transaction that were not used for
+        `transactional.id.expiration.ms`. The shell calls this every
+        `transaction.remove.expired.transaction.cleanup.interval.ms`."""
         until_ms = now.wall_ms - self.settings.id_expiration_ms
         batch: list[str] = []
         size = 0
         for id_ in list(self.transactions):
-            # Between two batches somebody may have used it.
+            # A request may have changed it since the last batch.
             transaction = self.transactions.get(id_)
             if transaction is None or self._progress.is_busy(id_):
                 continue
-            if transaction.is_at_rest and transaction.updated_ms <= until_ms:
+            if not transaction.is_open and transaction.updated_ms <= until_ms:
                 batch.append(id_)
                 size += 4 * len(id_) + 32
             if size > TOMBSTONES_BYTES_MAX:
-                yield self._forgetting(batch, now)
+                yield self._expiring(batch, now)
                 batch, size = [], 0
         if batch:
-            yield self._forgetting(batch, now)
+            yield self._expiring(batch, now)
 
-    def _forgetting(self, transactional_ids: Sequence[str], now: Instant) -> TransactionStep:
+    def _expiring(self, transactional_ids: Sequence[str], now: Instant) -> TransactionStep:
         step = TransactionStep(now)
-        self._progress.forget(step, transactional_ids)
+        self._progress.write_tombstones(step, transactional_ids)
         for id_ in transactional_ids:
-            step.log_event("unused transactional id is forgotten", id_, self.transactions[id_].producer)
+            step.log_event("transactional id expired", id_, self.transactions[id_].producer)
         return step
 
     # -- administration -------------------------------------------------------------------------------------------
@@ -283,7 +285,7 @@ class TransactionShard:
 
     @property
     def markers_left(self) -> int:
-        """How many markers of decided transactions are not known to be written."""
+        """The number of markers of decided transactions that are not known to be written."""
         return self._progress.markers_left
 
     def list(self, wanted: TransactionFilter, now: Instant) -> Iterable[ListTransactionsResponse.TransactionState]:
@@ -296,13 +298,14 @@ class TransactionShard:
     # -- records --------------------------------------------------------------------------------------------------
 
     def replay(self, record: TransactionRecord) -> None:
-        """A record is in the log for good, or (at loading) was found there."""
+        """A record is committed, or was read from the log while loading."""
         self._progress.replay(record)
 
     def loaded(self, coordinator_epoch: int, now: Instant) -> TransactionStep:
-        """All records are replayed. Decided transactions that were not completed get their markers sent (again)."""
+        """All records are replayed: send the markers of decided transactions that are not complete, again if need
+        be."""
         return self._progress.loaded(coordinator_epoch, now)
 
     def unload(self, now: Instant) -> TransactionStep:
-        """Somebody else coordinates these transactions now: whoever waits is sent there."""
+        """Another broker is the coordinator now: answer pending requests with NOT_COORDINATOR."""
         return self._progress.unload(now)

@@ -1,8 +1,7 @@
-"""One step of a transaction coordinator: what comes in with every input, and what goes out.
+"""One step of the transaction coordinator: the outcome of one input.
 
-Owns the vocabulary between the rules of transactions and the shell: settings, waiting answers, records to write, what
-has to be settled once they are written, and markers to send. Leaves the rules to `transaction_rules`, and which step
-follows from what to `transaction_shard`.
+Owns the vocabulary between the rules of transactions and the shell: settings, pending requests, writes, and markers to
+send. Leaves the rules to `transaction_rules`, and which step follows an input to `transaction_shard`.
 """
 
 from __future__ import annotations
@@ -11,70 +10,72 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from odradek_broker.coordination.core.step import CoordinatorEvent, Step, Token
-from odradek_broker.transactions.core.transaction_metadata import Ending, Producer, TopicPartition
+from odradek_broker.transactions.core.transaction_metadata import Producer, TopicPartition, TransactionOutcome
 from odradek_broker.transactions.core.transaction_records import TransactionRecord
 from odradek_broker.transactions.core.transaction_rules import NO_PRODUCER
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.end_txn import EndTxnResponse
 from odradek_wire.messages.init_producer_id import InitProducerIdResponse
 
-Answer = InitProducerIdResponse | EndTxnResponse | ErrorCode
-"""To InitProducerId, to EndTxn; to AddPartitionsToTxn (for all partitions of the transaction) and AddOffsetsToTxn."""
+TransactionResponse = InitProducerIdResponse | EndTxnResponse | ErrorCode
+"""An `ErrorCode` for AddOffsetsToTxn, and for all partitions of a transaction in AddPartitionsToTxn."""
 
 
-class Asked(Enum):
-    """What a request asks for, and two versions of its API: the first one whose clients know PRODUCER_FENCED (older
-    ones are told INVALID_PRODUCER_EPOCH, KIP-588), and the first one of clients whose transactions each have an epoch
-    of its own (KIP-890), if that can be told: those have partitions added by brokers, and end with the epoch."""
+class TransactionApi(Enum):
+    """An API of the transaction coordinator, with two of its versions.
 
-    INIT = "InitProducerId", 4, None
+    The first version whose clients know PRODUCER_FENCED: older clients get INVALID_PRODUCER_EPOCH (KIP-588). And the
+    first version of clients of transaction version 2, if there is one: brokers add partitions for them, and EndTxn
+    increments the producer epoch (KIP-890)."""
+
+    INIT_PRODUCER_ID = "InitProducerId", 4, None
     ADD_PARTITIONS = "AddPartitionsToTxn", 2, 4
     ADD_OFFSETS = "AddOffsetsToTxn", 2, None
-    END = "EndTxn", 2, 5
+    END_TXN = "EndTxn", 2, 5
 
-    def __init__(self, api: str, fenced_from: int, grows_epochs_from: int | None) -> None:
+    def __init__(self, api: str, fenced_from: int, epoch_bump_from: int | None) -> None:
         self.fenced_from = fenced_from
-        self.grows_epochs_from = grows_epochs_from
+        self.epoch_bump_from = epoch_bump_from
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """A request that waits for its answer, and which answers it understands."""
+class PendingRequest:
+    """A request whose response is pending."""
 
     token: Token
-    asked: Asked
+    api: TransactionApi
     api_version: int
 
     @property
-    def grows_epochs(self) -> bool:
-        """Whether it comes from a client that takes part in transaction version 2."""
-        first = self.asked.grows_epochs_from
+    def supports_epoch_bump(self) -> bool:
+        """Whether the client takes part in transaction version 2."""
+        first = self.api.epoch_bump_from
         return first is not None and self.api_version >= first
 
-    def answer(self, error: ErrorCode, producer: Producer = NO_PRODUCER) -> Answer:
-        """`producer` is told by InitProducerId and EndTxn, the latter from version 5 on."""
-        if error == ErrorCode.PRODUCER_FENCED and self.api_version < self.asked.fenced_from:
+    def response(self, error: ErrorCode, producer: Producer = NO_PRODUCER) -> TransactionResponse:
+        """The response with an error that the client knows. InitProducerId and EndTxn v5 return the `producer`."""
+        if error == ErrorCode.PRODUCER_FENCED and self.api_version < self.api.fenced_from:
             error = ErrorCode.INVALID_PRODUCER_EPOCH
-        match self.asked:
-            case Asked.INIT:
+        match self.api:
+            case TransactionApi.INIT_PRODUCER_ID:
                 return InitProducerIdResponse(error_code=error, producer_id=producer.id, producer_epoch=producer.epoch)
-            case Asked.END:
+            case TransactionApi.END_TXN:
                 return EndTxnResponse(error_code=error, producer_id=producer.id, producer_epoch=producer.epoch)
-            case Asked.ADD_PARTITIONS | Asked.ADD_OFFSETS:
+            case TransactionApi.ADD_PARTITIONS | TransactionApi.ADD_OFFSETS:
                 return error
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """The broker's settings for transactions; the names are Kafka's."""
+    """The broker's settings for transactions, with Kafka's names."""
 
     max_timeout_ms: int = 15 * 60 * 1000
     """transaction.max.timeout.ms"""
     id_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
     """transactional.id.expiration.ms"""
     abort_interval_ms: int = 10_000
-    """transaction.abort.timed.out.transaction.cleanup.interval.ms: how often abandoned transactions are looked for.
-    Here they are found at once, and looked at so often when they could not be aborted then."""
+    """transaction.abort.timed.out.transaction.cleanup.interval.ms. Kafka looks for timed-out transactions this often;
+    here they are aborted immediately, and an abort that is not possible is retried this often."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,17 +96,18 @@ class TransactionMarkers:
 
 @dataclass(slots=True, eq=False)
 class Write:
-    """Records of these transactional ids are under way: opaque to the shell, which hands it back to
+    """Records of these transactional ids that are being written. Opaque to the shell, which returns it to
     `TransactionShard.written`."""
 
     transactional_ids: tuple[str, ...]
-    caller: Caller | None = None
-    """Who waits for it, and has not been answered yet."""
+    pending: PendingRequest | None = None
+    """The request that waits for the write, until its response is sent."""
     error: ErrorCode = ErrorCode.NONE
+    """The error of the response after a successful write, if the request begins by ending another transaction."""
     timed_out: bool = False
-    """It aborts an abandoned transaction."""
+    """The write aborts a timed-out transaction."""
     producer: Producer = NO_PRODUCER
-    """What the caller is told once it is written. An error: what it asked for begins with the end of a transaction."""
+    """The producer in the response after a successful write."""
 
 
 @dataclass(slots=True)
@@ -114,13 +116,13 @@ class TransactionStep(Step[TransactionRecord, Write]):
     `TransactionShard.written`."""
 
     markers: list[TransactionMarkers] = field(default_factory=list)
-    ended: Ending | None = None
-    """The decision of a transaction is in the log."""
+    ended: TransactionOutcome | None = None
+    """The outcome of a transaction, when its decision is in the log."""
 
-    def respond(self, caller: Caller | None, error: ErrorCode, producer: Producer = NO_PRODUCER) -> None:
+    def respond(self, pending: PendingRequest | None, error: ErrorCode, producer: Producer = NO_PRODUCER) -> None:
         """Complete a pending request; None: the coordinator acts without a request."""
-        if caller is not None:
-            self.responses.append((caller.token, caller.answer(error, producer)))
+        if pending is not None:
+            self.responses.append((pending.token, pending.response(error, producer)))
 
     def log_event(self, event: str, transactional_id: str, producer: Producer, *, notable: bool = False) -> None:
         facts = {
@@ -132,7 +134,7 @@ class TransactionStep(Step[TransactionRecord, Write]):
 
 
 def write_error(error: ErrorCode) -> ErrorCode:
-    """What a client is told when its transaction could not be written; it must be an error that it knows."""
+    """The error for a client whose transaction could not be written, which every client knows."""
     match error:
         case (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,7 +1,7 @@
-"""Building a `TransactionShard` from its log, at start or when leadership comes here.
+"""Loading a `TransactionShard` from its log, when this broker becomes its leader.
 
-Owns that of every transactional id only the last record counts. Leaves reading the log to the shell, and the effect of
-a record to `TransactionShard.replay`.
+Owns the choice of the last record of each transactional id. Leaves reading the log to the shell, and the effect of a
+record to `TransactionShard.replay`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from odradek_wire.records.batch import iterate
 from odradek_wire.records.records import read_records
 
 
-class TransactionLoading:
-    """Fed with batches from the log's start on, then applied.
+class TransactionLoader:
+    """Receives batches by `feed`, beginning with the log's first one, then replays by `apply`.
 
-    A busy transactional id has thousands of records of which one counts: only that one is decoded and replayed."""
+    Of the thousands of records of one transactional id only the last one is decoded and replayed."""
 
     def __init__(self, shard: TransactionShard) -> None:
         self._shard = shard
@@ -25,7 +25,8 @@ class TransactionLoading:
         self._left: Iterator[tuple[bytes, bytes | None]] | None = None
 
     def feed(self, data: memoryview) -> int:
-        """Take in these batches (the last may be cut off, and is left); returns the offset to go on from."""
+        """Read these batches and return the offset after the last whole one; a last batch that is cut off is
+        ignored."""
         next_offset = -1
         for header in iterate(data, allow_partial=True):
             if not header.is_control:
@@ -36,9 +37,9 @@ class TransactionLoading:
         return next_offset
 
     def apply(self, count: int) -> bool:
-        """Replay the next `count` records of those that count; False when all are. Nothing is fed after the first call.
+        """Replay the next `count` records; return False when none is left. `feed` is not called after this.
 
-        Raises `DecodeError` for a record that is none."""
+        Raises `DecodeError` for a record that cannot be decoded."""
         if self._left is None:
             self._left = iter(self._latest.items())
         for _ in range(count):
