@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 from broker.tests.groups.shards import new_shard
-from broker.tests.groups.test_group_loading import batch, marker
+from broker.tests.groups.test_group_loader import batch, marker
 
 from odradek_broker.groups.core.group_loader import GroupLoader
 from odradek_broker.groups.core.group_records import OffsetRecord
