@@ -3,70 +3,23 @@
 from __future__ import annotations
 
 from broker.tests.groups import shards
-from broker.tests.groups.shards import new_shard
+from broker.tests.groups.shards import NOW, batch, committed, join_request, loaded, marker, new_shard, offset
 
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.groups.core.classic_group import ClassicGroup
 from odradek_broker.groups.core.classic_records import group_record
 from odradek_broker.groups.core.foreign_group import ForeignGroup, ForeignRecord
 from odradek_broker.groups.core.group_loader import GroupLoader
-from odradek_broker.groups.core.group_records import CoordinatorRecord, GroupMetadataRecord, OffsetRecord
-from odradek_broker.groups.core.group_shard import GroupShard
+from odradek_broker.groups.core.group_records import GroupMetadataRecord, OffsetRecord
 from odradek_broker.groups.core.group_step import GroupClient
 from odradek_broker.groups.core.group_type import GroupType
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.heartbeat import HeartbeatRequest
-from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from odradek_wire.messages.join_group import JoinGroupResponse
 from odradek_wire.messages.offset_commit import OffsetCommitRequest
-from odradek_wire.messages.offset_commit_value import OffsetCommitValue
-from odradek_wire.records.builder import BatchBuilder
-from odradek_wire.records.control import end_txn_marker_batch
 
-NOW = Instant(1_700_000_000_000, 0)
 CONSUMER_GROUP = ForeignRecord(GroupType.CONSUMER, "g", b"\0\3\0\1g", b"\0\0\0\0\0\1")
 CONSUMER_MEMBER = ForeignRecord(GroupType.CONSUMER, "g", b"\0\5\0\1g\0\1m", b"\0\0")
-
-
-def offset(value: int) -> OffsetRecord:
-    return OffsetRecord("g", "t", 0, OffsetCommitValue(value, -1, "", 100))
-
-
-def batch(base_offset: int, records: list[CoordinatorRecord], producer_id: int = -1) -> bytes:
-    transactional = producer_id != -1
-    builder = BatchBuilder(base_offset=base_offset, producer_id=producer_id, is_transactional=transactional)
-    for record in records:
-        builder.append(0, *record.encode())
-    return bytes(builder.build())
-
-
-def marker(base_offset: int, producer_id: int, *, commit: bool) -> bytes:
-    return bytes(
-        end_txn_marker_batch(
-            commit=commit, coordinator_epoch=0, producer_id=producer_id, producer_epoch=0, timestamp=0,
-            base_offset=base_offset,
-        )
-    )  # fmt: skip
-
-
-def loaded(*batches: bytes) -> GroupShard:
-    shard = new_shard()
-    loading = GroupLoader(shard)
-    for data in batches:
-        loading.feed(memoryview(data))
-    while loading.apply(1):
-        pass
-    shard.loaded(NOW)
-    return shard
-
-
-def committed(shard: GroupShard) -> int | None:
-    found = shard.offsets.get("g", "t", 0)
-    return None if found is None else found.offset
-
-
-def join_request(member_id: str = "") -> JoinGroupRequest:
-    protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
-    return JoinGroupRequest("g", 10_000, 10_000, member_id, None, "consumer", [protocol])
 
 
 def test_the_last_record_of_a_key_counts() -> None:

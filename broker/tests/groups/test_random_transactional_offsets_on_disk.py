@@ -11,8 +11,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from broker.tests.groups.test_group_partition import Broker
-from broker.tests.groups.test_random_transactional_offsets import PRODUCERS, Entry, History
+from broker.tests.groups.coordinator_alone import Broker
+from broker.tests.groups.offset_histories import PRODUCERS, Entry, History
 from log.tests.cleaner_kit import clean
 
 from odradek_broker.groups.core.group_records import OffsetRecord

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from broker.tests.groups import shards
-from broker.tests.groups.shards import new_shard
-from broker.tests.groups.test_group_loader import NOW, committed, join_request
+from broker.tests.groups.shards import NOW, committed, join_request, new_shard
 
 from odradek_broker.groups.core.foreign_group import ForeignGroup, ForeignRecord
 from odradek_broker.groups.core.group_records import GroupMetadataRecord, OffsetRecord

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker.tests.groups.test_groups_after_failover import RETRIED, Groups, retried
-from broker.tests.groups.test_txn_offset_commit import EPOCH, commit, end, request
-from broker.tests.test_replication import Connect
+from broker.tests.conftest import Connect
+from broker.tests.groups.failover import RETRIED, Groups, retried
+from broker.tests.groups.transactional_commits import EPOCH, commit, end, request
 
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest

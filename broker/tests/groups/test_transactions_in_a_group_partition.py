@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker.tests.groups.test_group_partition import Broker, committed, offset
+from broker.tests.groups.coordinator_alone import Broker, committed, offset
 
 from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.groups.core.group_records import OffsetRecord

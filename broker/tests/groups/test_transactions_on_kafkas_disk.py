@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker.tests.groups.test_groups_on_kafkas_disk import administrator, await_groups, offsets_files
+from broker.tests.groups.kafkas_disk import administrator, await_groups, offsets_files
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import NewTopic
 from odradek_peers import KAFKA_3_9, KAFKA_4_3, ApacheKafka, JavaTools

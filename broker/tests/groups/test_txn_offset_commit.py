@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from broker.tests.alone import Node
 from broker.tests.conftest import Connect
-from broker.tests.test_write_txn_markers import Marker, Only, Topic, write
+from broker.tests.groups.transactional_commits import EPOCH, commit, end, fetch, request, started
+from broker.tests.test_write_txn_markers import Only
 
 from odradek_broker.security.authorizer import Operation
 from odradek_controller.principal import Principal
@@ -17,29 +18,9 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
 from odradek_wire.messages.offset_commit import OffsetCommitRequest
-from odradek_wire.messages.offset_fetch import OffsetFetchRequest
-from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
-Row = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-Cell = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
-Fetched = OffsetFetchRequest.OffsetFetchRequestTopics
-PRODUCER, EPOCH = 7, 3
 VERSIONS = range(6)
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-async def started(path: Path, **settings: str) -> Node:
-    """Settings with underscores for dots."""
-    return await Node.start(
-        {
-            "log.dirs": str(path / "data"),
-            "listeners": "PLAINTEXT://127.0.0.1:0",
-            "node.id": "1",
-            "offsets.topic.num.partitions": "1",
-            "transaction.partition.verification.enable": "false",
-            **{name.replace("_", "."): value for name, value in settings.items()},
-        }
-    )
 
 
 @pytest.fixture
@@ -55,31 +36,6 @@ async def client(node: Node, connect: Connect) -> Any:
     await client.create_topic("t", 2)
     await client.ask(FindCoordinatorRequest("g", 0), 3)
     return client
-
-
-def request(*rows: tuple[str, int, int], group: str = "g", epoch: int = EPOCH) -> TxnOffsetCommitRequest:
-    """Rows of topic, partition and offset."""
-    topics: dict[str, Row] = {}
-    for name, index, offset in rows:
-        topics.setdefault(name, Row(name)).partitions.append(Cell(index, offset))
-    return TxnOffsetCommitRequest("x", group, PRODUCER, epoch, topics=list(topics.values()))
-
-
-async def commit(client: Any, wanted: TxnOffsetCommitRequest, version: int = 4) -> dict[tuple[str, int], int]:
-    answer = await client.ask(wanted, version)
-    return {(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
-
-
-async def fetch(client: Any, *, stable: bool) -> list[tuple[int, int]]:
-    """Offset and error of the two partitions of t."""
-    group = OffsetFetchRequest.OffsetFetchRequestGroup("g", topics=[Fetched("t", partition_indexes=[0, 1])])
-    answer = await client.ask(OffsetFetchRequest(groups=[group], require_stable=stable), 9)
-    return [(p.committed_offset, p.error_code) for p in answer.groups[0].topics[0].partitions]
-
-
-async def end(client: Any, *, commit: bool, epoch: int = EPOCH) -> int:
-    offsets = Marker(PRODUCER, epoch, commit, [Topic("__consumer_offsets", [0])], 0, 0)
-    return (await write(client, offsets))[PRODUCER]["__consumer_offsets", 0]
 
 
 # Version 5 asks the transaction's coordinator in any case.

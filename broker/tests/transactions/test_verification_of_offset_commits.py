@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from broker.tests.alone import Node
 from broker.tests.conftest import Connect
-from broker.tests.groups.test_txn_offset_commit import EPOCH, PRODUCER, commit, end, fetch, request, started
+from broker.tests.groups.transactional_commits import EPOCH, PRODUCER, commit, end, fetch, request, started
 from broker.tests.transactions.test_produce_in_transactions import Coordinator
 
 from odradek_broker.metadata.view import TRANSACTION_STATE
