@@ -1,4 +1,4 @@
-"""Makes the shared parts of these tests importable (`wire_samples`, `wire_facts`)."""
+"""Make the shared modules of these tests importable (`wire_samples`, `wire_facts`, `release_differences`)."""
 
 import sys
 from pathlib import Path

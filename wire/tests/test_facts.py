@@ -1,9 +1,9 @@
 """The definitions say what Kafka's releases say: every message, version, field, type, default, tag and nullability."""
 
 import pytest
+import release_differences as releases
 from wire_facts import CASES, FACTS, KINDS, OURS, Json, default_of, definition_for, snake_case, versions, within
 
-from odradek_wire import releases
 from odradek_wire.apis import APIS
 from odradek_wire.notation import TYPES, MessageType, StructType
 

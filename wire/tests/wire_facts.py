@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from odradek_wire import releases
+import release_differences as releases
+
 from odradek_wire.notation import NEVER, TYPES, MessageType, definitions, load
 
 Json = dict[str, Any]
