@@ -36,10 +36,9 @@ _VERSION = 1
 
 
 class AppendOrigin(Enum):
-    """Who appends: a client is checked; a leader, a coordinator and the metadata log are believed."""
+    """Who appends: a client is checked; a coordinator and the metadata log are believed."""
 
     CLIENT = "client"
-    REPLICATION = "replication"
     COORDINATOR = "coordinator"
     RAFT_LEADER = "raft leader"
 

@@ -23,7 +23,6 @@ from odradek_wire.records.attributes import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     KNOWN_BITS,
-    NO_PRODUCER_ID,
     NO_SEQUENCE,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
@@ -158,10 +157,6 @@ class RecordBatchHeader:
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & _MAX_SEQUENCE
-
-    @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id > NO_PRODUCER_ID
 
     @property
     def is_transactional(self) -> bool:
@@ -317,11 +312,6 @@ def place(buffer: WritableBuffer, header: RecordBatchHeader, base_offset: int, p
 def set_base_offset(buffer: WritableBuffer, position: int, base_offset: int) -> None:
     """Patch the base offset of the batch (or old message) at `position`; the CRC stays right."""
     _INT64.pack_into(buffer, position, base_offset)
-
-
-def set_partition_leader_epoch(buffer: WritableBuffer, position: int, epoch: int) -> None:
-    """Patch the leader epoch of the batch at `position`; the CRC stays right."""
-    _INT32.pack_into(buffer, position + LOG_OVERHEAD, epoch)
 
 
 def set_max_timestamp(

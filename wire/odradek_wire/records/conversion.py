@@ -1,9 +1,8 @@
-"""The same records in another format, codec or place.
+"""Records in another format or codec.
 
-Up for an old producer (a message set becomes a batch), down for an old consumer (batches become a message set), to
-another codec for a topic's `compression.type`. What a broker refuses is `validation`'s matter, fewer of them for the
-log's cleaner `compaction`'s; what is read here is taken as checked and still never trusted: `CorruptRecordError` for
-anything broken.
+`down_convert` turns batches into a message set for an old consumer, `recompress` changes the codec of a batch for a
+topic's `compression.type`. Leaves what a broker refuses from a producer, and message sets that old producers send, to
+`validation`. Reads nothing beyond its bounds: `CorruptRecordError` for anything broken.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from odradek_wire.records import batch, legacy
-from odradek_wire.records.attributes import COMPRESSION_MASK, NO_TIMESTAMP, Compression, TimestampType
+from odradek_wire.records.attributes import COMPRESSION_MASK, Compression, TimestampType
 from odradek_wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, Buffer, RecordBatchHeader
-from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.compression import DEFAULT_EXPANSION_LIMIT, compress
 from odradek_wire.records.errors import CorruptRecordError, UnsupportedRecordsError
 from odradek_wire.records.record import Record
@@ -42,38 +40,6 @@ def _whole_entry(buffer: Buffer, position: int, allow_partial: bool) -> int | No
     if allow_partial:
         return None
     raise CorruptRecordError(f"an entry is cut off after {len(buffer) - position} bytes")
-
-
-def up_convert(
-    buffer: Buffer,
-    *,
-    base_offset: int = 0,
-    compression: Compression | None = None,
-    compression_level: int | None = None,
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-    log_append_time: int = NO_TIMESTAMP,
-    limit: int = DEFAULT_EXPANSION_LIMIT,
-) -> bytearray:
-    """A producer's message set of magic 0 or 1 as one batch, with offsets counted from `base_offset`.
-
-    `compression` None keeps the codec of the (first) message. A record that has no timestamp (magic 0) gets none, or
-    the log append time. `limit` bounds all of them together. As Kafka's LogValidator.
-    """
-    messages = list(legacy.iterate(buffer))
-    if not messages:
-        raise CorruptRecordError("an empty message set")
-    builder = BatchBuilder(
-        base_offset=base_offset,
-        compression=messages[0].compression if compression is None else compression,
-        compression_level=compression_level,
-        timestamp_type=timestamp_type,
-        log_append_time=log_append_time,
-    )
-    for message in messages:
-        records = legacy.read_records(message, max(0, limit - builder.size_so_far))
-        for record in records:
-            builder.append(record.timestamp, record.key, record.value)
-    return builder.build()
 
 
 def down_convert(
@@ -157,28 +123,3 @@ def recompress(
     batch.pack_header(output, RecordBatchHeader(tuple(fields)))  # type: ignore[arg-type]  # thirteen, as they came
     batch.rewrite_crc(output, batch.read_header(output))
     return output
-
-
-def renumber(
-    buffer: Buffer, header: RecordBatchHeader, base_offset: int, limit: int = DEFAULT_EXPANSION_LIMIT
-) -> bytearray:
-    """The batch's records at consecutive offsets from `base_offset` on; everything else stays."""
-    builder = _builder_like(header, base_offset)
-    for record in read_records(buffer, header, limit):
-        builder.append(record.timestamp, record.key, record.value, record.headers)
-    return builder.build()
-
-
-def _builder_like(header: RecordBatchHeader, base_offset: int) -> BatchBuilder:
-    return BatchBuilder(
-        base_offset=base_offset,
-        compression=header.compression,
-        timestamp_type=header.timestamp_type,
-        log_append_time=header.max_timestamp,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        is_transactional=header.is_transactional,
-        is_control=header.is_control,
-        partition_leader_epoch=header.partition_leader_epoch,
-    )

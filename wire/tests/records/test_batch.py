@@ -32,7 +32,7 @@ def test_a_header_has_the_fields_of_its_bytes() -> None:
         len(data) - 3,
         len(data),
     )
-    assert (header.last_sequence, header.has_producer_id) == (42, True)
+    assert header.last_sequence == 42
     assert repr(header).startswith("RecordBatchHeader(base_offset=5, batch_length=")
 
 
@@ -59,7 +59,7 @@ def test_a_plain_batch_has_none_of_them() -> None:
     assert (header.is_transactional, header.is_control, header.is_compressed) == (False, False, False)
     assert header.compression is Compression.NONE
     assert header.timestamp_type is TimestampType.CREATE_TIME
-    assert (header.delete_horizon_ms, header.has_producer_id, header.last_sequence) == (None, False, -1)
+    assert (header.delete_horizon_ms, header.last_sequence) == (None, -1)
 
 
 def test_sequences_wrap_to_zero() -> None:
@@ -153,9 +153,8 @@ def test_placing_a_batch_leaves_its_crc_right() -> None:
     assert (header.base_offset, header.partition_leader_epoch) == (1 << 40, 17)
     assert [record.offset for record in read_records(data, header)] == [1 << 40, (1 << 40) + 1, (1 << 40) + 2]
     batch.set_base_offset(view, 4, 8)
-    batch.set_partition_leader_epoch(view, 4, 6)
     header = batch.validate(data, 4)
-    assert (header.base_offset, header.partition_leader_epoch) == (8, 6)
+    assert (header.base_offset, header.partition_leader_epoch) == (8, 17)
 
 
 def test_log_append_time_is_stamped_on_the_batch_and_counts_for_every_record() -> None:

@@ -8,7 +8,7 @@ from odradek_wire.records import batch, conversion, legacy
 from odradek_wire.records.attributes import Compression, TimestampType
 from odradek_wire.records.builder import build_batch
 from odradek_wire.records.control import end_txn_marker_batch
-from odradek_wire.records.errors import CorruptRecordError, ExpansionLimitError, UnsupportedRecordsError
+from odradek_wire.records.errors import CorruptRecordError, UnsupportedRecordsError
 from odradek_wire.records.record import Record
 from odradek_wire.records.records import read_records
 
@@ -23,46 +23,6 @@ RECORDS = [
 def plain(records: list[Record], *, timestamps: bool = True) -> list[Record]:
     """As an old format holds them."""
     return [record._replace(headers=(), timestamp=record.timestamp if timestamps else -1) for record in records]
-
-
-@pytest.mark.parametrize("codec", OLD_CODECS)
-@pytest.mark.parametrize("magic", [0, 1])
-def test_an_old_producers_set_becomes_one_batch_of_the_same_codec(magic: int, codec: Compression) -> None:
-    data = conversion.up_convert(legacy.build_message_set(RECORDS, magic=magic, compression=codec), base_offset=100)
-    header = batch.validate(data)
-    assert (header.compression, header.base_offset, header.last_offset, header.count) == (codec, 100, 102, 3)
-    assert (header.producer_id, header.base_sequence, header.timestamp_type) == (-1, -1, TimestampType.CREATE_TIME)
-    assert list(read_records(data, header)) == [
-        record._replace(offset=100 + index) for index, record in enumerate(plain(RECORDS, timestamps=magic == 1))
-    ]
-
-
-def test_going_up_can_change_codec_and_timestamps() -> None:
-    data = conversion.up_convert(
-        legacy.build_message_set(RECORDS, magic=0),
-        compression=Compression.ZSTD,
-        timestamp_type=TimestampType.LOG_APPEND_TIME,
-        log_append_time=7000,
-    )
-    header = batch.validate(data)
-    assert (header.compression, header.timestamp_type, header.max_timestamp) == (
-        Compression.ZSTD,
-        TimestampType.LOG_APPEND_TIME,
-        7000,
-    )
-    assert [record.timestamp for record in read_records(data, header)] == [7000, 7000, 7000]
-
-
-def test_several_bombs_in_one_set_share_the_limit() -> None:
-    bomb = legacy.build_message_set([Record(0, 0, None, bytes(60_000))], magic=1, compression=Compression.GZIP)
-    assert len(conversion.up_convert(bomb, limit=100_000)) < 1000
-    with pytest.raises(ExpansionLimitError):
-        conversion.up_convert(bomb + bomb, limit=100_000)
-
-
-def test_an_empty_set_cannot_go_up() -> None:
-    with pytest.raises(CorruptRecordError):
-        conversion.up_convert(b"")
 
 
 @pytest.mark.parametrize("codec", OLD_CODECS)
@@ -145,16 +105,6 @@ def test_recompression_changes_nothing_but_the_codec(before: Compression, after:
     assert other == build_batch(
         RECORDS, compression=after, producer_id=5, producer_epoch=1, base_sequence=7, is_transactional=True
     )
-
-
-def test_renumbering_makes_offsets_consecutive() -> None:
-    data = build_batch(RECORDS, compression=Compression.LZ4)
-    other = conversion.renumber(data, batch.read_header(data), 7)
-    header = batch.validate(other)
-    assert header.compression is Compression.LZ4
-    assert list(read_records(other, header)) == [
-        record._replace(offset=7 + index) for index, record in enumerate(RECORDS)
-    ]
 
 
 def test_a_buffer_of_all_formats_is_read_in_one_go() -> None:

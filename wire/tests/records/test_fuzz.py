@@ -92,7 +92,6 @@ READERS: list[Callable[[bytearray], object]] = [
     lambda data: list(batch.iterate(data, allow_partial=True)),
     lambda data: list(legacy.read_message_set(data, LIMIT)),
     lambda data: list(conversion.read_any(data, LIMIT, allow_partial=True)),
-    lambda data: conversion.up_convert(data, limit=LIMIT),
     lambda data: conversion.down_convert(data, 0, limit=LIMIT),
     lambda data: conversion.down_convert(data, 1, limit=LIMIT),
     lambda data: validate(data, STRICT, 1_700_000_000_000),
