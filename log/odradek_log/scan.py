@@ -10,13 +10,19 @@ from collections.abc import Iterator
 
 from odradek_log.errors import CorruptLogError
 from odradek_log.open_files import OpenFile
-from odradek_wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, RecordBatchHeader, peek_header
+from odradek_wire.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MIN_BATCH_LENGTH,
+    RecordBatchHeader,
+    peek_header,
+)
 from odradek_wire.records.errors import CorruptRecordError
 
 # Base offset, length, magic and last offset delta of a batch: what a step to the next one needs.
 _STEP = struct.Struct(">qi4xb6xi")
 _step = _STEP.unpack_from
-_MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 _FIND_CHUNK = 4096
 _SCAN_CHUNK = 1 << 16
 
@@ -32,7 +38,7 @@ def find(file: OpenFile, position: int, end: int, offset: int) -> tuple[int, int
         last = len(chunk) - HEADER_SIZE
         while at <= last:
             base_offset, length, magic, delta = _step(chunk, at)
-            if length < _MIN_LENGTH or magic != MAGIC:
+            if length < MIN_BATCH_LENGTH or magic != MAGIC:
                 raise CorruptLogError(f"no record batch at position {position + at}: length {length}, magic {magic}")
             if base_offset + delta >= offset:
                 return position + at, length + LOG_OVERHEAD, base_offset
@@ -49,7 +55,7 @@ def step_at(file: OpenFile, position: int, end: int) -> tuple[int, int, int]:
     if len(chunk) < _STEP.size or position + HEADER_SIZE > end:
         raise CorruptLogError(f"the file ends at {end}, in the batch at position {position}")
     base_offset, length, magic, _ = _step(chunk)
-    if length < _MIN_LENGTH or magic != MAGIC:
+    if length < MIN_BATCH_LENGTH or magic != MAGIC:
         raise CorruptLogError(f"no record batch at position {position}: length {length}, magic {magic}")
     return position, length + LOG_OVERHEAD, base_offset
 

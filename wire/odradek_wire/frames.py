@@ -16,6 +16,12 @@ from odradek_wire.messages.request_header import RequestHeader
 from odradek_wire.messages.response_header import ResponseHeader
 from odradek_wire.walk import Reader
 
+SIZE_BYTES = 4
+"""The length before a frame."""
+HEADER_MIN_BYTES = 10
+"""API key, version, correlation id and the length of the client id: what every request header but
+ControlledShutdown's begins with."""
+
 _unpack_head = Packing(">hhih").unpack_from
 _CORRELATION_ID = Packing(">i")
 
@@ -28,11 +34,11 @@ def decode_request_header(data: Buffer) -> tuple[int, int, int, str | None, int]
     """
     try:
         api_key, api_version, correlation_id, size = _unpack_head(data, 0)
-        position = 10
+        position = HEADER_MIN_BYTES
         client_id = None
         if size >= 0:
             position += size
-            client_id = str(data[10:position], "utf-8")
+            client_id = str(data[HEADER_MIN_BYTES:position], "utf-8")
             if position > len(data):
                 return _decode_slowly(data)
         elif size != -1:

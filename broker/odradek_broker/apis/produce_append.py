@@ -21,6 +21,7 @@ from odradek_log.append import AppendInfo, AppendRejected
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek_wire.records.attributes import COMPRESSION_MASK
+from odradek_wire.records.batch import ATTRIBUTES_LOW_BYTE, HEADER_SIZE, MAGIC, MAGIC_POSITION
 from odradek_wire.uuid import Uuid
 
 if TYPE_CHECKING:
@@ -35,9 +36,6 @@ FIRST_VERSION_WITH_LEADERS = 10
 FIRST_VERSION_WITH_IDS = 13
 NOWHERE = ProduceResponse.LeaderIdAndEpoch()
 """What every answer without an error shares; never changed."""
-MAGIC_POSITION = 16
-ATTRIBUTES_LOW_BYTE = 22
-BATCH_HEADER_SIZE = 61
 # First offset, log append time, log start offset.
 PLACED = Struct(">qqq")
 ZSTD = 4
@@ -82,8 +80,8 @@ def append_usual_batch(broker: BrokerServices, partition: Partition, records: me
         or not leader.alone
         or partition.log.config.rules.stamps  # stamping changes a batch before it may be refused
         or not broker.authorizer.allows_everything
-        or len(records) < BATCH_HEADER_SIZE
-        or records[MAGIC_POSITION] != 2
+        or len(records) < HEADER_SIZE
+        or records[MAGIC_POSITION] != MAGIC
     ):
         return None
     result: Any = partition.append(records)
@@ -167,7 +165,7 @@ def _may_be_opened(
     records: Any = data.records
     if len(records) <= ATTRIBUTES_LOW_BYTE:
         return False
-    if records[MAGIC_POSITION] != 2 or records[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK:
+    if records[MAGIC_POSITION] != MAGIC or records[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK:
         return True
     partitions = ctx.broker.partitions
     by_id = ctx.api_version >= FIRST_VERSION_WITH_IDS
@@ -195,7 +193,13 @@ def _append(
             return _unverified(index, error, verification)
         guard = verification.guards.get(topic_partition)
     # What every modern client sends passes this line; whatever is doubtful is looked at closely.
-    if version < 7 or records is None or len(records) < 61 or records[MAGIC_POSITION] != 2 or partition.guarded:
+    if (
+        version < 7
+        or records is None
+        or len(records) < HEADER_SIZE
+        or records[MAGIC_POSITION] != MAGIC
+        or partition.guarded
+    ):
         error = _unacceptable(ctx, partition, records, version, acks)
         if error:
             # Of these only a magic that nobody knows comes with words.
@@ -247,8 +251,8 @@ def _unacceptable(ctx: Context, partition: Partition, records: Any, version: int
     if records is None or len(records) <= MAGIC_POSITION:
         return ErrorCode.INVALID_RECORD if version >= 3 else ErrorCode.CORRUPT_MESSAGE
     if version >= 3:
-        if records[MAGIC_POSITION] != 2:
-            return ErrorCode.INVALID_RECORD if records[MAGIC_POSITION] < 2 else ErrorCode.CORRUPT_MESSAGE
+        if records[MAGIC_POSITION] != MAGIC:
+            return ErrorCode.INVALID_RECORD if records[MAGIC_POSITION] < MAGIC else ErrorCode.CORRUPT_MESSAGE
         codec = (
             records[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK if version < 7 and len(records) > ATTRIBUTES_LOW_BYTE else 0
         )

@@ -14,9 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek_broker.apis.produce_append import (
-    ATTRIBUTES_LOW_BYTE,
     FIRST_VERSION_WITH_IDS,
-    MAGIC_POSITION,
     append,
     failed,
     is_one_batch,
@@ -29,7 +27,7 @@ from odradek_broker.transactions.transaction_verification import VERIFICATION_EN
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek_wire.records.attributes import TRANSACTIONAL_BIT
-from odradek_wire.records.batch import HEADER_SIZE, read_header
+from odradek_wire.records.batch import ATTRIBUTES_LOW_BYTE, HEADER_SIZE, MAGIC, MAGIC_POSITION, read_header
 
 if TYPE_CHECKING:
     from odradek_broker.apis.context import Context
@@ -62,7 +60,7 @@ def is_transactional_batch(records: Any) -> bool:
         records
         and len(records) >= HEADER_SIZE
         and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
-        and records[MAGIC_POSITION] == 2
+        and records[MAGIC_POSITION] == MAGIC
     )
 
 

@@ -19,7 +19,7 @@ from odradek_broker.memory import CONVERSION, MemoryExhausted
 from odradek_broker.network import faults
 from odradek_broker.network.exchange import Exchange
 from odradek_broker.network.greetings import recognize
-from odradek_broker.network.header import HEAD, HEADER_MIN_BYTES, SIZE_BYTES, named, skip_tags
+from odradek_broker.network.header import HEAD, named, skip_tags
 from odradek_broker.network.interceptors import Delay
 from odradek_broker.network.long_requests import LongRequest
 from odradek_broker.network.receiver import Receiver
@@ -29,6 +29,7 @@ from odradek_controller.principal import ANONYMOUS, Principal
 from odradek_wire.apis import ApiKey
 from odradek_wire.codec import Part
 from odradek_wire.errors import DecodeError, TooManyElementsError
+from odradek_wire.frames import HEADER_MIN_BYTES, SIZE_BYTES
 
 if TYPE_CHECKING:
     from odradek_broker.network.server import Server

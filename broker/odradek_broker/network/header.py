@@ -10,11 +10,10 @@ from struct import Struct
 from typing import Any
 
 from odradek_wire.apis import APIS, ApiKey
+from odradek_wire.frames import HEADER_MIN_BYTES
 
 # Length, API key and version as one number, correlation id, length of the client id.
 HEAD = Struct(">iIih")
-SIZE_BYTES = 4
-HEADER_MIN_BYTES = 10
 TAGS_MAX = 1000
 """Tagged fields of a header; Kafka defines none."""
 

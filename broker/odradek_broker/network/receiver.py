@@ -12,7 +12,8 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 from odradek_broker.memory import MemoryExhausted, ReceiveBuffers
-from odradek_broker.network.header import HEAD, HEADER_MIN_BYTES, SIZE_BYTES
+from odradek_broker.network.header import HEAD
+from odradek_wire.frames import HEADER_MIN_BYTES, SIZE_BYTES
 
 if TYPE_CHECKING:
     from odradek_broker.network.connection import Connection

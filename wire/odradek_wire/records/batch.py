@@ -39,16 +39,21 @@ MAGIC = 2
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12
 """Offset and length, which stand before every entry of a log, whatever its magic."""
+MAGIC_POSITION = 16
+"""The same in a batch and in a message of magic 0 or 1."""
 CRC_START = 21
-_MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
-_MAGIC_POSITION = 16
+"""The CRC covers the bytes from here to the end of the batch."""
+ATTRIBUTES_POSITION = 21
+ATTRIBUTES_LOW_BYTE = 22
+"""The position of the second byte of the attributes, which has all the bits that `attributes` names."""
+MIN_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+"""The least value of the field batch_length."""
 _MAX_SEQUENCE = 0x7FFF_FFFF
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _unpack = _HEADER.unpack_from
 _PLACE = struct.Struct(">qii")
 _place = _PLACE.pack_into
-_ATTRIBUTES_POSITION = 21
 _MAX_TIMESTAMP_POSITION = 35
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -202,7 +207,7 @@ class RecordBatchHeader:
 def magic_at(buffer: Buffer, position: int = 0) -> int:
     """The magic of the entry that begins at `position`, whatever its format."""
     try:
-        magic = buffer[position + _MAGIC_POSITION]
+        magic = buffer[position + MAGIC_POSITION]
     except IndexError:
         raise CorruptRecordError(f"{len(buffer) - position} bytes are too few for a magic") from None
     return magic - 256 if magic > 127 else magic
@@ -230,7 +235,7 @@ def peek_header(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
     header = RecordBatchHeader(_unpack(buffer, position), position)
     if header.magic != MAGIC:
         raise CorruptRecordError(f"unexpected magic {header.magic} at position {position}")
-    if header.batch_length < _MIN_LENGTH:
+    if header.batch_length < MIN_BATCH_LENGTH:
         raise CorruptRecordError(f"batch length {header.batch_length} is below the header's own")
     return header
 
@@ -244,7 +249,7 @@ def read_header(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
     if header.magic != MAGIC:
         raise CorruptRecordError(f"unexpected magic {header.magic} at position {position}")
     length = header.batch_length
-    if length < _MIN_LENGTH:
+    if length < MIN_BATCH_LENGTH:
         raise CorruptRecordError(f"batch length {length} is below the header's own")
     if length > len(buffer) - position - LOG_OVERHEAD:
         raise CorruptRecordError(
@@ -327,7 +332,7 @@ def set_max_timestamp(
     attributes = header.attributes & KNOWN_BITS & ~TIMESTAMP_TYPE_BIT
     if timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= TIMESTAMP_TYPE_BIT
-    _INT16.pack_into(buffer, header.position + _ATTRIBUTES_POSITION, attributes)
+    _INT16.pack_into(buffer, header.position + ATTRIBUTES_POSITION, attributes)
     _INT64.pack_into(buffer, header.position + _MAX_TIMESTAMP_POSITION, max_timestamp)
     rewrite_crc(buffer, header)
 

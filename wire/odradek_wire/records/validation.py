@@ -121,10 +121,10 @@ class _Rejected(Exception):
 def validate(data: Buffer, rules: Rules, now_ms: int, *, partition: str = "") -> ValidatedRecords | Rejection:
     """Check the `records` of one partition and bring them into the form that its topic wants."""
     try:
-        if len(data) >= batch.HEADER_SIZE and data[16] == batch.MAGIC:
+        if len(data) >= batch.HEADER_SIZE and data[batch.MAGIC_POSITION] == batch.MAGIC:
             return _validate_batch(data, rules, now_ms, partition)
         size = batch.entry_size_at(data)
-        if size is None or len(data) < 17:
+        if size is None or len(data) <= batch.MAGIC_POSITION:
             return Rejection(ErrorCode.INVALID_RECORD, "there is no record batch")
         magic = batch.magic_at(data)
         if magic in (0, 1):
