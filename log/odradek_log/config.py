@@ -27,7 +27,7 @@ _COMPRESSIONS: dict[str, Compression | None] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """Immutable, shared by all logs of equal settings; a change at run time is another `LogConfig`."""
 

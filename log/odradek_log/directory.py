@@ -87,11 +87,11 @@ class LogDirectory:
         disk.make_directories(directory)
         lock = disk.lock(f"{directory}/{file_names.LOCK}")
         env = LogEnvironment(
-            disk,
-            wall_ms,
-            OpenFiles(disk, open_files),
-            later,
-            reporter or StandardReporter(),
+            disk=disk,
+            wall_ms=wall_ms,
+            open_files=OpenFiles(disk, open_files),
+            later=later,
+            reporter=reporter or StandardReporter(),
             producer_expiration_ms=producer_expiration_ms,
         )
         if random_below is not None:

@@ -20,7 +20,7 @@ def _no_jitter(_bound: int) -> int:
     return 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class LogEnvironment:
     """Passed to every log; a directory makes one."""
 

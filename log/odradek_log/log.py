@@ -66,6 +66,7 @@ class Log:
 
     def __init__(
         self,
+        *,
         env: LogEnvironment,
         directory: str,
         topic: str,

@@ -25,7 +25,15 @@ def create_log(
         env.disk.write_file(f"{directory}/{PARTITION_METADATA}", encode_topic_id(topic_id))
     snapshots = ProducerSnapshots(env, directory, [])
     loaded = recovery.LoadedLog([Segment.unwritten(env, directory, config)], 0, 0, LeaderEpochs(), snapshots)
-    return Log(env, directory, topic, partition, topic_id, config, loaded)
+    return Log(
+        env=env,
+        directory=directory,
+        topic=topic,
+        partition=partition,
+        topic_id=topic_id,
+        config=config,
+        loaded=loaded,
+    )
 
 
 def open_log(
@@ -53,7 +61,16 @@ def open_log(
     )
     topic_id = _read_topic_id(env, f"{directory}/{PARTITION_METADATA}")
     recovery_point = min(recovery_point, loaded.next_offset)
-    log = Log(env, directory, topic, partition, topic_id, config, loaded, recovery_point)
+    log = Log(
+        env=env,
+        directory=directory,
+        topic=topic,
+        partition=partition,
+        topic_id=topic_id,
+        config=config,
+        loaded=loaded,
+        recovery_point=recovery_point,
+    )
     # A crash may have left beside the segments that are read now less than there was.
     unsure_from = None if clean_shutdown else log.segments.containing(recovery_point).base_offset
     if not clean_shutdown:

@@ -133,7 +133,14 @@ def _epochs_of(segments: list[Segment]) -> LeaderEpochs:
 
 def _segment(env: LogEnvironment, directory: str, base: int, present: set[str], config: LogConfig) -> Segment:
     path = f"{directory}/{segment_name(base, LOG)}"
-    segment = Segment(env, directory, base, env.disk.size(path), env.wall_ms(), config.index_interval_bytes)
+    segment = Segment(
+        env,
+        directory,
+        base,
+        size=env.disk.size(path),
+        created_ms=env.wall_ms(),
+        index_interval=config.index_interval_bytes,
+    )
     segment.sealed = segment_name(base, INDEX) in present and segment_name(base, TIME_INDEX) in present
     return segment
 
@@ -166,7 +173,9 @@ def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], 
     for name in [name for name in swaps if name.endswith(LOG + SWAP)]:
         base = offset_of(name) or 0
         size = disk.size(f"{directory}/{name}")
-        segment = Segment(env, directory, base, size, env.wall_ms(), config.index_interval_bytes)
+        segment = Segment(
+            env, directory, base, size=size, created_ms=env.wall_ms(), index_interval=config.index_interval_bytes
+        )
         env.open_files.open(f"{directory}/{name}", READ, segment)
         # Of one that was emptied, the segment whose name it takes at least.
         end = base + 1

@@ -88,7 +88,7 @@ class Segment:
     )
 
     def __init__(
-        self, env: LogEnvironment, directory: str, base_offset: int, size: int, created_ms: int, index_interval: int
+        self, env: LogEnvironment, directory: str, base_offset: int, *, size: int, created_ms: int, index_interval: int
     ) -> None:
         self._env = env
         self.directory = directory
@@ -115,7 +115,9 @@ class Segment:
     @classmethod
     def create(cls, env: LogEnvironment, directory: str, base_offset: int, config: LogConfig) -> Segment:
         """A new segment with an empty log file and empty index files."""
-        segment = cls(env, directory, base_offset, 0, env.wall_ms(), config.index_interval_bytes)
+        segment = cls(
+            env, directory, base_offset, size=0, created_ms=env.wall_ms(), index_interval=config.index_interval_bytes
+        )
         segment.create_file()
         return segment
 
@@ -123,7 +125,7 @@ class Segment:
     def unwritten(cls, env: LogEnvironment, directory: str, config: LogConfig) -> Segment:
         """The first segment of a partition that nothing was ever appended to: its files come with its first batch, for
         creating files is what creating a partition costs. (Kafka makes them where there are none.)"""
-        segment = cls(env, directory, 0, 0, env.wall_ms(), config.index_interval_bytes)
+        segment = cls(env, directory, 0, size=0, created_ms=env.wall_ms(), index_interval=config.index_interval_bytes)
         segment.sealed = True
         return segment
 

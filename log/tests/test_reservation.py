@@ -24,7 +24,7 @@ def kept_bytes(log: Log) -> list[int]:
 
 @pytest.fixture
 def can_reserve(tmp_path: Path) -> None:
-    fd = os.open(tmp_path / "probe", os.O_RDWR | os.O_CREAT)
+    fd = os.open(tmp_path / ".probe", os.O_RDWR | os.O_CREAT)
     try:
         if not reservation.reserve(fd, SEGMENT_BYTES):
             pytest.skip("the file system does not reserve")

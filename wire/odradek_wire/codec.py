@@ -131,7 +131,7 @@ def decode_prefix(
     Ignores the bytes after the message. Raises DecodeError, UnsupportedVersionError and, with a `limit`,
     TooManyElementsError as `limited_decoder` does.
     """
-    message, end = Reader(_checked(cls, version), cls, version, data, position, limit).decode_prefix()
+    message, end = Reader(_checked(cls, version), cls, version, data, position, limit=limit).decode_prefix()
     return message, end
 
 

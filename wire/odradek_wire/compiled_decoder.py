@@ -78,7 +78,7 @@ class DecoderSource(Source):
 
     def explain(self, data: Any, position: int, error: Exception, limit: int | None = None) -> Exception:
         """The error that says where; the compiled code only knows that there is one."""
-        Reader(self.message, self.cls, self.version, data, position, limit).decode()
+        Reader(self.message, self.cls, self.version, data, position, limit=limit).decode()
         return AssertionError(f"{self.message.name} v{self.version}: {error!r} only where it is compiled")
 
     def tags(self, data: Any, position: int, count: int, struct: StructType, target: Any) -> int:
@@ -89,7 +89,7 @@ class DecoderSource(Source):
         self, data: Any, position: int, count: int, struct: StructType, target: Any, left: int
     ) -> tuple[int, int]:
         """As `tags`, and how many elements are left."""
-        reader = Reader(self.message, self.cls, self.version, data, position, left)
+        reader = Reader(self.message, self.cls, self.version, data, position, limit=left)
         return reader.decode_tags(struct, target, count), reader.left
 
     def text(self) -> str:

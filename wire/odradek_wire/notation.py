@@ -109,7 +109,7 @@ class MessageType:
     __slots__ = ("definition", "flexible_from", "key", "kind", "max_version", "min_version", "name", "root", "structs")
 
     def __init__(
-        self, definition: str, kind: str, name: str, key: int, versions: tuple[int, int], flexible_from: int
+        self, *, definition: str, kind: str, name: str, key: int, versions: tuple[int, int], flexible_from: int
     ) -> None:
         self.definition = definition
         self.kind = kind
@@ -159,13 +159,28 @@ def parse(definition: str, text: str) -> list[MessageType]:
     if words[0][0].isupper():
         for i, line in enumerate(lines[1:], 1):
             if line in ("request", "response"):
-                message = MessageType(definition, line, words[0] + line.title(), int(words[1]), versions, flexible_from)
+                message = MessageType(
+                    definition=definition,
+                    kind=line,
+                    name=words[0] + line.title(),
+                    key=int(words[1]),
+                    versions=versions,
+                    flexible_from=flexible_from,
+                )
                 _body(message, lines, i + 1)
                 messages.append(message)
     else:
         key = int(words[2]) if len(words) > 2 else -1
-        messages.append(MessageType(definition, words[0], words[1], key, versions, flexible_from))
-        _body(messages[0], lines, 1)
+        message = MessageType(
+            definition=definition,
+            kind=words[0],
+            name=words[1],
+            key=key,
+            versions=versions,
+            flexible_from=flexible_from,
+        )
+        messages.append(message)
+        _body(message, lines, 1)
     return messages
 
 

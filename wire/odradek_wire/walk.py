@@ -54,7 +54,8 @@ class Reader:
         cls: type[Message],
         version: int,
         data: bytes | bytearray | memoryview,
-        position: int,
+        position: int = 0,
+        *,
         limit: int | None = None,
     ) -> None:
         """`limit` is the number of elements of arrays and tagged fields that the message may have; reading more raises

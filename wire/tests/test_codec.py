@@ -28,7 +28,7 @@ def test_a_message_comes_back_equal_from_its_bytes(cls: type[Message], version: 
     assert b"".join(Writer(layout(cls), version).encode(message)) == encoded
     for buffer in (encoded, memoryview(encoded), bytearray(encoded)):
         assert decode(cls, version, buffer) == message
-    assert Reader(layout(cls), cls, version, encoded, 0).decode() == message
+    assert Reader(layout(cls), cls, version, encoded).decode() == message
     assert encode(decode(cls, version, encoded), version) == encoded
 
 
@@ -38,7 +38,7 @@ def test_a_message_comes_back_equal_from_its_bytes(cls: type[Message], version: 
 def test_a_limited_decoder_counts_elements_as_the_reader_does(cls: type[Message], version: int, data: Any) -> None:
     message = data.draw(messages(cls, version))
     encoded = encode(message, version)
-    reader = Reader(layout(cls), cls, version, encoded, 0, 1_000_000)
+    reader = Reader(layout(cls), cls, version, encoded, limit=1_000_000)
     assert reader.decode() == message
     elements = 1_000_000 - reader.left
     decode_limited = limited_decoder(cls, version)

@@ -56,6 +56,7 @@ class BatchFilter:
 
     def __init__(
         self,
+        *,
         offsets: OffsetMap,
         transactions: CleanedTransactions,
         producers: Mapping[int, LastRecord],

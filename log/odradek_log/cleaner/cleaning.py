@@ -165,7 +165,12 @@ class Cleaning:
         sources = [segment for segment in self._row[:-1] if segment.base_offset < end]
         transactions = CleanedTransactions(self._aborted)
         batches = BatchFilter(
-            self._offsets, transactions, self._producers, self._end, self._now_ms, self._config.delete_retention_ms
+            offsets=self._offsets,
+            transactions=transactions,
+            producers=self._producers,
+            end=self._end,
+            now_ms=self._now_ms,
+            delete_retention_ms=self._config.delete_retention_ms,
         )
         sizes = [(segment.base_offset, segment.size, self._index_size(segment)) for segment in sources]
         at = 0

@@ -24,7 +24,9 @@ class CleanedSegment:
     def __init__(self, env: LogEnvironment, directory: str, base_offset: int, config: LogConfig) -> None:
         """Raises `OSError`. What an earlier attempt left under the name is overwritten."""
         self._disk = env.disk
-        self.segment = Segment(env, directory, base_offset, 0, 0, config.index_interval_bytes)
+        self.segment = Segment(
+            env, directory, base_offset, size=0, created_ms=0, index_interval=config.index_interval_bytes
+        )
         self.segment.reset_indexes()
         self.suffixes = [LOG]
         """Which files there are."""

@@ -57,7 +57,7 @@ from odradek_wire.records.scan import scan
 _MAX_LONG = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """What a topic asks of its records; the names are those of its settings, as far as they have one."""
 
