@@ -40,7 +40,7 @@ class Api(Generic[Request, Response]):
     """How requests with many elements are divided. None: they are handled in one go, and may have fewer elements."""
     elements_part: int | None = None
     """Requests may have this part of `odradek.request.elements.max`. None: 1 with `slices`, a twentieth without."""
-    quick: Callable[[int], Callable[..., bytes | None] | None] | None = None
-    """For the hot path: `quick(version)` makes a function of broker, frame and position of the body. It returns the
+    fast_path: Callable[[int], Callable[..., bytes | None] | None] | None = None
+    """For the hot path: `fast_path(version)` makes a function of broker, frame and position of the body. It returns the
     body of the answer to the usual request, or None to have the request handled in the general way. Only called while
     nothing intercepts."""

@@ -1,7 +1,7 @@
 """Produce (key 0), versions 0-13: append batches to partitions that this broker leads.
 
 The hot path: plain functions, and nothing waits unless acks=all has to (with one replica it never has to). Old message
-formats (versions 0-2) are converted to batches by the log. The usual request takes the fast path (`produce_quick`),
+formats (versions 0-2) are converted to batches by the log. The usual request takes the fast path (`produce_fast_path`),
 batches of transactions go by way of their coordinator (`produce_transactional`); all are appended by `produce_append`.
 """
 
@@ -11,7 +11,7 @@ from odradek_broker.apis import produce_transactional
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
 from odradek_broker.apis.produce_append import append, failed
-from odradek_broker.apis.produce_quick import quick
+from odradek_broker.apis.produce_fast_path import fast_path
 from odradek_broker.apis.produce_transactional import is_transactional
 from odradek_broker.apis.slices import Slices
 from odradek_broker.deferred import Deferred
@@ -29,7 +29,7 @@ API = Api(
     ProduceResponse,
     handle,
     failed=failed,
-    quick=quick,
+    fast_path=fast_path,
     slices=Slices(
         "topic_data",
         "responses",

@@ -1,4 +1,4 @@
-"""The append that all three ways of Produce share: the general way (`produce`), the fast path (`produce_quick`) and
+"""The append that all three ways of Produce share: the general way (`produce`), the fast path (`produce_fast_path`) and
 batches of transactions (`produce_transactional`).
 
 Follows Kafka's ReplicaManager.appendRecords: the checks before the log, the append by the `Partition`, the answer for

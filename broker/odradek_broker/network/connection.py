@@ -177,9 +177,9 @@ class Connection:
         route.requests += 1
         interceptors = self.interceptors
         body = None
-        if route.quick is not None and not interceptors.before_handle and not interceptors.before_write:
+        if route.fast_path is not None and not interceptors.before_handle and not interceptors.before_write:
             try:
-                body = self._quick_body(route, frame, client_id_size)
+                body = self._fast_path_body(route, frame, client_id_size)
             except Exception as error:
                 # It may have taken effect: the general way must not do it again.
                 self.log_of(None).error(
@@ -198,7 +198,7 @@ class Connection:
             self.transport.write(ANSWER.pack(len(body) + 4, correlation_id) + body)
         return None
 
-    def _quick_body(self, route: Route, frame: memoryview, client_id_size: int) -> bytes | None:
+    def _fast_path_body(self, route: Route, frame: memoryview, client_id_size: int) -> bytes | None:
         """The answer's body if this is the usual request of its API and nothing stands between it and the handler."""
         position = HEADER_MIN_BYTES + client_id_size if client_id_size > 0 else HEADER_MIN_BYTES
         if route.flexible:
@@ -211,7 +211,7 @@ class Connection:
         memory = self.memory
         if memory.used and memory.used + CONVERSION * len(frame) > memory.limit:
             return None  # the handler must ask for room first
-        return route.quick(broker, frame, position)  # type: ignore[misc]  # asked before
+        return route.fast_path(broker, frame, position)  # type: ignore[misc]  # asked before
 
     def _body(self, route: Route, frame: memoryview, correlation_id: int, client_id_size: int) -> bytes | None:
         """The general way: decode, handle, encode. None if that is not all, and the rest is seen to elsewhere."""

@@ -39,11 +39,11 @@ class Route:
         "decoded_at_once",
         "elements_at_once",
         "encode",
+        "fast_path",
         "flexible",
         "handle",
         "key",
         "plain_bytes",
-        "quick",
         "requests",
         "response_class",
         "response_has_tags",
@@ -68,7 +68,7 @@ class Route:
         self.response_has_tags: bool = self.flexible and key != ApiKey.API_VERSIONS
         # Only answers to Fetch hold slices of log files; all others are bytes.
         self.sends_files = key == ApiKey.FETCH
-        self.quick = None if api.quick is None else api.quick(version)
+        self.fast_path = None if api.fast_path is None else api.fast_path(version)
         self.throttled = "throttle_time_ms" in api.response.__slots__
         self.elements_at_once = ELEMENTS if api.slices is None else api.slices.elements
         # Records are views into the receive buffer, and a request in slices needs them longer: it is copied.

@@ -315,7 +315,7 @@ async def test_who_may_not_write_under_the_transactional_id_or_names_none_is_ref
     assert (coordinator.asked, end_offset(node), end_offset(node, 1)) == ([], 1, 0)
 
 
-async def test_the_quick_way_appends_no_batch_of_a_transaction(
+async def test_the_fast_path_appends_no_batch_of_a_transaction(
     node: Node, client: Any, coordinator: Coordinator
 ) -> None:
     assert await errors(client, request((0, transactional())), VERIFIES) == {0: 0}

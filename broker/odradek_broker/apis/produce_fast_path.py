@@ -19,7 +19,7 @@ from odradek_broker.apis.produce_append import append_usual_batch
 from odradek_broker.replication.partition import Partition
 from odradek_wire.uuid import Uuid
 
-Quick = Callable[[BrokerServices, memoryview, int], bytes | None]
+FastPath = Callable[[BrokerServices, memoryview, int], bytes | None]
 
 FIRST_VERSION = 7
 FIRST_FLEXIBLE = 9
@@ -41,14 +41,14 @@ FLEXIBLE_END = b"\1\0\0\0" + NO_THROTTLE + b"\0"
 NO_TAGS = b"\0\0\0"
 
 
-def quick(version: int) -> Quick | None:
+def fast_path(version: int) -> FastPath | None:
     """How to serve the usual request of this version; None for versions too old to be worth it."""
     if version < FIRST_VERSION:
         return None
     return _plain(version) if version < FIRST_FLEXIBLE else _flexible(version)
 
 
-def _plain(version: int) -> Quick:
+def _plain(version: int) -> FastPath:
     known: dict[bytes, tuple[Partition, bytes]] = {}
     end = (NO_RECORD_ERRORS if version >= 8 else b"") + NO_THROTTLE
 
@@ -84,7 +84,7 @@ def _plain(version: int) -> Quick:
     return serve
 
 
-def _flexible(version: int) -> Quick:
+def _flexible(version: int) -> FastPath:
     known: dict[bytes, tuple[Partition, bytes]] = {}
     by_id = version >= FIRST_WITH_IDS
 

@@ -1,4 +1,4 @@
-"""The quick way through Produce answers byte for byte what the general way answers."""
+"""The fast path through Produce answers byte for byte what the general way answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from broker.tests.alone import Node
 
-from odradek_broker.apis.produce_quick import quick
+from odradek_broker.apis.produce_fast_path import fast_path
 from odradek_broker.replication.partition import Partition
 from odradek_wire.codec import encode
 from odradek_wire.errors import ErrorCode
@@ -24,7 +24,7 @@ LONG_NAME = "long." + "x" * 200
 
 
 def general(node: Node) -> Node:
-    """An interceptor that does nothing keeps a node off the quick way."""
+    """An interceptor that does nothing keeps a node off the fast path."""
     node.broker.interceptors.before_write.append(lambda ctx, request, response: None)
     return node
 
@@ -42,7 +42,7 @@ async def test_both_ways_answer_the_same_bytes(
     start_node: Any, connect: Any, make_batch: MakeBatch, make_produce: MakeProduce, version: int
 ) -> None:
     seen = []
-    for node in (await start_node(data="quick"), general(await start_node(data="general"))):
+    for node in (await start_node(data="fast"), general(await start_node(data="general"))):
         client = await connect(node)
         ids = dict.fromkeys(("t", LONG_NAME, "full", "missing"), ZERO_UUID)
         for name in ("t", LONG_NAME):
@@ -113,7 +113,7 @@ async def test_a_request_cut_off_or_damaged_anywhere_is_left_to_the_general_way_
 ) -> None:
     topic_id = await client.create_topic("t")
     body = encode(make_produce("t", make_batch(b"value"), 0, -1, topic_id), version)
-    serve = quick(version)
+    serve = fast_path(version)
     assert serve is not None
     partition = node.broker.partitions.get("t", 0)
     assert partition is not None
@@ -124,8 +124,8 @@ async def test_a_request_cut_off_or_damaged_anywhere_is_left_to_the_general_way_
     assert partition.log_end_offset == 1
 
 
-def test_versions_before_7_have_no_quick_way() -> None:
-    assert [quick(version) for version in range(7)] == [None] * 7
+def test_versions_before_7_have_no_fast_path() -> None:
+    assert [fast_path(version) for version in range(7)] == [None] * 7
 
 
 async def test_tagged_fields_take_the_general_way(
@@ -155,7 +155,7 @@ async def test_a_batch_of_a_topic_with_append_time_is_refused_for_its_own_fault(
     ]
 
 
-async def test_a_failure_of_the_quick_way_closes_the_connection_and_the_log_says_whose_and_in_what(
+async def test_a_failure_of_the_fast_path_closes_the_connection_and_the_log_says_whose_and_in_what(
     node: Node,
     client: Any,
     make_batch: MakeBatch,
@@ -169,8 +169,8 @@ async def test_a_failure_of_the_quick_way_closes_the_connection_and_the_log_says
         raise RuntimeError("ours")
 
     monkeypatch.setattr(Partition, "append", fail)
-    client.send(make_produce("t", make_batch(b"v"), 0, -1, topic_id), 9, "quick-client")
+    client.send(make_produce("t", make_batch(b"v"), 0, -1, topic_id), 9, "fast-path-client")
     assert await client.is_closed_by_broker()
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "handler failed; closing" in line]
     address = "client={}:{}".format(*client.writer.get_extra_info("sockname"))
-    assert all(fact in line for fact in ("api='PRODUCE v9'", "client_id=quick-client", address))
+    assert all(fact in line for fact in ("api='PRODUCE v9'", "client_id=fast-path-client", address))
