@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from broker.tests.test_produce_and_fetch import fetch_request
+from broker.tests.fetches import fetch_request
 from broker.tests.topic_settings.world import World
 
 from odradek_wire.errors import ErrorCode

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from broker.tests.alone import Node
+from broker.tests.fetches import fetch, fetch_request, values
 
 from odradek_log.disk import RealDisk
 from odradek_wire.errors import ErrorCode
@@ -20,47 +21,9 @@ from odradek_wire.messages.produce import ProduceRequest
 from odradek_wire.records.batch import iterate, read_header
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.conversion import down_convert, read_any
-from odradek_wire.uuid import ZERO_UUID, Uuid
+from odradek_wire.uuid import Uuid
 
 MakeBatch = Callable[..., bytes]
-
-
-def fetch_request(
-    topic: str,
-    offset: int = 0,
-    version: int = 11,
-    topic_id: Uuid = ZERO_UUID,
-    partition: int = 0,
-    **fields: Any,
-) -> FetchRequest:
-    """A request for one partition; `partition_max_bytes` and `current_leader_epoch` go to it, the others to the
-    whole."""
-    epoch = fields.pop("current_leader_epoch", -1)
-    max_bytes = fields.pop("partition_max_bytes", 1_000_000)
-    request = FetchRequest(
-        max_wait_ms=fields.pop("max_wait_ms", 0),
-        min_bytes=fields.pop("min_bytes", 1),
-        topics=[
-            FetchRequest.FetchTopic(
-                topic if version < 13 else "",
-                topic_id if version >= 13 else ZERO_UUID,
-                [FetchRequest.FetchPartition(partition, epoch, offset, partition_max_bytes=max_bytes)],
-            )
-        ],
-    )
-    for name, value in fields.items():
-        setattr(request, name, value)
-    return request
-
-
-async def fetch(client: Any, topic: str, offset: int = 0, version: int = 11, **fields: Any) -> Any:
-    """The one partition of the answer."""
-    response = await client.ask(fetch_request(topic, offset, version, **fields), version)
-    return response.responses[0].partitions[0]
-
-
-def values(records: bytes | memoryview) -> list[bytes | None]:
-    return [None if record.value is None else bytes(record.value) for record in read_any(records, allow_partial=True)]
 
 
 # -- every version ----------------------------------------------------------------------------------------------------

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from broker.tests.alone import Node
 from broker.tests.conftest import Connect, StartNode
-from broker.tests.test_produce_and_fetch import MakeBatch, fetch, fetch_request, values
+from broker.tests.fetches import fetch, fetch_request, values
 from broker.tests.test_replication import Trio
 from broker.tests.test_write_txn_markers import PRODUCER, marker, outcome
 
@@ -22,6 +22,7 @@ from odradek_wire.messages.fetch import FetchResponse
 from odradek_wire.messages.list_offsets import ListOffsetsRequest
 from odradek_wire.records.builder import BatchBuilder
 
+MakeBatch = Callable[..., bytes]
 SETTINGS = {"transaction.partition.verification.enable": "false"}
 
 
