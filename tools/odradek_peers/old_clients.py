@@ -3,19 +3,26 @@
 A driver is run with that folder on PYTHONPATH.
 """
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from odradek_peers.cache import filled_once
 
-_KAFKA_PYTHON_2_0_2 = ["kafka-python==2.0.2", "crc32c", "python-snappy", "lz4", "zstandard"]
+_KAFKA_PYTHON_2_0_2 = ["kafka-python==2.0.2", "crc32c", "python-snappy", "lz4", "zstandard", "six"]
 
 
 def kafka_python_2_0_2() -> Path:
     """A folder for PYTHONPATH with kafka-python 2.0.2 and the libraries of its codecs."""
     python = f"py{sys.version_info.major}{sys.version_info.minor}"
-    return filled_once(f"kafka-python-2.0.2-{python}", lambda folder: _install(_KAFKA_PYTHON_2_0_2, folder))
+    return filled_once(f"kafka-python-2.0.2-six-{python}", _install_kafka_python)
+
+
+def _install_kafka_python(folder: Path) -> None:
+    _install(_KAFKA_PYTHON_2_0_2, folder)
+    # Its own copy of six cannot be imported from by Python 3.12: that one looks for modules with find_spec only.
+    shutil.copy(folder / "six.py", folder / "kafka" / "vendor" / "six.py")
 
 
 def _install(requirements: list[str], folder: Path) -> None:
