@@ -1,7 +1,8 @@
-# Every verb alone, on a fresh machine with Python 3.11, Java 17 and Maven, does all of its own set-up. No root needed,
-# but for test-netns.
+# Every verb alone, on a fresh machine with Python 3.11, 3.12 or 3.13, Java 17 and Maven, does all of its own set-up. No
+# root needed, but for test-netns.
 #   make demo            a broker, an unmodified client, a streaming Spark job, its result
 #   make test            the tests that need nothing more; real Python and Java clients among them
+#   make test-long       those of the same tests that take long and rarely fail: more seeds, more JVMs, more kills
 #   make check           ruff, mypy --strict, import-linter
 #   make test-peers      Apache Kafka itself as the oracle, and its tools on our files
 #   make test-netns      brokers and ZooKeeper on hosts of their own, under faults (Linux, root, TUN devices); ROUNDS of it
@@ -22,7 +23,10 @@ TESTED := $(wildcard wire/tests log/tests controller/tests broker/tests broker/s
 PACKAGES := wire/odradek_wire log/odradek_log controller/odradek_controller controller/zookeeper_double broker/odradek_broker broker/simulation kit/odradek pipeline/odradek_pipeline tools/odradek_peers tools/odradek_stacks bench compat_tests
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -ra --durations=15
-PARALLEL := -n $(WORKERS) --dist loadscope
+# worksteal: each worker begins with one half of the tests, in their order, so that the tests of a module share its
+# servers; a worker without tests takes half of those that another has left.
+PARALLEL := -n $(WORKERS) --dist worksteal
+ALONE := not peers and not netns and not container and not soak
 # The variables of the engine that tools/engine has started, where it has.
 ENGINE := $${XDG_CACHE_HOME:-$$HOME/.cache}/odradek/engine/env
 WITH_ENGINE := if [ -f "$(ENGINE)" ]; then . "$(ENGINE)"; fi;
@@ -31,7 +35,8 @@ ROUNDS ?= 1
 SEEDS ?= 1000
 KILLED ?= 50
 
-.PHONY: help demo test check format bench test-peers test-netns test-spark-3.5 test-container simulate soak docs release
+.PHONY: help demo test test-long check format bench test-peers test-netns test-spark-3.5 test-container simulate soak docs \
+	release
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -42,7 +47,11 @@ demo:
 
 test:
 	@tools/setup peers
-	@$(PYTEST) $(PARALLEL) -m 'not peers and not netns and not container and not soak' $(TESTED) $(ARGS)
+	@$(PYTEST) $(PARALLEL) -m '$(ALONE) and not long' $(TESTED) $(ARGS)
+
+test-long:
+	@tools/setup peers
+	@$(PYTEST) $(PARALLEL) -m '$(ALONE) and long' $(TESTED) $(ARGS)
 
 test-peers:
 	@tools/setup peers

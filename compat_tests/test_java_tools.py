@@ -10,7 +10,7 @@ from odradek_peers import KAFKA_3_9, KAFKA_4_3, JavaTools, ToolFailed
 from compat_tests.clients import LIBRARIES, Message
 
 
-@pytest.fixture(params=[KAFKA_4_3, KAFKA_3_9])
+@pytest.fixture(params=[KAFKA_4_3, pytest.param(KAFKA_3_9, marks=pytest.mark.long)])
 def tools(request: pytest.FixtureRequest) -> JavaTools:
     """The tools of one release."""
     return JavaTools(request.param)

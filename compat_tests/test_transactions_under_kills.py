@@ -91,6 +91,7 @@ def read(cluster: Cluster, topic: str) -> Counter[bytes]:
     return Counter(value for each in range(PARTITIONS) for value in values(servers, topic, COMMITTED, each))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 def test_transactions_over_two_topics_are_whole_while_brokers_are_killed(seed: int, cluster: Cluster) -> None:
     rng, over = random.Random(seed), Event()

@@ -28,6 +28,7 @@ from odradek_wire.errors import ErrorCode
 from simulation.checks import Checks
 from simulation.simulation import SETTLED_WITHIN_S, Failure, Script, Simulation, simulate
 
+pytestmark = pytest.mark.long
 SEEDS = range(40)
 """With a script where what it takes is rare."""
 Plant = Callable[[pytest.MonkeyPatch], None]

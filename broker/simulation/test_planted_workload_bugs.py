@@ -21,6 +21,7 @@ from simulation.simulation import KINDS, Failure, Kind, Simulation, simulate
 from simulation.tellers import BANK
 from simulation.workloads import SOMETIMES, Bank, Sometimes
 
+pytestmark = pytest.mark.long
 SEEDS = range(6)
 SETTLED_WITHIN_S = 15
 Plant = Callable[[pytest.MonkeyPatch], None]

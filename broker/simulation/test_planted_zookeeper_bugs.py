@@ -21,6 +21,7 @@ from simulation.client import Client, UnreachableError
 from simulation.simulation import Failure, Script, Simulation, simulate
 from simulation.zookeeper_members import ZooKeeperMembers
 
+pytestmark = pytest.mark.long
 SEEDS = range(30)
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -12,12 +12,19 @@ import pytest
 from simulation.simulation import KINDS, Failure, Kind, simulate
 
 SEEDS: dict[Kind, int] = {"embedded": 200, "zookeeper": 120, "alone": 80}
-AT_ONCE = 10
+QUICK_SEEDS: dict[Kind, int] = {"embedded": 20, "zookeeper": 10, "alone": 20}
+"""So many of them are in `make test`, the others in `make test-long`."""
+AT_ONCE = 5
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    ("kind", "first"), [(kind, first) for kind in KINDS for first in range(0, SEEDS[kind], AT_ONCE)]
+    ("kind", "first"),
+    [
+        pytest.param(kind, first, marks=[] if first < QUICK_SEEDS[kind] else pytest.mark.long)
+        for kind in KINDS
+        for first in range(0, SEEDS[kind], AT_ONCE)
+    ],
 )
 def test_nothing_is_lost_repeated_reordered_or_taken_back(kind: Kind, first: int) -> None:
     for seed in range(first, first + AT_ONCE):

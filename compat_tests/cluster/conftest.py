@@ -15,7 +15,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[BrokerCluster]:
         yield made
 
 
-@pytest.fixture(params=[KAFKA_4_3, KAFKA_3_9])
+@pytest.fixture(params=[KAFKA_4_3, pytest.param(KAFKA_3_9, marks=pytest.mark.long)])
 def tools(request: pytest.FixtureRequest) -> JavaTools:
     """The tools of one release."""
     return JavaTools(request.param)

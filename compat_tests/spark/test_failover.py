@@ -40,6 +40,7 @@ def batches(query: StreamingQuery) -> int:
     return 0 if report is None else int(report["batchId"])
 
 
+@pytest.mark.long
 def test_a_strict_query_reads_every_record_once_while_brokers_are_killed(
     three: BrokerCluster, job_on: Callable[[str], Job]
 ) -> None:

@@ -49,6 +49,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.long
 def test_a_query_goes_on_from_its_checkpoint_after_kill_9_of_the_broker(own_broker: Broker, job_on: JobOn) -> None:
     job = job_on(own_broker.bootstrap_servers)
     topic = create_topic(job.servers, "survivor", partitions=3)
@@ -68,6 +69,7 @@ def test_a_query_goes_on_from_its_checkpoint_after_kill_9_of_the_broker(own_brok
     assert values(job) == [f"v{number}" for number in range(3500)]
 
 
+@pytest.mark.long
 def test_a_running_query_and_a_running_producer_sit_out_kill_9_of_the_broker(own_broker: Broker, job_on: JobOn) -> None:
     job = job_on(own_broker.bootstrap_servers)
     topic = create_topic(job.servers, "patient", partitions=3)

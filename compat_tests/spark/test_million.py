@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 
+import pytest
 from pyspark.sql import functions as F
 
 from compat_tests.spark.job import Job, Sent
@@ -20,6 +21,7 @@ def _page(number: int) -> str:
     return f"/page/{number * number % _PAGES}"
 
 
+@pytest.mark.long
 def test_a_million_records_are_counted_by_window(job: Job, make_topic: Callable[..., str]) -> None:
     topic = make_topic(partitions=_PARTITIONS, config={"retention.ms": "-1"})
     job.send(

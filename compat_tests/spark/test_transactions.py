@@ -131,6 +131,7 @@ def test_an_open_transaction_holds_back_what_others_have_written_after_it(
     assert batch(job, mixed) == MIXED_COMMITTED + named(range(70, 80))
 
 
+@pytest.mark.long
 def test_a_stream_goes_on_where_a_transaction_was_open(
     job: Job, mixed: str, producer: Transactions, offset_fetching: str
 ) -> None:
@@ -146,6 +147,7 @@ def test_a_stream_goes_on_where_a_transaction_was_open(
     assert values(job) == MIXED_COMMITTED + named(range(60, 70))
 
 
+@pytest.mark.long
 def test_micro_batches_may_end_at_markers_and_in_aborted_transactions(
     job: Job, mixed: str, offset_fetching: str
 ) -> None:

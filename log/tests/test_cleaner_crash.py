@@ -83,6 +83,7 @@ def _clean_as_far_as_possible(log: Log) -> None:
         cleaning.finish()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("clean_shutdown", [True, False])
 @pytest.mark.parametrize("crash", [True, False])
 def test_whichever_operation_is_the_last_the_log_holds_the_same(

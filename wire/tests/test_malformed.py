@@ -101,6 +101,7 @@ def mutants(body: bytes, rng: random.Random) -> Iterator[bytes]:
         yield bytes(data)
 
 
+@pytest.mark.long
 def test_mutated_frames_are_messages_or_decode_errors_within_bounded_time_and_memory() -> None:
     """A mutant that is still a message must be one that the walking decoder reads the same."""
     rng = random.Random(SEED)
