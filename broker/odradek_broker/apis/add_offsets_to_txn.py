@@ -1,7 +1,8 @@
-"""AddOffsetsToTxn (key 25): offsets of a group will be committed in the open transaction (KIP-98).
+"""AddOffsetsToTxn (key 25): add the offsets of a group to the open transaction (KIP-98).
 
-The partition of `__consumer_offsets` that keeps the group becomes part of the transaction. From version 4 of the client
-protocol on (KIP-890) that happens with the commit itself.
+Versions: 0-4; from v4 on clients of transaction version 2 skip it, since TxnOffsetCommit adds the partition (KIP-890).
+Behaviour: the partition of `__consumer_offsets` that stores the group's offsets is added to the transaction.
+Differences from Kafka: the response waits for the completion of a previous transaction, as in `add_partitions_to_txn`.
 """
 
 from __future__ import annotations

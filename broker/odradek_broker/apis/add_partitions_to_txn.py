@@ -1,11 +1,12 @@
-"""AddPartitionsToTxn (key 24): partitions become part of the open transaction, before anything is written to them.
+"""AddPartitionsToTxn (key 24): add partitions to the open transaction before batches are written to them (KIP-98).
 
-Up to version 3 a client asks, for its one transaction. From version 4 on brokers ask, for many at once (KIP-890): to
-have partitions added for clients of transaction version 2, or only whether they have been (`verify_only`).
-
-While the transaction before is being completed Kafka answers CONCURRENT_TRANSACTIONS at once, and whoever asked comes
-again some 20 ms later. Here a client's answer waits for that, for `add.partitions.to.txn.retry.backoff.max.ms` at most.
-A broker's does not: it is the answer for many transactions, and who asked waits by itself (`produce_transactional`).
+Versions: up to v3 clients send it, for one transaction. From v4 on brokers send it, for several transactions (KIP-890):
+they add partitions for clients of transaction version 2, or only verify them (`verify_only`).
+Behaviour: if one partition is refused, none is added; the others get OPERATION_NOT_ATTEMPTED.
+Differences from Kafka: while the producer's previous transaction is not complete, Kafka returns CONCURRENT_TRANSACTIONS
+immediately, and the client retries after some 20 ms. Here the response to a client waits for the completion, up to
+`add.partitions.to.txn.retry.backoff.max.ms`. The response to a broker does not, because it is for several transactions;
+the broker retries (`produce_transactional`).
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from odradek_broker.transactions.core.transaction_metadata import Producer, Topi
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
-BATCHED_FROM = 4
+FIRST_VERSION_OF_BROKERS = 4
 Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
-Outcome = Mapping[TopicPartition, ErrorCode]
+PartitionErrors = Mapping[TopicPartition, ErrorCode]
 
 
 def handle(
     ctx: Context, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
-    if ctx.api_version >= BATCHED_FROM:
+    if ctx.api_version >= FIRST_VERSION_OF_BROKERS:
         return _handle_batch(ctx, request)
     transaction = _transaction(request)
-    outcome = _handle_one(ctx, transaction)
-    if not isinstance(outcome, Deferred):
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(outcome))
-    return outcome.map(lambda added: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(added)))
+    errors = _handle_transaction(ctx, transaction)
+    if not isinstance(errors, Deferred):
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(errors))
+    return errors.map(lambda added: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(added)))
 
 
 def _handle_batch(
@@ -46,49 +47,50 @@ def _handle_batch(
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     if not ctx.may_cluster(Operation.CLUSTER_ACTION):
         return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    # All are begun at once, and replicated together. The answer to all waits for the slowest of them: none waits for
-    # the markers of the transaction before, which may take long.
-    outcomes = [(each.transactional_id, _handle_one(ctx, each)) for each in request.transactions]
-    if any(isinstance(outcome, Deferred) for _, outcome in outcomes):
-        return _when_all_are_done(outcomes)
-    return _batch_response((name, outcome) for name, outcome in outcomes if not isinstance(outcome, Deferred))
+    # All records are appended before the first one is replicated. The response waits for the slowest transaction, but
+    # none of them waits for the markers of a previous transaction.
+    errors_by_id = [(each.transactional_id, _handle_transaction(ctx, each)) for each in request.transactions]
+    if any(isinstance(errors, Deferred) for _, errors in errors_by_id):
+        return _when_all_done(errors_by_id)
+    return _batch_response((name, errors) for name, errors in errors_by_id if not isinstance(errors, Deferred))
 
 
-async def _when_all_are_done(outcomes: list[tuple[str, Outcome | Deferred[Outcome]]]) -> AddPartitionsToTxnResponse:
+async def _when_all_done(
+    errors_by_id: list[tuple[str, PartitionErrors | Deferred[PartitionErrors]]],
+) -> AddPartitionsToTxnResponse:
     try:
         return _batch_response(
-            [(name, await outcome if isinstance(outcome, Deferred) else outcome) for name, outcome in outcomes]
+            [(name, await errors if isinstance(errors, Deferred) else errors) for name, errors in errors_by_id]
         )
     finally:
-        for _, outcome in outcomes:
-            if isinstance(outcome, Deferred):
-                outcome.cancel()
+        for _, errors in errors_by_id:
+            if isinstance(errors, Deferred):
+                errors.cancel()
 
 
-def _handle_one(ctx: Context, transaction: Transaction) -> Outcome | Deferred[Outcome]:
-    """The error of each partition of one transaction."""
+def _handle_transaction(ctx: Context, transaction: Transaction) -> PartitionErrors | Deferred[PartitionErrors]:
+    """Return the error of each partition of one transaction."""
     transactional_id = transaction.transactional_id
-    places = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    by_client = ctx.api_version < BATCHED_FROM
+    partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    by_client = ctx.api_version < FIRST_VERSION_OF_BROKERS
     if by_client and not ctx.may(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
-        return dict.fromkeys(places, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    refused = {place: error for place in places if (error := _refusal(ctx, place, by_client))}
+        return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    refused = {partition: error for partition in partitions if (error := _error_of(ctx, partition, by_client))}
     if refused:
-        # All or nothing: the others are told that they have not been tried.
-        return {place: refused.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places}
+        return {partition: refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions}
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
     coordinator = ctx.broker.transaction_coordinator
     if transaction.verify_only:
-        return coordinator.verify_partitions(transactional_id, producer, places)
-    added = coordinator.add_partitions(transactional_id, producer, places, ctx.api_version, may_wait=by_client)
+        return coordinator.verify_partitions(transactional_id, producer, partitions)
+    added = coordinator.add_partitions(transactional_id, producer, partitions, ctx.api_version, may_wait=by_client)
     if not isinstance(added, Deferred):
-        return dict.fromkeys(places, added)
-    return added.map(lambda error: dict.fromkeys(places, error))
+        return dict.fromkeys(partitions, added)
+    return added.map(lambda error: dict.fromkeys(partitions, error))
 
 
-def _refusal(ctx: Context, place: TopicPartition, by_client: bool) -> ErrorCode:
-    topic, index = place
-    # Who may write offsets of a group is asked elsewhere; other internal topics are no business of a client.
+def _error_of(ctx: Context, partition: TopicPartition, by_client: bool) -> ErrorCode:
+    topic, index = partition
+    # Clients add `__consumer_offsets` by AddOffsetsToTxn only, and no other internal topic.
     if by_client and (topic in INTERNAL_TOPICS or not ctx.may_topic(Operation.WRITE, topic)):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if ctx.broker.image.partition(topic, index) is None:
@@ -97,7 +99,7 @@ def _refusal(ctx: Context, place: TopicPartition, by_client: bool) -> ErrorCode:
 
 
 def _transaction(request: AddPartitionsToTxnRequest) -> Transaction:
-    """The one of a client."""
+    """The transaction of a client's request."""
     return Transaction(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
@@ -107,25 +109,25 @@ def _transaction(request: AddPartitionsToTxnRequest) -> Transaction:
     )
 
 
-def _results(outcome: Outcome) -> list[TopicResult]:
+def _results(errors: PartitionErrors) -> list[TopicResult]:
     topics: dict[str, TopicResult] = {}
-    for (topic, index), error in outcome.items():
+    for (topic, index), error in errors.items():
         topics.setdefault(topic, TopicResult(topic)).results_by_partition.append(PartitionResult(index, error))
     return list(topics.values())
 
 
-def _batch_response(outcomes: Iterable[tuple[str, Outcome]]) -> AddPartitionsToTxnResponse:
+def _batch_response(errors_by_id: Iterable[tuple[str, PartitionErrors]]) -> AddPartitionsToTxnResponse:
     row = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
     return AddPartitionsToTxnResponse(
-        results_by_transaction=[row(name, _results(outcome)) for name, outcome in outcomes]
+        results_by_transaction=[row(name, _results(errors)) for name, errors in errors_by_id]
     )
 
 
 def failed(ctx: Context, request: AddPartitionsToTxnRequest, error: ErrorCode) -> AddPartitionsToTxnResponse:
-    if ctx.api_version >= BATCHED_FROM:
+    if ctx.api_version >= FIRST_VERSION_OF_BROKERS:
         return AddPartitionsToTxnResponse(error_code=error)
-    places = [(topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions]
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(dict.fromkeys(places, error)))
+    partitions = [(topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions]
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(dict.fromkeys(partitions, error)))
 
 
 API = Api(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, handle, failed=failed)

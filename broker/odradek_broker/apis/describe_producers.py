@@ -1,5 +1,9 @@
-"""DescribeProducers (key 61), version 0: the producers that a partition remembers, and where the transactions begin
-that they have open there."""
+"""DescribeProducers (key 61): the active producers of partitions, and the start of their open transactions (KIP-664).
+
+Versions: 0.
+Behaviour: only the leader responds for a partition, others with NOT_LEADER_OR_FOLLOWER.
+Differences from Kafka: none.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
-Answer = DescribeProducersResponse.PartitionResponse
+PartitionResponse = DescribeProducersResponse.PartitionResponse
 Producer = DescribeProducersResponse.ProducerState
 
 
@@ -25,11 +29,11 @@ def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducers
     )
 
 
-def _describe(ctx: Context, topic: str, index: int) -> Answer:
+def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
     if not ctx.may_topic(Operation.READ, topic):
-        return Answer(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return PartitionResponse(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if topic not in ctx.broker.image.topics:
-        return Answer(
+        return PartitionResponse(
             index,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "This server does not host this topic-partition.",
@@ -37,10 +41,12 @@ def _describe(ctx: Context, topic: str, index: int) -> Answer:
     partition = ctx.broker.partitions.get(topic, index)
     if partition is None:
         exists = ctx.broker.image.partition(topic, index) is not None
-        return Answer(index, ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return PartitionResponse(
+            index, ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
     if partition.error:
-        return Answer(index, partition.error)
-    return Answer(
+        return PartitionResponse(index, partition.error)
+    return PartitionResponse(
         index,
         active_producers=[
             Producer(
@@ -60,7 +66,7 @@ def failed(ctx: Context, request: DescribeProducersRequest, error: ErrorCode) ->
     return DescribeProducersResponse(
         topics=[
             DescribeProducersResponse.TopicResponse(
-                topic.name, [Answer(index, error) for index in topic.partition_indexes]
+                topic.name, [PartitionResponse(index, error) for index in topic.partition_indexes]
             )
             for topic in request.topics
         ]

@@ -1,4 +1,9 @@
-"""DescribeTransactions (key 65): how far the transactions of these ids have come (KIP-664)."""
+"""DescribeTransactions (key 65): the state of transactions by transactional id (KIP-664).
+
+Versions: 0.
+Behaviour: lists only the topics that the client may describe; partitions whose marker is written are left out.
+Differences from Kafka: none.
+"""
 
 from __future__ import annotations
 

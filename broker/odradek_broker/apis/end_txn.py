@@ -1,7 +1,9 @@
-"""EndTxn (key 26): the open transaction is committed or aborted.
+"""EndTxn (key 26): commit or abort the open transaction.
 
-Answered when the decision is in the coordinator's log, as in Kafka. From version 5 on the answer says in which epoch
-the producer goes on (KIP-890).
+Versions: 0-5; v5 returns the producer's next id and epoch (KIP-890).
+Behaviour: the response is sent when the decision is in the coordinator's log; the markers are written after it.
+Differences from Kafka: a producer may use the id that v5 returned before its transaction is complete, and one that a
+later InitProducerId has fenced stays fenced.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""InitProducerId (key 22), versions 0-5: an identity for an idempotent producer, or for a transactional one.
+"""InitProducerId (key 22): a producer id and epoch for an idempotent or a transactional producer.
 
-Producer ids come from the controller in blocks, so that they are unique in the cluster and after a restart. With a
-transactional id the coordinator of transactions answers: it ends what an earlier producer has left open, and fences it.
-Version 6 is unstable in 4.3 and not offered.
+Versions: 0-5; v3 continues with an earlier id and epoch after an error (KIP-360). v6 is unstable in Kafka 4.3.
+Behaviour: producer ids come from the controller in blocks, so that they are unique in the cluster. With a transactional
+id the transaction coordinator fences earlier producers and aborts their open transaction.
+Differences from Kafka: none.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ async def _after_allocation(ctx: Context, request: InitProducerIdRequest) -> Ini
     try:
         return InitProducerIdResponse(producer_id=await ctx.broker.producer_ids.next(), producer_epoch=0)
     except NoProducerIdsError:
-        # The client asks again, as with Kafka.
+        # A retriable error, as in Kafka.
         return failed(ctx, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 

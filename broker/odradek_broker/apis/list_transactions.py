@@ -1,6 +1,8 @@
 """ListTransactions (key 66): the transactional ids that this broker coordinates (KIP-664).
 
-v1 filters by how long a transaction has been open (KIP-994), v2 by a pattern of ids (KIP-1152).
+Versions: 0-2; v1 filters by the duration of transactions (KIP-994), v2 by a pattern (KIP-1152).
+Behaviour: COORDINATOR_LOAD_IN_PROGRESS while a partition is loading; ids that the client may not describe are left out.
+Differences from Kafka: none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""WriteTxnMarkers (key 27), versions 0-2: a transaction is over, says its coordinator or an administrator.
+"""WriteTxnMarkers (key 27): end transactions in partitions that this broker leads, for their coordinator.
 
-Each partition's log judges the marker for itself. Answered when all replicas in sync have it, or when that has taken
-longer than `request.timeout.ms`. As soon as something is known of some partitions the others are given little time: one
-that is short of replicas does not keep from the coordinator that other transactions are over. Kafka waits for all.
+Versions: 0-2; v2 has the transaction version of each transaction (KIP-890).
+Behaviour: the log of each partition accepts or refuses its marker. The response is sent when all replicas in sync have
+the markers, with REQUEST_TIMED_OUT for those that take longer than `request.timeout.ms`.
+Differences from Kafka: when the outcome of some partitions is known, the response waits `RESPONSE_DELAY_MAX_MS` for the
+others, so that a partition with slow replication does not delay the completion of other transactions. Kafka waits for
+all of them.
 """
 
 from __future__ import annotations
@@ -14,81 +17,85 @@ from odradek_broker.apis.context import Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.security.authorizer import Operation
 from odradek_broker.timers import TimerHandle, Timers
+from odradek_broker.transactions.core.transaction_metadata import TopicPartition
 from odradek_broker.transactions.marker_writing import write_marker
 from odradek_log.producer_state import TransactionMarker
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
-KNOWN_TOGETHER_MS = 500
-"""How much longer than the first outcome the last may take. A coordinator asks again for what is missing then, which
-appends another marker."""
+RESPONSE_DELAY_MAX_MS = 500
+"""The delay between the first outcome and the response. The coordinator retries the markers without an outcome, which
+appends each of them again."""
 
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
-Outcomes = dict[tuple[str, int], ErrorCode]
-"""Of one producer's markers, by topic and partition."""
-Awaited = tuple[Outcomes, tuple[str, int], Deferred[ErrorCode]]
+PartitionErrors = dict[TopicPartition, ErrorCode]
+Replication = tuple[PartitionErrors, TopicPartition, Deferred[ErrorCode]]
+"""A marker that is not replicated yet, and the place of its error in the response."""
 
 
 async def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     if not ctx.may_cluster(Operation.ALTER) and not ctx.may_cluster(Operation.CLUSTER_ACTION):
         return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    by_producer: dict[int, Outcomes] = {}
-    waiting: list[Awaited] = []
+    by_producer: dict[int, PartitionErrors] = {}
+    replicating: list[Replication] = []
     for marker in request.markers:
-        for topic, index in _places(marker):
-            outcomes = by_producer.setdefault(marker.producer_id, {})
-            outcome = _write(ctx, topic, index, marker)
+        for partition in _partitions(marker):
+            errors = by_producer.setdefault(marker.producer_id, {})
+            outcome = _write(ctx, *partition, marker)
             if isinstance(outcome, Deferred):
-                waiting.append((outcomes, (topic, index), outcome))
+                replicating.append((errors, partition, outcome))
             else:
-                outcomes[topic, index] = outcome
-    if waiting:
+                errors[partition] = outcome
+    if replicating:
         try:
-            await _replicated(ctx.broker.timers, [reached for _, _, reached in waiting], any(by_producer.values()))
-            for outcomes, place, reached in waiting:
-                outcomes[place] = reached.result() if reached.done else ErrorCode.REQUEST_TIMED_OUT
+            waiting = [outcome for _, _, outcome in replicating]
+            await _until_replicated(ctx.broker.timers, waiting, some_known=any(by_producer.values()))
+            for errors, partition, outcome in replicating:
+                errors[partition] = outcome.result() if outcome.done else ErrorCode.REQUEST_TIMED_OUT
         finally:
-            for _, _, reached in waiting:
-                reached.cancel()
+            for _, _, outcome in replicating:
+                outcome.cancel()
     return _response(by_producer)
 
 
-async def _replicated(timers: Timers, waiting: list[Deferred[ErrorCode]], some_known: bool) -> None:
-    """Wait for all of them, but for no longer than `KNOWN_TOGETHER_MS` once one is there (or `some_known` is)."""
+async def _until_replicated(timers: Timers, waiting: list[Deferred[ErrorCode]], *, some_known: bool) -> None:
+    """Wait until all have completed, or for `RESPONSE_DELAY_MAX_MS` after the first one, or from now on with
+    `some_known`."""
     over: Deferred[None] = Deferred()
     left = len(waiting)
-    limit: TimerHandle | None = None
+    timer: TimerHandle | None = None
 
-    def known() -> None:
-        nonlocal limit
-        if not left:
-            over.complete(None)
-        elif limit is None:
-            limit = timers.call_later(KNOWN_TOGETHER_MS, lambda: over.complete(None))
+    def start_timer() -> None:
+        nonlocal timer
+        if timer is None:
+            timer = timers.call_later(RESPONSE_DELAY_MAX_MS, lambda: over.complete(None))
 
-    def reached(_: Deferred[ErrorCode]) -> None:
+    def completed(_: Deferred[ErrorCode]) -> None:
         nonlocal left
         left -= 1
-        known()
+        if left:
+            start_timer()
+        else:
+            over.complete(None)
 
     if some_known:
-        known()
-    for each in waiting:
-        each.when_done(reached)
+        start_timer()
+    for outcome in waiting:
+        outcome.when_done(completed)
     try:
         await over
     finally:
-        if limit is not None:
-            limit.cancel()
+        if timer is not None:
+            timer.cancel()
 
 
-def _places(marker: Marker) -> Iterator[tuple[str, int]]:
+def _partitions(marker: Marker) -> Iterator[TopicPartition]:
     return ((topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
 
 
 def _write(ctx: Context, topic: str, index: int, marker: Marker) -> ErrorCode | Deferred[ErrorCode]:
     if marker.producer_id < 0 or marker.producer_epoch < 0 or marker.transaction_version < 0:
-        # Nobody's marker, or of no known kind: Kafka has no better code for it.
+        # No valid producer or transaction version: Kafka returns this code, too.
         return ErrorCode.UNKNOWN_SERVER_ERROR
     written = TransactionMarker(
         marker.producer_id,
@@ -101,12 +108,12 @@ def _write(ctx: Context, topic: str, index: int, marker: Marker) -> ErrorCode | 
     return write_marker(ctx.broker.partitions, topic, index, written, timeout_ms)
 
 
-def _response(by_producer: dict[int, Outcomes]) -> WriteTxnMarkersResponse:
+def _response(by_producer: dict[int, PartitionErrors]) -> WriteTxnMarkersResponse:
     """As in Kafka, the markers of one producer share a row."""
     response = WriteTxnMarkersResponse()
-    for producer_id, outcomes in by_producer.items():
+    for producer_id, errors in by_producer.items():
         topics: dict[str, WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = {}
-        for (topic, index), error in outcomes.items():
+        for (topic, index), error in errors.items():
             row = topics.setdefault(topic, WriteTxnMarkersResponse.WritableTxnMarkerTopicResult(topic))
             row.partitions.append(WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult(index, error))
         response.markers.append(WriteTxnMarkersResponse.WritableTxnMarkerResult(producer_id, list(topics.values())))
@@ -114,9 +121,9 @@ def _response(by_producer: dict[int, Outcomes]) -> WriteTxnMarkersResponse:
 
 
 def failed(ctx: Context, request: WriteTxnMarkersRequest, error: ErrorCode) -> WriteTxnMarkersResponse:
-    by_producer: dict[int, Outcomes] = {}
+    by_producer: dict[int, PartitionErrors] = {}
     for marker in request.markers:
-        by_producer.setdefault(marker.producer_id, {}).update(dict.fromkeys(_places(marker), error))
+        by_producer.setdefault(marker.producer_id, {}).update(dict.fromkeys(_partitions(marker), error))
     return _response(by_producer)
 
 
