@@ -18,7 +18,7 @@ from odradek_wire.records.builder import build_batch
 from odradek_wire.records.compression import compress, decompress
 from odradek_wire.records.crc import crc32c
 from odradek_wire.records.record import Record
-from odradek_wire.records.records import read_records, records_data
+from odradek_wire.records.record_codec import read_records, records_data
 from odradek_wire.records.scan import scan
 from odradek_wire.records.validation import Rules, validate
 

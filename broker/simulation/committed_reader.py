@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.records.batch import iterate
 from odradek_wire.records.control import ControlRecordType, decode_control_record
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 from simulation.client import Client, UnreachableError
 from simulation.transaction_checks import TransactionChecks
 

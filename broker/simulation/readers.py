@@ -10,7 +10,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek_wire.records.batch import iterate
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 from simulation.checks import Checks
 from simulation.client import Client, UnreachableError, Wire
 

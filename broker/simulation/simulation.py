@@ -21,7 +21,7 @@ from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from odradek_wire.records.batch import iterate
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 from simulation.administrator import Administrator
 from simulation.checks import Checks, Violation
 from simulation.client import Client, UnreachableError

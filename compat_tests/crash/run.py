@@ -23,7 +23,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.records.batch import iterate
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 from simulation.checks import Checks, Violation
 from simulation.client import Client, UnreachableError
 from simulation.committed_reader import CommittedReader

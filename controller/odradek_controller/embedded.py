@@ -25,7 +25,7 @@ from odradek_wire.messages.leader_change_message import LeaderChangeMessage
 from odradek_wire.records.batch import RecordBatchHeader, iterate
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.control import ControlRecordType, control_batch, decode_control_record
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 from odradek_wire.uuid import ZERO_UUID
 
 from .framing import frame, unframe

@@ -20,7 +20,7 @@ from odradek_wire.messages.voters_record import VotersRecord
 from odradek_wire.records.batch import check_crc, iterate
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.control import ControlRecordType, control_batch, decode_control_record
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 
 from .framing import frame, unframe
 from .levels import Levels

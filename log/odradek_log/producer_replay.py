@@ -9,7 +9,7 @@ from odradek_log.segments import Segments
 from odradek_log.transaction_index import AbortedTransaction
 from odradek_wire.records.attributes import CONTROL_BIT
 from odradek_wire.records.batch import RecordBatchHeader, read_header
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 
 
 def load(

@@ -18,7 +18,7 @@ from odradek_wire.records.attributes import Compression
 from odradek_wire.records.batch import iterate
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.record import Record
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 from odradek_wire.uuid import Uuid
 
 START_MS = 1_700_000_000_000

@@ -19,7 +19,7 @@ from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_wire.records.batch import iterate
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 
 CONFIG = LogConfig(cleanup_policy=("compact",), segment_bytes=1200, index_interval_bytes=100, delete_retention_ms=0)
 

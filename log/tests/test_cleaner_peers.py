@@ -25,7 +25,7 @@ from odradek_peers import KAFKA_4_3, ApacheKafka, JavaTools
 
 from odradek_log.config import LogConfig
 from odradek_wire.records.batch import iterate
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 
 pytestmark = pytest.mark.peers
 

@@ -21,7 +21,7 @@ from odradek_log.log import Log
 from odradek_log.opening import open_log
 from odradek_wire.records.batch import iterate
 from odradek_wire.records.control import ControlRecordType, record_type_of
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 
 SEEDS = int(os.environ.get("ODRADEK_EXAMPLES", "15"))
 TRANSACTIONAL = (0, 1, 2)

@@ -29,7 +29,7 @@ from odradek_wire.messages.produce import ProduceResponse
 from odradek_wire.messages.update_features import UpdateFeaturesRequest
 from odradek_wire.records.batch import iterate
 from odradek_wire.records.builder import BatchBuilder
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 
 DOWNGRADE = 2
 READ_COMMITTED = 1

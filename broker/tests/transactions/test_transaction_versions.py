@@ -15,7 +15,7 @@ from odradek_wire.messages.init_producer_id import InitProducerIdRequest
 from odradek_wire.messages.transaction_log_value import TransactionLogValue
 from odradek_wire.messages.update_features import UpdateFeaturesRequest
 from odradek_wire.records.batch import iterate
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 
 FEATURE = "transaction.version"
 UPGRADE, DOWNGRADE = 1, 2

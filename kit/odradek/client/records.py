@@ -14,7 +14,7 @@ from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek_wire.records import batch
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.record import Record
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 from odradek_wire.uuid import ZERO_UUID
 
 EARLIEST = -2

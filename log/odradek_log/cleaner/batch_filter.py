@@ -16,7 +16,7 @@ from odradek_log.cleaner.transactions import CleanedTransactions
 from odradek_log.producer_state import Producers
 from odradek_wire.records import compaction
 from odradek_wire.records.batch import Buffer, RecordBatchHeader, check_crc
-from odradek_wire.records.records import read_records, records_data
+from odradek_wire.records.record_codec import read_records, records_data
 
 _NONE: frozenset[int] = frozenset()
 

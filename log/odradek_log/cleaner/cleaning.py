@@ -29,7 +29,7 @@ from odradek_wire.records.batch import (
     check_crc,
     read_header,
 )
-from odradek_wire.records.records import records_data
+from odradek_wire.records.record_codec import records_data
 
 _SMALL_BATCH = 2048
 

@@ -33,7 +33,7 @@ from odradek_wire.records.batch import (
 from odradek_wire.records.compression import compress
 from odradek_wire.records.errors import InvalidRecordError
 from odradek_wire.records.record import Header, Record
-from odradek_wire.records.records import append_record
+from odradek_wire.records.record_codec import append_record
 
 
 class BatchBuilder:

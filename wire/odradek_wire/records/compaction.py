@@ -25,7 +25,7 @@ from odradek_wire.records.batch import (
 )
 from odradek_wire.records.compression import compress
 from odradek_wire.records.errors import InvalidRecordError
-from odradek_wire.records.records import append_varint, read_varint, read_varlong
+from odradek_wire.records.record_codec import append_varint, read_varint, read_varlong
 
 
 class Outline(NamedTuple):

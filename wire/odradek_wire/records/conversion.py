@@ -15,7 +15,7 @@ from odradek_wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, Buffer, Record
 from odradek_wire.records.compression import DEFAULT_EXPANSION_LIMIT, compress
 from odradek_wire.records.errors import CorruptRecordError, UnsupportedRecordsError
 from odradek_wire.records.record import Record
-from odradek_wire.records.records import read_records, records_data
+from odradek_wire.records.record_codec import read_records, records_data
 
 
 def read_any(buffer: Buffer, limit: int = DEFAULT_EXPANSION_LIMIT, *, allow_partial: bool = False) -> Iterator[Record]:

@@ -51,7 +51,7 @@ from odradek_wire.records.errors import (
     InvalidRecordError,
 )
 from odradek_wire.records.record import Record
-from odradek_wire.records.records import decode, read_records, records_data
+from odradek_wire.records.record_codec import decode, read_records, records_data
 from odradek_wire.records.scan import scan
 
 _MAX_LONG = (1 << 63) - 1

@@ -20,7 +20,7 @@ from odradek_wire.records.control import (
 )
 from odradek_wire.records.errors import InvalidRecordError
 from odradek_wire.records.record import Record
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 
 
 def test_the_end_of_a_transaction_has_kafkas_bytes() -> None:

@@ -17,7 +17,7 @@ from odradek_wire.records.attributes import Compression, TimestampType
 from odradek_wire.records.builder import build_batch
 from odradek_wire.records.control import end_txn_marker_batch
 from odradek_wire.records.record import Record
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 
 pytestmark = [pytest.mark.peers, pytest.mark.filterwarnings("ignore")]
 

@@ -23,7 +23,7 @@ from odradek_wire.records import batch, legacy
 from odradek_wire.records.attributes import Compression, TimestampType
 from odradek_wire.records.builder import build_batch
 from odradek_wire.records.record import Record
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 
 OLD_CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
 CONTENT = st.none() | st.binary(max_size=150)

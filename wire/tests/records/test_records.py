@@ -11,7 +11,7 @@ from odradek_wire.records.attributes import Compression
 from odradek_wire.records.builder import BatchBuilder, build_batch
 from odradek_wire.records.errors import ExpansionLimitError, InvalidRecordError
 from odradek_wire.records.record import Record
-from odradek_wire.records.records import append_varint, decode, encode, read_records
+from odradek_wire.records.record_codec import append_varint, decode, encode, read_records
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TIMESTAMPS = st.integers(-1, 1 << 62)

@@ -15,7 +15,7 @@ from odradek_wire.records.builder import build_batch
 from odradek_wire.records.compression import compress
 from odradek_wire.records.crc import crc32c
 from odradek_wire.records.record import Record
-from odradek_wire.records.records import encode, read_records, records_data
+from odradek_wire.records.record_codec import encode, read_records, records_data
 from odradek_wire.records.scan import Scan, scan
 from odradek_wire.records.validation import RecordError, Rejection, Rules, ValidatedRecords, validate
 

@@ -28,7 +28,7 @@ from odradek_wire.records.attributes import Compression, TimestampType
 from odradek_wire.records.builder import build_batch
 from odradek_wire.records.crc import crc32c
 from odradek_wire.records.record import Record
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 from odradek_wire.records.validation import Rejection, Rules, ValidatedRecords, validate
 
 pytestmark = [pytest.mark.peers]

@@ -16,7 +16,7 @@ from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_wire.records.attributes import NO_PRODUCER_ID
 from odradek_wire.records.batch import RecordBatchHeader, iterate
 from odradek_wire.records.control import ControlRecordType, record_type_of
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 
 Latest = dict[bytes, tuple[int, bytes | None]]
 """Key → offset and value of its last record."""

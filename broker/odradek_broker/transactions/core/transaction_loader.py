@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from odradek_broker.transactions.core.transaction_records import decode_record
 from odradek_broker.transactions.core.transaction_shard import TransactionShard
 from odradek_wire.records.batch import iterate
-from odradek_wire.records.records import read_records
+from odradek_wire.records.record_codec import read_records
 
 
 class TransactionLoader:
