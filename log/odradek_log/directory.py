@@ -25,7 +25,7 @@ from odradek_log.offset_checkpoint import OffsetCheckpoint
 from odradek_log.open_files import OpenFiles
 from odradek_log.opening import create_log, open_log
 from odradek_log.reporting import Reporter, StandardReporter
-from odradek_wire.records.errors import CorruptRecordError
+from odradek_wire.records.record_errors import CorruptRecordError
 from odradek_wire.uuid import METADATA_TOPIC_ID, Uuid
 
 if TYPE_CHECKING:

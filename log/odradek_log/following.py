@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from odradek_log import truncation
 from odradek_log.append import AppendInfo
 from odradek_wire.records.batch import RecordBatchHeader, check_crc, iterate
-from odradek_wire.records.errors import CorruptRecordError
+from odradek_wire.records.record_errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from odradek_log.log import Log

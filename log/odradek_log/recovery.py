@@ -40,7 +40,7 @@ from odradek_wire.records.batch import (
     entry_size_at,
     read_header,
 )
-from odradek_wire.records.errors import CorruptRecordError
+from odradek_wire.records.record_errors import CorruptRecordError
 
 _CHUNK = 4 << 20
 _MAX_RELATIVE = 0x7FFF_FFFF

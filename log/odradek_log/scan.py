@@ -18,7 +18,7 @@ from odradek_wire.records.batch import (
     RecordBatchHeader,
     peek_header,
 )
-from odradek_wire.records.errors import CorruptRecordError
+from odradek_wire.records.record_errors import CorruptRecordError
 
 # Base offset, length, magic and last offset delta of a batch: what a step to the next one needs.
 _STEP = struct.Struct(">qi4xb6xi")

@@ -19,8 +19,8 @@ from odradek_log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from odradek_log.open_files import OpenFile
 from odradek_log.transaction_index import AbortedTransaction, TransactionIndex
 from odradek_wire.records.batch import RecordBatchHeader, read_header
-from odradek_wire.records.errors import CorruptRecordError
 from odradek_wire.records.record_codec import read_records
+from odradek_wire.records.record_errors import CorruptRecordError
 
 _MAX_RELATIVE = 0x7FFF_FFFF
 _ONE_BATCH_GAP = 8192

@@ -29,7 +29,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import Compression, TimestampType
 from odradek_wire.records.batch import iterate, read_header, rewrite_crc, set_max_timestamp
 from odradek_wire.records.control import end_txn_marker_batch
-from odradek_wire.records.errors import CorruptRecordError
+from odradek_wire.records.record_errors import CorruptRecordError
 
 
 def _log(path: Path, time: Time | None = None, open_files: int = 512, **settings: object) -> Log:

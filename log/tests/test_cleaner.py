@@ -19,7 +19,7 @@ from odradek_log.log import Log
 from odradek_log.producer_state import KeptBatch
 from odradek_log.segment import FileSlice
 from odradek_wire.records.attributes import Compression
-from odradek_wire.records.errors import CorruptRecordError
+from odradek_wire.records.record_errors import CorruptRecordError
 
 COMPACT = LogConfig(cleanup_policy=("compact",), segment_bytes=1000, index_interval_bytes=100, delete_retention_ms=5000)
 

@@ -29,7 +29,7 @@ from odradek_log.segment import FileSlice
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.records.conversion import down_convert
-from odradek_wire.records.errors import CorruptRecordError, UnsupportedRecordsError
+from odradek_wire.records.record_errors import CorruptRecordError, UnsupportedRecordsError
 
 AbortedTransaction: TypeAlias = FetchResponse.AbortedTransaction
 

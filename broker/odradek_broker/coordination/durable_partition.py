@@ -25,7 +25,7 @@ from odradek_log.verification_guard import VerificationGuard
 from odradek_wire.errors import DecodeError, ErrorCode
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.builder import BatchBuilder
-from odradek_wire.records.errors import CorruptRecordError
+from odradek_wire.records.record_errors import CorruptRecordError
 
 LOAD_WHOLE_BYTES = 32 * 1024
 """A log up to this size is loaded before `load` returns."""

@@ -23,7 +23,7 @@ from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from odradek_wire.records.errors import CorruptRecordError
+from odradek_wire.records.record_errors import CorruptRecordError
 from odradek_wire.uuid import Uuid
 
 EARLIEST = -2

@@ -19,7 +19,7 @@ from odradek_broker.replication.partition import DISK_TROUBLE, Partition
 from odradek_broker.replication.replica_manager import ReplicaManager
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
-from odradek_wire.records.errors import CorruptRecordError
+from odradek_wire.records.record_errors import CorruptRecordError
 
 _CHUNKS_PER_TURN = 8
 _THROTTLED_MS = 100

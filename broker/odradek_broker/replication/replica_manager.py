@@ -25,7 +25,7 @@ from odradek_log.directory import LogDirectory
 from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
-from odradek_wire.records.errors import CorruptRecordError
+from odradek_wire.records.record_errors import CorruptRecordError
 from odradek_wire.uuid import Uuid
 
 

@@ -19,9 +19,9 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.records import batch
 from odradek_wire.records.crc import crc32c
-from odradek_wire.records.errors import CorruptRecordError
 from odradek_wire.records.record import Record
 from odradek_wire.records.record_codec import read_records
+from odradek_wire.records.record_errors import CorruptRecordError
 from odradek_wire.uuid import Uuid
 
 _FETCH_BYTES_MAX = 4 * 1024 * 1024

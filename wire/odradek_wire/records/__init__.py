@@ -6,7 +6,7 @@ the names below.
 """
 
 from odradek_wire.records.batch import RecordBatchHeader
-from odradek_wire.records.errors import CorruptRecordError, InvalidRecordError, UnsupportedRecordsError
 from odradek_wire.records.record import Record
+from odradek_wire.records.record_errors import CorruptRecordError, InvalidRecordError, UnsupportedRecordsError
 
 __all__ = ["CorruptRecordError", "InvalidRecordError", "Record", "RecordBatchHeader", "UnsupportedRecordsError"]

@@ -30,7 +30,7 @@ from odradek_wire.records.attributes import (
     TimestampType,
 )
 from odradek_wire.records.crc import crc32c
-from odradek_wire.records.errors import CorruptRecordError, InvalidRecordError
+from odradek_wire.records.record_errors import CorruptRecordError, InvalidRecordError
 
 Buffer = bytes | bytearray | memoryview
 WritableBuffer = bytearray | memoryview

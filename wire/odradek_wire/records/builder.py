@@ -31,9 +31,9 @@ from odradek_wire.records.batch import (
     rewrite_crc,
 )
 from odradek_wire.records.compression import compress
-from odradek_wire.records.errors import InvalidRecordError
 from odradek_wire.records.record import Header, Record
 from odradek_wire.records.record_codec import append_record
+from odradek_wire.records.record_errors import InvalidRecordError
 
 
 class BatchBuilder:

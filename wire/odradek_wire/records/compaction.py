@@ -24,8 +24,8 @@ from odradek_wire.records.batch import (
     rewrite_crc,
 )
 from odradek_wire.records.compression import compress
-from odradek_wire.records.errors import InvalidRecordError
 from odradek_wire.records.record_codec import append_varint, read_varint, read_varlong
+from odradek_wire.records.record_errors import InvalidRecordError
 
 
 class Outline(NamedTuple):

@@ -15,7 +15,7 @@ import cramjam
 from odradek_wire.records import lz4_frame, xerial
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.batch import Buffer
-from odradek_wire.records.errors import BadCompressionError, ExpansionLimitError
+from odradek_wire.records.record_errors import BadCompressionError, ExpansionLimitError
 
 DEFAULT_EXPANSION_LIMIT = 128 * 1024 * 1024
 """What a single batch may decompress to, unless the reader says otherwise."""

@@ -21,8 +21,8 @@ from odradek_wire.messages.snapshot_header_record import SnapshotHeaderRecord
 from odradek_wire.messages.voters_record import VotersRecord
 from odradek_wire.records.attributes import NO_LEADER_EPOCH
 from odradek_wire.records.builder import BatchBuilder
-from odradek_wire.records.errors import InvalidRecordError
 from odradek_wire.records.record import Record
+from odradek_wire.records.record_errors import InvalidRecordError
 
 _KEY = struct.Struct(">hh")
 _VERSION = struct.Struct(">h")

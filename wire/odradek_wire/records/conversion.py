@@ -13,9 +13,9 @@ from odradek_wire.records import batch, legacy
 from odradek_wire.records.attributes import COMPRESSION_MASK, Compression, TimestampType
 from odradek_wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, Buffer, RecordBatchHeader
 from odradek_wire.records.compression import DEFAULT_EXPANSION_LIMIT, compress
-from odradek_wire.records.errors import CorruptRecordError, UnsupportedRecordsError
 from odradek_wire.records.record import Record
 from odradek_wire.records.record_codec import read_records, records_data
+from odradek_wire.records.record_errors import CorruptRecordError, UnsupportedRecordsError
 
 
 def read_any(buffer: Buffer, limit: int = DEFAULT_EXPANSION_LIMIT, *, allow_partial: bool = False) -> Iterator[Record]:

@@ -25,8 +25,8 @@ from odradek_wire.records.attributes import (
 from odradek_wire.records.batch import LOG_OVERHEAD, Buffer, entry_size_at
 from odradek_wire.records.compression import DEFAULT_EXPANSION_LIMIT, compress, decompress
 from odradek_wire.records.crc import crc32
-from odradek_wire.records.errors import CorruptRecordError, InvalidRecordError, UnsupportedRecordsError
 from odradek_wire.records.record import Record
+from odradek_wire.records.record_errors import CorruptRecordError, InvalidRecordError, UnsupportedRecordsError
 
 _ENTRY = struct.Struct(">qiIbb")
 _CRC_START = LOG_OVERHEAD + 4

@@ -12,7 +12,7 @@ import struct
 import cramjam
 
 from odradek_wire.records.batch import Buffer
-from odradek_wire.records.errors import BadCompressionError
+from odradek_wire.records.record_errors import BadCompressionError
 
 _FRAME_MAGIC = b"\x04\x22\x4d\x18"
 _FLAGS = b"\x60\x40"  # version 1, independent blocks; blocks of 64 KiB

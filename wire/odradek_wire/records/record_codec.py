@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from odradek_wire.records.attributes import TIMESTAMP_TYPE_BIT
 from odradek_wire.records.batch import HEADER_SIZE, Buffer, RecordBatchHeader
 from odradek_wire.records.compression import DEFAULT_EXPANSION_LIMIT, decompress
-from odradek_wire.records.errors import ExpansionLimitError, InvalidRecordError
 from odradek_wire.records.record import Header, Record
+from odradek_wire.records.record_errors import ExpansionLimitError, InvalidRecordError
 
 _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from odradek_wire.records.errors import InvalidRecordError
 from odradek_wire.records.record_codec import read_headers, read_varint, read_varlong
+from odradek_wire.records.record_errors import InvalidRecordError
 
 
 class Scan(NamedTuple):

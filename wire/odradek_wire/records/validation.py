@@ -44,14 +44,14 @@ from odradek_wire.records.batch import Buffer, RecordBatchHeader
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.compression import DEFAULT_EXPANSION_LIMIT
 from odradek_wire.records.conversion import recompress
-from odradek_wire.records.errors import (
+from odradek_wire.records.record import Record
+from odradek_wire.records.record_codec import decode, read_records, records_data
+from odradek_wire.records.record_errors import (
     BadCompressionError,
     CorruptRecordError,
     ExpansionLimitError,
     InvalidRecordError,
 )
-from odradek_wire.records.record import Record
-from odradek_wire.records.record_codec import decode, read_records, records_data
 from odradek_wire.records.scan import scan
 
 _MAX_LONG = (1 << 63) - 1

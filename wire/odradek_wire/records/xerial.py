@@ -12,7 +12,7 @@ import struct
 import cramjam
 
 from odradek_wire.records.batch import Buffer
-from odradek_wire.records.errors import BadCompressionError, ExpansionLimitError
+from odradek_wire.records.record_errors import BadCompressionError, ExpansionLimitError
 
 _MAGIC = b"\x82SNAPPY\x00"
 _HEADER = _MAGIC + struct.pack(">ii", 1, 1)

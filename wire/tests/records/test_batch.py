@@ -9,9 +9,9 @@ from odradek_wire.records.attributes import Compression, TimestampType
 from odradek_wire.records.batch import RecordBatchHeader
 from odradek_wire.records.builder import BatchBuilder, build_batch
 from odradek_wire.records.crc import crc32c
-from odradek_wire.records.errors import CorruptRecordError, InvalidRecordError
 from odradek_wire.records.record import Record
 from odradek_wire.records.record_codec import read_records
+from odradek_wire.records.record_errors import CorruptRecordError, InvalidRecordError
 
 RECORDS = [Record(5, 1000, b"k", b"v"), Record(6, 1007, None, b"w"), Record(7, 1003, b"x", None)]
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from odradek_wire.records import batch, compaction
 from odradek_wire.records.attributes import Compression, TimestampType
 from odradek_wire.records.builder import BatchBuilder, build_batch
-from odradek_wire.records.errors import InvalidRecordError
 from odradek_wire.records.record import Record
 from odradek_wire.records.record_codec import read_records, records_data
+from odradek_wire.records.record_errors import InvalidRecordError
 
 _TEXT = st.none() | st.binary(max_size=200)
 _RECORDS = st.lists(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.compression import compress, decompress
-from odradek_wire.records.errors import CorruptRecordError, ExpansionLimitError
+from odradek_wire.records.record_errors import CorruptRecordError, ExpansionLimitError
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 LZ4_HEADER = bytes.fromhex("04224d186040")

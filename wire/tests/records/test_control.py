@@ -18,9 +18,9 @@ from odradek_wire.records.control import (
     end_txn_marker_batch,
     record_type_of,
 )
-from odradek_wire.records.errors import InvalidRecordError
 from odradek_wire.records.record import Record
 from odradek_wire.records.record_codec import read_records
+from odradek_wire.records.record_errors import InvalidRecordError
 
 
 def test_the_end_of_a_transaction_has_kafkas_bytes() -> None:

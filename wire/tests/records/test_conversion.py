@@ -8,9 +8,9 @@ from odradek_wire.records import batch, conversion, legacy
 from odradek_wire.records.attributes import Compression, TimestampType
 from odradek_wire.records.builder import build_batch
 from odradek_wire.records.control import end_txn_marker_batch
-from odradek_wire.records.errors import CorruptRecordError, UnsupportedRecordsError
 from odradek_wire.records.record import Record
 from odradek_wire.records.record_codec import read_records
+from odradek_wire.records.record_errors import CorruptRecordError, UnsupportedRecordsError
 
 OLD_CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
 RECORDS = [

@@ -16,9 +16,9 @@ from odradek_wire.records.attributes import Compression
 from odradek_wire.records.builder import build_batch
 from odradek_wire.records.control import decode_control_record, end_txn_marker_batch
 from odradek_wire.records.crc import crc32c
-from odradek_wire.records.errors import CorruptRecordError, UnsupportedRecordsError
 from odradek_wire.records.record import Record
 from odradek_wire.records.record_codec import read_records
+from odradek_wire.records.record_errors import CorruptRecordError, UnsupportedRecordsError
 from odradek_wire.records.validation import Rules, validate
 
 SEED = 20261121

@@ -10,8 +10,8 @@ from odradek_wire.records import legacy
 from odradek_wire.records.attributes import Compression, TimestampType
 from odradek_wire.records.compression import compress
 from odradek_wire.records.crc import crc32
-from odradek_wire.records.errors import CorruptRecordError, InvalidRecordError, UnsupportedRecordsError
 from odradek_wire.records.record import Record
+from odradek_wire.records.record_errors import CorruptRecordError, InvalidRecordError, UnsupportedRecordsError
 
 CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
 RECORDS = [Record(20, 1000, b"k", b"v"), Record(21, 1005, None, b"w"), Record(25, 1002, b"x", None)]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from odradek_wire.records import batch
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.builder import BatchBuilder, build_batch
-from odradek_wire.records.errors import ExpansionLimitError, InvalidRecordError
 from odradek_wire.records.record import Record
 from odradek_wire.records.record_codec import append_varint, decode, encode, read_records
+from odradek_wire.records.record_errors import ExpansionLimitError, InvalidRecordError
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TIMESTAMPS = st.integers(-1, 1 << 62)
