@@ -19,7 +19,7 @@ from odradek_wire.records.compression import compress, decompress
 from odradek_wire.records.crc import crc32c
 from odradek_wire.records.record import Record
 from odradek_wire.records.record_codec import read_records, records_data
-from odradek_wire.records.scan import scan
+from odradek_wire.records.record_summary import summarize_records
 from odradek_wire.records.validation import Rules, validate
 
 NOW = 1_795_246_704_249
@@ -96,7 +96,7 @@ def contents() -> None:
     body = records_data(data, header)
     rules = Rules(strict=True)
     print_row("decode 1,000 records of 100 bytes", lambda: list(read_records(data, header)))
-    print_row("scan 1,000 records of 100 bytes", lambda: scan(body, 1000))
+    print_row("scan 1,000 records of 100 bytes", lambda: summarize_records(body, 1000))
     print_row("validate them, strict", lambda: validate(data, rules, NOW + 2000))
     print_row("build a batch of them", lambda: build_batch(thousand))
     for codec in list(Compression)[1:]:

@@ -52,7 +52,7 @@ from odradek_wire.records.record_errors import (
     ExpansionLimitError,
     InvalidRecordError,
 )
-from odradek_wire.records.scan import scan
+from odradek_wire.records.record_summary import summarize_records
 
 _MAX_LONG = (1 << 63) - 1
 
@@ -207,7 +207,7 @@ def _refuse_by_header(data: Buffer, header: RecordBatchHeader, rules: Rules) -> 
 def _look(data: Buffer, header: RecordBatchHeader, rules: Rules, now_ms: int, partition: str) -> ValidatedRecords:
     """Every record of a batch, and another codec if the topic wants one."""
     body = records_data(data, header, rules.expansion_limit)
-    found = scan(body, header.count)
+    found = summarize_records(body, header.count)
     stamped = header.attributes & TIMESTAMP_TYPE_BIT != 0
     latest = header.max_timestamp if stamped else header.base_timestamp + found.highest_timestamp_delta
     earliest = header.max_timestamp if stamped else header.base_timestamp + found.lowest_timestamp_delta

@@ -16,7 +16,7 @@ from odradek_wire.records.compression import compress
 from odradek_wire.records.crc import crc32c
 from odradek_wire.records.record import Record
 from odradek_wire.records.record_codec import encode, read_records, records_data
-from odradek_wire.records.scan import Scan, scan
+from odradek_wire.records.record_summary import RecordSummary, summarize_records
 from odradek_wire.records.validation import RecordError, Rejection, Rules, ValidatedRecords, validate
 
 NOW = 1_795_246_704_249
@@ -502,7 +502,7 @@ def test_a_scan_says_what_decoding_would(drawn: list[tuple[int, bool, int]]) -> 
     data = build_batch(found)
     header = batch.read_header(data)
     timestamps = [record.timestamp for record in found]
-    assert scan(records_data(data, header), len(found)) == Scan(
+    assert summarize_records(records_data(data, header), len(found)) == RecordSummary(
         min(timestamps) - header.base_timestamp,
         max(timestamps) - header.base_timestamp,
         timestamps.index(max(timestamps)),

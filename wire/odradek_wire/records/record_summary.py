@@ -12,7 +12,7 @@ from odradek_wire.records.record_codec import read_headers, read_varint, read_va
 from odradek_wire.records.record_errors import InvalidRecordError
 
 
-class Scan(NamedTuple):
+class RecordSummary(NamedTuple):
     """What the records of a batch have in common."""
 
     lowest_timestamp_delta: int
@@ -24,7 +24,7 @@ class Scan(NamedTuple):
     """Whether the offset deltas are 0, 1, 2 …"""
 
 
-def scan(data: bytes, count: int) -> Scan:
+def summarize_records(data: bytes, count: int) -> RecordSummary:
     """Walk over exactly `count` records that fill `data` exactly; `InvalidRecordError` for anything else."""
     end = len(data)
     position = 0
@@ -106,4 +106,4 @@ def scan(data: bytes, count: int) -> Scan:
         raise InvalidRecordError("records end before their batch's count is reached") from None
     if position != end:
         raise InvalidRecordError(f"{end - position} bytes follow the last record of the batch")
-    return Scan(lowest, highest, index_of_highest, all_have_keys, are_consecutive)
+    return RecordSummary(lowest, highest, index_of_highest, all_have_keys, are_consecutive)
