@@ -14,14 +14,14 @@ from typing import NamedTuple, TypeAlias
 from odradek_log.cleaner.offset_map import OffsetMap
 from odradek_log.cleaner.transactions import CleanedTransactions
 from odradek_log.producer_state import Producers
-from odradek_wire.records import compaction
+from odradek_wire.records import record_filter
 from odradek_wire.records.batch import Buffer, RecordBatchHeader, check_crc
 from odradek_wire.records.record_codec import read_records, records_data
 
 _NONE: frozenset[int] = frozenset()
 
 
-Seen: TypeAlias = tuple[bytes, compaction.Outline]
+Seen: TypeAlias = tuple[bytes, record_filter.PartialRecords]
 """The records of a batch, decompressed, and their outline."""
 
 
@@ -46,7 +46,7 @@ def last_records(producers: Producers) -> dict[int, LastRecord]:
 def see(data: memoryview, header: RecordBatchHeader) -> Seen:
     """Look at the records of a batch."""
     body = records_data(data, header)
-    return body, compaction.outline(body, header.count)
+    return body, record_filter.read_partial(body, header.count)
 
 
 class BatchFilter:
@@ -89,7 +89,7 @@ class BatchFilter:
         check_crc(data, header)
         kept = [at for at in range(header.count) if at not in gone]
         horizon_ms = self._new_horizon_ms() if wants_horizon else None
-        return compaction.select(header, body, found, kept, delete_horizon_ms=horizon_ms)
+        return record_filter.retain(header, body, found, kept, delete_horizon_ms=horizon_ms)
 
     def filtering(
         self, data: memoryview, header: RecordBatchHeader, seen: Seen, most: int
@@ -116,9 +116,13 @@ class BatchFilter:
             kept += [at for at in range(first, min(first + most, header.count)) if at not in gone]
             yield False
         horizon_ms = self._new_horizon_ms() if wants_horizon else None
-        return (yield from compaction.selecting(header, body, found, kept, most, delete_horizon_ms=horizon_ms))
+        return (
+            yield from record_filter.retain_in_slices(header, body, found, kept, most, delete_horizon_ms=horizon_ms)
+        )
 
-    def _superseded(self, header: RecordBatchHeader, found: compaction.Outline, first: int, end: int) -> list[int]:
+    def _superseded(
+        self, header: RecordBatchHeader, found: record_filter.PartialRecords, first: int, end: int
+    ) -> list[int]:
         """Which of the records from `first` on, before `end`, have a later one with their key."""
         base, keys, deltas = header.base_offset, found.keys, found.offset_deltas
         if end - first < len(keys):
@@ -126,7 +130,7 @@ class BatchFilter:
         superseded = self._offsets.superseded(keys, [base + delta for delta in deltas])
         return [first + at for at in superseded] if first else superseded
 
-    def _gone(self, header: RecordBatchHeader, found: compaction.Outline, superseded: list[int]) -> Set[int]:
+    def _gone(self, header: RecordBatchHeader, found: record_filter.PartialRecords, superseded: list[int]) -> Set[int]:
         """Which records, by index."""
         latest, horizon_ms = self._offsets.latest_offset, header.delete_horizon_ms
         if not superseded and not found.keyless and horizon_ms is None:
@@ -140,7 +144,7 @@ class BatchFilter:
             gone = {at for at in gone if base + deltas[at] <= latest}
         return gone
 
-    def _wants_horizon(self, header: RecordBatchHeader, found: compaction.Outline, gone: Set[int]) -> bool:
+    def _wants_horizon(self, header: RecordBatchHeader, found: record_filter.PartialRecords, gone: Set[int]) -> bool:
         """Whether tombstones stay that nobody has met before."""
         return header.delete_horizon_ms is None and any(at not in gone for at in found.tombstones)
 
@@ -152,12 +156,12 @@ class BatchFilter:
         if needless and horizon_ms is None:
             check_crc(data, header)
             kept = range(header.count)
-            return compaction.select(header, *see(data, header), kept, delete_horizon_ms=self._new_horizon_ms())
+            return record_filter.retain(header, *see(data, header), kept, delete_horizon_ms=self._new_horizon_ms())
         return None
 
     def _empty_or_gone(self, header: RecordBatchHeader) -> Buffer:
         if header.next_offset == self._end or self._is_last_of_producer(header):
-            return compaction.emptied(header)
+            return record_filter.empty_batch(header)
         return b""
 
     def _is_last_of_producer(self, header: RecordBatchHeader) -> bool:

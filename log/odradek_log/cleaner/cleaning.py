@@ -22,7 +22,7 @@ from odradek_log.cleaner.transactions import CleanedTransactions
 from odradek_log.file_names import CLEANED, INDEX, TIME_INDEX
 from odradek_log.log import Log
 from odradek_log.segment import Segment
-from odradek_wire.records import compaction
+from odradek_wire.records import record_filter
 from odradek_wire.records.batch import (
     Buffer,
     RecordBatchHeader,
@@ -335,12 +335,12 @@ class Cleaning:
         if header.is_compressed:
             self.waits = True
             yield Read(0, 0)
-        body, found = records_data(data, header), compaction.begin_outline()
+        body, found = records_data(data, header), record_filter.begin_partial()
         self.waits = False
         yield Read(0, 0)
         is_seen = False
         while not is_seen:
-            is_seen = compaction.continue_outline(found, body, header.count, self.slice_us)
+            is_seen = record_filter.continue_partial(found, body, header.count, self.slice_us)
             yield Read(0, 0)
         return body, found
 

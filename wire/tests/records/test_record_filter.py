@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek_wire.records import batch, compaction
+from odradek_wire.records import batch, record_filter
 from odradek_wire.records.attributes import Compression, TimestampType
 from odradek_wire.records.builder import BatchBuilder, build_batch
 from odradek_wire.records.record import Record
@@ -43,14 +43,14 @@ def test_what_is_selected_are_the_same_records_between_the_same_offsets(
     before = build_batch(records, base_offset=100, compression=codec, producer_id=7, producer_epoch=1, base_sequence=4)
     header = batch.read_header(before)
     body = records_data(before, header)
-    found = compaction.outline(body, header.count)
+    found = record_filter.read_partial(body, header.count)
     assert found.keys == [record.key for record in records]
     assert found.keyless == [at for at, record in enumerate(records) if record.key is None]
     assert found.tombstones == [at for at, record in enumerate(records) if record.value is None]
     assert [100 + delta for delta in found.offset_deltas] == [record.offset for record in records]
     kept = sorted(data.draw(st.sets(st.sampled_from(range(len(records))), min_size=1)))
     horizon_ms = data.draw(st.none() | st.integers(0, 1 << 44))
-    after = compaction.select(header, body, found, kept, delete_horizon_ms=horizon_ms)
+    after = record_filter.retain(header, body, found, kept, delete_horizon_ms=horizon_ms)
     left = batch.read_header(after)
     batch.check_crc(after, left)
     assert list(read_records(after, left)) == [records[at] for at in kept]
@@ -58,7 +58,9 @@ def test_what_is_selected_are_the_same_records_between_the_same_offsets(
     assert left.max_timestamp == max(records[at].timestamp for at in kept)
     same = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence", "compression")
     assert [getattr(left, name) for name in same] == [getattr(header, name) for name in same]
-    steps, bit_by_bit = _done(compaction.selecting(header, body, found, kept, 2, delete_horizon_ms=horizon_ms))
+    steps, bit_by_bit = _done(
+        record_filter.retain_in_slices(header, body, found, kept, 2, delete_horizon_ms=horizon_ms)
+    )
     assert bit_by_bit == after
     assert steps == [False] * ((len(kept) + 1) // 2) + [True] * header.is_compressed
 
@@ -80,7 +82,7 @@ def test_a_horizon_that_is_there_stays() -> None:
     before = builder.build()
     header = batch.read_header(before)
     body = records_data(before, header)
-    after = compaction.select(header, body, compaction.outline(body, 3), [1])
+    after = record_filter.retain(header, body, record_filter.read_partial(body, 3), [1])
     assert batch.read_header(after).delete_horizon_ms == 77
     assert [record.timestamp for record in read_records(after, batch.read_header(after))] == [1001]
 
@@ -90,7 +92,7 @@ def test_with_log_append_time_the_batch_keeps_its_time() -> None:
     before = build_batch(records, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=900)
     header = batch.read_header(before)
     body = records_data(before, header)
-    after = compaction.select(header, body, compaction.outline(body, 3), [0])
+    after = record_filter.retain(header, body, record_filter.read_partial(body, 3), [0])
     assert [record.timestamp for record in read_records(after, batch.read_header(after))] == [900]
 
 
@@ -108,7 +110,7 @@ def test_an_emptied_batch_tells_offsets_producer_and_newest_timestamp_and_nothin
     for at in range(3):
         builder.append(1000 + at, b"k", None)
     before = batch.read_header(builder.build())
-    data = compaction.emptied(before)
+    data = record_filter.empty_batch(before)
     after = batch.read_header(data)
     batch.check_crc(data, after)
     assert len(data) == batch.HEADER_SIZE
@@ -123,8 +125,8 @@ def test_an_outline_of_something_else_than_records_is_refused() -> None:
     body = records_data(before, batch.read_header(before))
     for wrong, count in ((body[:-1], 3), (body, 2), (body, 4), (body + b"\0", 3), (b"\x01" + body[1:], 3)):
         with pytest.raises(InvalidRecordError):
-            compaction.outline(wrong, count)
+            record_filter.read_partial(wrong, count)
     longer_key = bytearray(body)
     longer_key[4] = 126
     with pytest.raises(InvalidRecordError, match="passes the end"):
-        compaction.outline(bytes(longer_key), 3)
+        record_filter.read_partial(bytes(longer_key), 3)

@@ -28,7 +28,7 @@ from odradek_wire.records.record_codec import append_varint, read_varint, read_v
 from odradek_wire.records.record_errors import InvalidRecordError
 
 
-class Outline(NamedTuple):
+class PartialRecords(NamedTuple):
     """One entry for each record, in their order; `keyless` and `tombstones` are indices into the others."""
 
     starts: list[int]
@@ -41,19 +41,19 @@ class Outline(NamedTuple):
     """Those without a value."""
 
 
-def outline(data: bytes, count: int) -> Outline:
+def read_partial(data: bytes, count: int) -> PartialRecords:
     """Walk over exactly `count` records that fill `data` exactly; `InvalidRecordError` for anything else."""
-    found = begin_outline()
-    continue_outline(found, data, count, count)
+    found = begin_partial()
+    continue_partial(found, data, count, count)
     return found
 
 
-def begin_outline() -> Outline:
+def begin_partial() -> PartialRecords:
     """Of records that nobody has looked at yet."""
-    return Outline([0], [], [], [], [], [])
+    return PartialRecords([0], [], [], [], [], [])
 
 
-def continue_outline(found: Outline, data: bytes, count: int, most: int) -> bool:
+def continue_partial(found: PartialRecords, data: bytes, count: int, most: int) -> bool:
     """The same walk bit by bit: go on behind the last record that was found, for `most` records at most. Whether all
     were looked at."""
     ends_at, at_delta = found.starts.append, found.offset_deltas.append
@@ -124,10 +124,10 @@ def continue_outline(found: Outline, data: bytes, count: int, most: int) -> bool
     return last == count
 
 
-def select(
+def retain(
     header: RecordBatchHeader,
     data: bytes,
-    found: Outline,
+    found: PartialRecords,
     kept: Sequence[int],
     *,
     delete_horizon_ms: int | None = None,
@@ -138,7 +138,7 @@ def select(
 
     `delete_horizon_ms` is written into the batch if it is given (KIP-534); else one that is there stays.
     """
-    work = selecting(header, data, found, kept, len(kept), delete_horizon_ms=delete_horizon_ms)
+    work = retain_in_slices(header, data, found, kept, len(kept), delete_horizon_ms=delete_horizon_ms)
     while True:
         try:
             next(work)
@@ -146,10 +146,10 @@ def select(
             return cast(bytearray, over.value)
 
 
-def selecting(
+def retain_in_slices(
     header: RecordBatchHeader,
     data: bytes,
-    found: Outline,
+    found: PartialRecords,
     kept: Sequence[int],
     most: int,
     *,
@@ -193,7 +193,7 @@ def _runs(data: bytes, starts: list[int], kept: Sequence[int]) -> list[Buffer]:
     return pieces
 
 
-def _rebased(data: bytes, found: Outline, kept: Sequence[int], shift: int) -> list[Buffer]:
+def _rebased(data: bytes, found: PartialRecords, kept: Sequence[int], shift: int) -> list[Buffer]:
     """With timestamps counted from another base, `shift` before the old one."""
     pieces: list[Buffer] = []
     for index in kept:
@@ -217,7 +217,7 @@ def _rebased(data: bytes, found: Outline, kept: Sequence[int], shift: int) -> li
     return pieces
 
 
-def emptied(header: RecordBatchHeader) -> bytearray:
+def empty_batch(header: RecordBatchHeader) -> bytearray:
     """The batch without a record: what is left to tell a producer's last sequence, or where a log ends."""
     attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     return _with_body(header, [], attributes, NO_TIMESTAMP, header.max_timestamp, 0)
