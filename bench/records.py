@@ -17,10 +17,10 @@ from odradek_wire.records.attributes import Compression, TimestampType
 from odradek_wire.records.builder import build_batch
 from odradek_wire.records.compression import compress, decompress
 from odradek_wire.records.crc import crc32c
+from odradek_wire.records.log_validator import ValidationRules, validate
 from odradek_wire.records.record import Record
 from odradek_wire.records.record_codec import read_records, records_data
 from odradek_wire.records.record_summary import summarize_records
-from odradek_wire.records.validation import Rules, validate
 
 NOW = 1_795_246_704_249
 
@@ -59,7 +59,7 @@ def print_row(name: str, work: Callable[[], object], note: str = "") -> None:
 def frames() -> None:
     tiny = memoryview(build_batch(records(1, 10)))
     header = batch.read_header(tiny)
-    rules, strict = Rules(), Rules(strict=True)
+    rules, strict = ValidationRules(), ValidationRules(strict=True)
     other = bytearray(tiny)
 
     def append() -> None:
@@ -94,7 +94,7 @@ def contents() -> None:
     data = memoryview(build_batch(thousand))
     header = batch.read_header(data)
     body = records_data(data, header)
-    rules = Rules(strict=True)
+    rules = ValidationRules(strict=True)
     print_row("decode 1,000 records of 100 bytes", lambda: list(read_records(data, header)))
     print_row("scan 1,000 records of 100 bytes", lambda: summarize_records(body, 1000))
     print_row("validate them, strict", lambda: validate(data, rules, NOW + 2000))

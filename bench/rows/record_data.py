@@ -9,7 +9,7 @@ from bench.records import NOW, decoders, microseconds, records
 from bench.session import Session
 from odradek_wire.records.builder import build_batch
 from odradek_wire.records.crc import crc32c
-from odradek_wire.records.validation import Rules, validate
+from odradek_wire.records.log_validator import ValidationRules, validate
 
 _MIB = 1 << 20
 
@@ -20,7 +20,7 @@ def lines(session: Session) -> Iterator[Line]:
     data = memoryview(build_batch(records(1000, 100)))
     decoded = {library: microseconds(work, runs=runs) for library, work in decoders(data).items()}
     yield Line("decode 1,000 records of 100 B", "µs", decoded)
-    strict = Rules(strict=True)
+    strict = ValidationRules(strict=True)
     checked = microseconds(lambda: validate(data, strict, NOW + 2000), runs=runs)
     yield Line("validate them strictly", "µs", {ODRADEK: checked})
     megabyte = memoryview(bytearray(_MIB))

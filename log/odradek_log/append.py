@@ -1,6 +1,6 @@
 """What an append answers.
 
-A rejection is the one of `odradek_wire.records.validation`, which judges what can be judged without the log; the log
+A rejection is the one of `odradek_wire.records.log_validator`, which judges what can be judged without the log; the log
 adds its own (sizes, sequences) in the same form.
 """
 
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from odradek_log.config import LogConfig
 from odradek_wire.errors import ErrorCode
-from odradek_wire.records.validation import RecordError
-from odradek_wire.records.validation import Rejection as AppendRejected
+from odradek_wire.records.log_validator import RecordError
+from odradek_wire.records.log_validator import Rejection as AppendRejected
 
 __all__ = ["NOTHING_APPENDED", "AppendInfo", "AppendRejected", "RecordError", "too_large"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from odradek_wire.records.attributes import Compression, TimestampType
-from odradek_wire.records.validation import Rules
+from odradek_wire.records.log_validator import ValidationRules
 
 _MAX_LONG = (1 << 63) - 1
 _WEEK_MS = 7 * 24 * 60 * 60 * 1000
@@ -64,11 +64,11 @@ class LogConfig:
     """How long a segment is filled: `segment.ms`, or `max.compaction.lag.ms` where records must become cleanable."""
     compact: bool = field(init=False, repr=False, compare=False)
     delete: bool = field(init=False, repr=False, compare=False)
-    rules: Rules = field(init=False, repr=False, compare=False)
+    rules: ValidationRules = field(init=False, repr=False, compare=False)
     """How a client's records are judged by default; `strict_rules` look at every record, `internal_rules` are for what
     this broker itself writes."""
-    strict_rules: Rules = field(init=False, repr=False, compare=False)
-    internal_rules: Rules = field(init=False, repr=False, compare=False)
+    strict_rules: ValidationRules = field(init=False, repr=False, compare=False)
+    internal_rules: ValidationRules = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -82,7 +82,7 @@ class LogConfig:
             Compression.LZ4: self.compression_lz4_level,
             Compression.ZSTD: self.compression_zstd_level,
         }
-        rules = Rules(
+        rules = ValidationRules(
             compacted=self.compact,
             compression=compression,
             compression_level=levels.get(compression) if compression is not None else None,

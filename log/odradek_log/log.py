@@ -29,7 +29,7 @@ from odradek_log.segments import Segments
 from odradek_log.transaction_index import AbortedTransaction
 from odradek_log.verification_guard import NOT_REQUIRED, VerificationGuard
 from odradek_wire.records.batch import RecordBatchHeader, place
-from odradek_wire.records.validation import validate
+from odradek_wire.records.log_validator import validate
 from odradek_wire.uuid import Uuid
 
 _CLIENT = AppendOrigin.CLIENT

@@ -213,7 +213,7 @@ def test_settings_come_from_kafkas_names_and_unknown_ones_are_passed_over() -> N
     )
     assert (config.segment_bytes, config.cleanup_policy, config.preallocate) == (1000, ("compact", "delete"), True)
     assert (config.min_cleanable_dirty_ratio, config.retention_ms) == (0.25, LogConfig().retention_ms)
-    assert (config.compact, config.delete, config.rules.stamps) == (True, True, True)
+    assert (config.compact, config.delete, config.rules.sets_append_time) == (True, True, True)
 
 
 def test_the_newest_checkpoint_wins_whoever_writes_it(tmp_path: Path) -> None:

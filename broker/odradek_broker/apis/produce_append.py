@@ -78,7 +78,7 @@ def append_usual_batch(broker: BrokerServices, partition: Partition, records: me
         partition.guarded
         or leader is None
         or not leader.alone
-        or partition.log.config.rules.stamps  # stamping changes a batch before it may be refused
+        or partition.log.config.rules.sets_append_time  # stamping changes a batch before it may be refused
         or not broker.authorizer.allows_everything
         or len(records) < HEADER_SIZE
         or records[MAGIC_POSITION] != MAGIC

@@ -1,7 +1,7 @@
 """Record data: batches of magic 2, message sets of magic 0 and 1, what is inside them and how one becomes the other.
 
 `batch` frames and patches, `records` looks inside, `builder` makes, `legacy` and `conversion` serve old clients,
-`validation` is what a broker asks of a producer. Modules are imported one by one; this package itself brings in only
+`log_validator` is what a broker asks of a producer. Modules are imported one by one; this package itself brings in only
 the names below.
 """
 

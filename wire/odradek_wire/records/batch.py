@@ -2,7 +2,7 @@
 
 Owns everything that can be done without looking at a record: find the batches of a buffer, check them, give them
 offsets. The records inside are `records`; building a batch is `builder`; messages of magic 0 and 1 are `legacy`; what a
-*broker* refuses from a producer is `validation`. Positions are indices into the buffer that was passed; ends are
+*broker* refuses from a producer is `log_validator`. Positions are indices into the buffer that was passed; ends are
 exclusive.
 
     base_offset 0:8, batch_length 8:12, partition_leader_epoch 12:16, magic 16, crc 17:21 (of 21:end), attributes 21:23,

@@ -2,7 +2,7 @@
 
 `down_convert` turns batches into a message set for an old consumer, `recompress` changes the codec of a batch for a
 topic's `compression.type`. Leaves what a broker refuses from a producer, and message sets that old producers send, to
-`validation`. Reads nothing beyond its bounds: `CorruptRecordError` for anything broken.
+`log_validator`. Reads nothing beyond its bounds: `CorruptRecordError` for anything broken.
 """
 
 from __future__ import annotations

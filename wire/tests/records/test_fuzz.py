@@ -16,15 +16,15 @@ from odradek_wire.records.attributes import Compression
 from odradek_wire.records.builder import build_batch
 from odradek_wire.records.control import decode_control_record, end_txn_marker_batch
 from odradek_wire.records.crc import crc32c
+from odradek_wire.records.log_validator import ValidationRules, validate
 from odradek_wire.records.record import Record
 from odradek_wire.records.record_codec import read_records
 from odradek_wire.records.record_errors import CorruptRecordError, UnsupportedRecordsError
-from odradek_wire.records.validation import Rules, validate
 
 SEED = 20261121
 LIMIT = 200_000
-STRICT = Rules(strict=True, compacted=True, timestamp_before_max_ms=1000, expansion_limit=LIMIT)
-REWRITING = Rules(
+STRICT = ValidationRules(strict=True, compacted=True, timestamp_before_max_ms=1000, expansion_limit=LIMIT)
+REWRITING = ValidationRules(
     compression=Compression.ZSTD, from_client=False, timestamp_after_max_ms=1 << 62, expansion_limit=LIMIT
 )
 

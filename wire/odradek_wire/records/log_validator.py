@@ -58,7 +58,7 @@ _MAX_LONG = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class ValidationRules:
     """What a topic asks of its records; the names are those of its settings, as far as they have one."""
 
     strict: bool = False
@@ -73,13 +73,13 @@ class Rules:
     timestamp_after_max_ms: int = 3_600_000
     expansion_limit: int = DEFAULT_EXPANSION_LIMIT
 
-    always_look: bool = field(init=False, repr=False, compare=False)
-    stamps: bool = field(init=False, repr=False, compare=False)
+    reads_every_record: bool = field(init=False, repr=False, compare=False)
+    sets_append_time: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        stamps = self.timestamp_type is TimestampType.LOG_APPEND_TIME
-        object.__setattr__(self, "stamps", stamps)
-        limited = not stamps and self.timestamp_before_max_ms != _MAX_LONG
+        sets_append_time = self.timestamp_type is TimestampType.LOG_APPEND_TIME
+        object.__setattr__(self, "stamps", sets_append_time)
+        limited = not sets_append_time and self.timestamp_before_max_ms != _MAX_LONG
         object.__setattr__(self, "always_look", self.strict or self.compacted or limited)
 
 
@@ -113,12 +113,12 @@ class ValidatedRecords(NamedTuple):
     was_rewritten: bool
 
 
-class _Rejected(Exception):
+class _RejectedError(Exception):
     def __init__(self, rejection: Rejection) -> None:
         self.rejection = rejection
 
 
-def validate(data: Buffer, rules: Rules, now_ms: int, *, partition: str = "") -> ValidatedRecords | Rejection:
+def validate(data: Buffer, rules: ValidationRules, now_ms: int, *, partition: str = "") -> ValidatedRecords | Rejection:
     """Check the `records` of one partition and bring them into the form that its topic wants."""
     try:
         if len(data) >= batch.HEADER_SIZE and data[batch.MAGIC_POSITION] == batch.MAGIC:
@@ -132,7 +132,7 @@ def validate(data: Buffer, rules: Rules, now_ms: int, *, partition: str = "") ->
         if magic != batch.MAGIC:
             return Rejection(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
         return Rejection(ErrorCode.INVALID_RECORD, "there is no whole record batch")
-    except _Rejected as rejected:
+    except _RejectedError as rejected:
         return rejected.rejection
     except ExpansionLimitError as error:
         return Rejection(ErrorCode.MESSAGE_TOO_LARGE, str(error))
@@ -144,7 +144,7 @@ def validate(data: Buffer, rules: Rules, now_ms: int, *, partition: str = "") ->
         return Rejection(ErrorCode.CORRUPT_MESSAGE, str(error))
 
 
-def _validate_batch(data: Buffer, rules: Rules, now_ms: int, partition: str) -> ValidatedRecords | Rejection:
+def _validate_batch(data: Buffer, rules: ValidationRules, now_ms: int, partition: str) -> ValidatedRecords | Rejection:
     header = batch.peek_header(data)
     if header.end != len(data):
         if header.end > len(data):
@@ -153,25 +153,28 @@ def _validate_batch(data: Buffer, rules: Rules, now_ms: int, partition: str) -> 
         if size is not None and size <= len(data) - header.end:
             return Rejection(ErrorCode.INVALID_RECORD, "more than one record batch")
         data = memoryview(data)[: header.end]
-    refused = _refuse_by_header(data, header, rules)
+    refused = _reject_by_header(data, header, rules)
     if refused is not None:
         return refused
     attributes = header.attributes
     codec = attributes & COMPRESSION_MASK
     latest = header.max_timestamp
     if (
-        rules.always_look
+        rules.reads_every_record
         or (rules.compression is not None and codec != rules.compression)
         or attributes & TIMESTAMP_TYPE_BIT
-        or (not rules.stamps and (latest - now_ms > rules.timestamp_after_max_ms or latest < header.base_timestamp))
+        or (
+            not rules.sets_append_time
+            and (latest - now_ms > rules.timestamp_after_max_ms or latest < header.base_timestamp)
+        )
     ):
-        return _look(data, header, rules, now_ms, partition)
-    if rules.stamps:
-        return _stamped(data, header, now_ms)
+        return _validate_records(data, header, rules, now_ms, partition)
+    if rules.sets_append_time:
+        return _with_append_time(data, header, now_ms)
     return ValidatedRecords(data, header, latest, None, NO_TIMESTAMP, False)
 
 
-def _refuse_by_header(data: Buffer, header: RecordBatchHeader, rules: Rules) -> Rejection | None:
+def _reject_by_header(data: Buffer, header: RecordBatchHeader, rules: ValidationRules) -> Rejection | None:
     """In Kafka's order: base offset, CRC, codec, count, control, sequence."""
     if header.base_offset != 0 and rules.from_client:
         return Rejection(
@@ -204,7 +207,9 @@ def _refuse_by_header(data: Buffer, header: RecordBatchHeader, rules: Rules) -> 
     return None
 
 
-def _look(data: Buffer, header: RecordBatchHeader, rules: Rules, now_ms: int, partition: str) -> ValidatedRecords:
+def _validate_records(
+    data: Buffer, header: RecordBatchHeader, rules: ValidationRules, now_ms: int, partition: str
+) -> ValidatedRecords:
     """Every record of a batch, and another codec if the topic wants one."""
     body = records_data(data, header, rules.expansion_limit)
     found = summarize_records(body, header.count)
@@ -215,36 +220,36 @@ def _look(data: Buffer, header: RecordBatchHeader, rules: Rules, now_ms: int, pa
         raise InvalidRecordError("timestamps leave 64 bits")
     if (
         (rules.compacted and not found.all_have_keys)
-        or (stamped and (rules.stamps or latest == NO_TIMESTAMP))
-        or (not rules.stamps and not _all_within(earliest, latest, rules, now_ms))
+        or (stamped and (rules.sets_append_time or latest == NO_TIMESTAMP))
+        or (not rules.sets_append_time and not _all_within(earliest, latest, rules, now_ms))
     ):
         records = decode(
             body, header.count, header.base_offset, header.base_timestamp, header.max_timestamp if stamped else None
         )
-        _judge(records, header.timestamp_type, rules, now_ms, partition)
+        _reject_wrong_records(records, header.timestamp_type, rules, now_ms, partition)
     # A control batch stays as it is written, so that whoever looks for one need not decompress.
     if rules.compression is not None and header.compression is not rules.compression and not header.is_control:
-        _refuse_negative(earliest)
+        _reject_negative_timestamp(earliest)
         if found.are_consecutive and not stamped:
             data = recompress(data, header, rules.compression, rules.compression_level, rules.expansion_limit)
         else:
-            data = _rebuilt(data, header, rules)
+            data = _rebuild(data, header, rules)
         rewritten = True
         header = batch.read_header(data)
     else:
         if not found.are_consecutive and rules.from_client:
             raise InvalidRecordError("The offsets inside the record batch are not consecutive")
         rewritten = False
-    if rules.stamps:
-        return _stamped(data, header, now_ms, rewritten=rewritten)
+    if rules.sets_append_time:
+        return _with_append_time(data, header, now_ms, rewritten=rewritten)
     latest = max(latest, NO_TIMESTAMP)
     if header.attributes & TIMESTAMP_TYPE_BIT or header.max_timestamp != latest:
-        data, header, copied = _patched(data, header, TimestampType.CREATE_TIME, latest)
+        data, header, copied = _with_timestamps(data, header, TimestampType.CREATE_TIME, latest)
         rewritten = rewritten or copied
     return ValidatedRecords(data, header, latest, None if stamped else found.index_of_highest, NO_TIMESTAMP, rewritten)
 
 
-def _rebuilt(data: Buffer, header: RecordBatchHeader, rules: Rules) -> bytearray:
+def _rebuild(data: Buffer, header: RecordBatchHeader, rules: ValidationRules) -> bytearray:
     """The records at offsets 0, 1, 2 … with the timestamps that count, as Kafka builds a batch that it cannot keep."""
     assert rules.compression is not None
     builder = BatchBuilder(
@@ -261,12 +266,14 @@ def _rebuilt(data: Buffer, header: RecordBatchHeader, rules: Rules) -> bytearray
     return builder.build()
 
 
-def _stamped(data: Buffer, header: RecordBatchHeader, now_ms: int, *, rewritten: bool = False) -> ValidatedRecords:
-    data, header, copied = _patched(data, header, TimestampType.LOG_APPEND_TIME, now_ms)
+def _with_append_time(
+    data: Buffer, header: RecordBatchHeader, now_ms: int, *, rewritten: bool = False
+) -> ValidatedRecords:
+    data, header, copied = _with_timestamps(data, header, TimestampType.LOG_APPEND_TIME, now_ms)
     return ValidatedRecords(data, header, now_ms, None, now_ms, rewritten or copied)
 
 
-def _patched(
+def _with_timestamps(
     data: Buffer, header: RecordBatchHeader, timestamp_type: TimestampType, max_timestamp: int
 ) -> tuple[Buffer, RecordBatchHeader, bool]:
     """Set type and maximum, in a copy if need be; the header that is there then; whether it is a copy."""
@@ -278,12 +285,14 @@ def _patched(
     return data, batch.read_header(data), copied
 
 
-def _all_within(earliest: int, latest: int, rules: Rules, now_ms: int) -> bool:
+def _all_within(earliest: int, latest: int, rules: ValidationRules, now_ms: int) -> bool:
     """Whether surely every timestamp is; one that is -1, "none", may have to be looked at again."""
     return now_ms - earliest <= rules.timestamp_before_max_ms and latest - now_ms <= rules.timestamp_after_max_ms
 
 
-def _judge(records: Iterable[Record], timestamp_type: TimestampType, rules: Rules, now_ms: int, partition: str) -> None:
+def _reject_wrong_records(
+    records: Iterable[Record], timestamp_type: TimestampType, rules: ValidationRules, now_ms: int, partition: str
+) -> None:
     """Name every record at fault, each with its first fault; then they are all refused."""
     errors: list[RecordError] = []
     bad_timestamps = False
@@ -291,7 +300,7 @@ def _judge(records: Iterable[Record], timestamp_type: TimestampType, rules: Rule
         if rules.compacted and record.key is None:
             where = f" in topic partition {partition}" if partition else ""
             errors.append(RecordError(index, f"Compacted topic cannot accept message without key{where}"))
-        elif not rules.stamps and record.timestamp != NO_TIMESTAMP:
+        elif not rules.sets_append_time and record.timestamp != NO_TIMESTAMP:
             if not _all_within(record.timestamp, record.timestamp, rules, now_ms):
                 bad_timestamps = True
                 errors.append(RecordError(index, _out_of_range(record, rules, now_ms)))
@@ -315,7 +324,7 @@ def _judge(records: Iterable[Record], timestamp_type: TimestampType, rules: Rule
             f"One or more records have been rejected due to {len(errors)} record errors in total, "
             f"and only showing the first three errors at most: [{shown}]"
         )
-    raise _Rejected(Rejection(code, message, tuple(errors)))
+    raise _RejectedError(Rejection(code, message, tuple(errors)))
 
 
 def _described(record: Record) -> str:
@@ -323,13 +332,13 @@ def _described(record: Record) -> str:
     return f"DefaultRecord(offset={record.offset}, timestamp={record.timestamp}, key={key} bytes, value={value} bytes)"
 
 
-def _refuse_negative(timestamp: int) -> None:
+def _reject_negative_timestamp(timestamp: int) -> None:
     """Kafka keeps timestamps below -1 in place, but writes none anew and has no better code for it."""
     if timestamp < NO_TIMESTAMP:
-        raise _Rejected(Rejection(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid negative timestamp {timestamp}"))
+        raise _RejectedError(Rejection(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid negative timestamp {timestamp}"))
 
 
-def _out_of_range(record: Record, rules: Rules, now_ms: int) -> str:
+def _out_of_range(record: Record, rules: ValidationRules, now_ms: int) -> str:
     first = now_ms - rules.timestamp_before_max_ms
     last = now_ms + rules.timestamp_after_max_ms
     return (
@@ -338,7 +347,9 @@ def _out_of_range(record: Record, rules: Rules, now_ms: int) -> str:
     )
 
 
-def _validate_message_set(data: Buffer, rules: Rules, now_ms: int, partition: str) -> ValidatedRecords | Rejection:
+def _validate_message_set(
+    data: Buffer, rules: ValidationRules, now_ms: int, partition: str
+) -> ValidatedRecords | Rejection:
     """An old producer's set: one wrapper or any number of messages, of one magic; it becomes one batch."""
     messages = list(_messages(data))
     if not messages:
@@ -354,13 +365,15 @@ def _validate_message_set(data: Buffer, rules: Rules, now_ms: int, partition: st
     )
     for message in messages:
         records = legacy.read_records(message, max(0, rules.expansion_limit - builder.size_so_far))
-        _judge(records, message.timestamp_type, rules, now_ms, partition)
+        _reject_wrong_records(records, message.timestamp_type, rules, now_ms, partition)
         for record in records:
-            _refuse_negative(record.timestamp)
+            _reject_negative_timestamp(record.timestamp)
             builder.append(record.timestamp, record.key, record.value)
     data = builder.build()
     header = batch.read_header(data)
-    return ValidatedRecords(data, header, header.max_timestamp, None, now_ms if rules.stamps else NO_TIMESTAMP, True)
+    return ValidatedRecords(
+        data, header, header.max_timestamp, None, now_ms if rules.sets_append_time else NO_TIMESTAMP, True
+    )
 
 
 def _messages(data: Buffer) -> Iterator[legacy.Message]:

@@ -27,9 +27,9 @@ from odradek_wire.records import batch, legacy
 from odradek_wire.records.attributes import Compression, TimestampType
 from odradek_wire.records.builder import build_batch
 from odradek_wire.records.crc import crc32c
+from odradek_wire.records.log_validator import Rejection, ValidatedRecords, ValidationRules, validate
 from odradek_wire.records.record import Record
 from odradek_wire.records.record_codec import read_records
-from odradek_wire.records.validation import Rejection, Rules, ValidatedRecords, validate
 
 pytestmark = [pytest.mark.peers]
 
@@ -41,24 +41,24 @@ CREATE, APPEND = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
 DAY_MS = 86_400_000
 NOW = int(time.time() * 1000)
 
-TOPICS: dict[str, tuple[dict[str, str], Rules]] = {
-    "plain": ({"message.timestamp.after.max.ms": "3600000"}, Rules(strict=True)),
+TOPICS: dict[str, tuple[dict[str, str], ValidationRules]] = {
+    "plain": ({"message.timestamp.after.max.ms": "3600000"}, ValidationRules(strict=True)),
     "compacted": (
         {"cleanup.policy": "compact", "message.timestamp.after.max.ms": "3600000"},
-        Rules(strict=True, compacted=True),
+        ValidationRules(strict=True, compacted=True),
     ),
-    "stamped": ({"message.timestamp.type": "LogAppendTime"}, Rules(strict=True, timestamp_type=APPEND)),
+    "stamped": ({"message.timestamp.type": "LogAppendTime"}, ValidationRules(strict=True, timestamp_type=APPEND)),
     "limited": (
         {"message.timestamp.before.max.ms": "3600000", "message.timestamp.after.max.ms": "3600000"},
-        Rules(strict=True, timestamp_before_max_ms=3_600_000),
+        ValidationRules(strict=True, timestamp_before_max_ms=3_600_000),
     ),
     "gzip": (
         {"compression.type": "gzip", "message.timestamp.after.max.ms": "3600000"},
-        Rules(strict=True, compression=Compression.GZIP),
+        ValidationRules(strict=True, compression=Compression.GZIP),
     ),
     "uncompressed": (
         {"compression.type": "uncompressed", "message.timestamp.after.max.ms": "3600000"},
-        Rules(strict=True, compression=Compression.NONE),
+        ValidationRules(strict=True, compression=Compression.NONE),
     ),
 }
 

@@ -14,10 +14,10 @@ from odradek_wire.records.attributes import Compression, TimestampType
 from odradek_wire.records.builder import build_batch
 from odradek_wire.records.compression import compress
 from odradek_wire.records.crc import crc32c
+from odradek_wire.records.log_validator import RecordError, Rejection, ValidatedRecords, ValidationRules, validate
 from odradek_wire.records.record import Record
 from odradek_wire.records.record_codec import encode, read_records, records_data
 from odradek_wire.records.record_summary import RecordSummary, summarize_records
-from odradek_wire.records.validation import RecordError, Rejection, Rules, ValidatedRecords, validate
 
 NOW = 1_795_246_704_249
 GZIP = Compression.GZIP
@@ -49,7 +49,7 @@ def with_body(data: bytes | bytearray, body: bytes) -> bytearray:
     return mended(bytes(data[:61]) + body)
 
 
-def accepted(data: bytes | bytearray | memoryview, rules: Rules) -> tuple[ValidatedRecords, list[Record]]:
+def accepted(data: bytes | bytearray | memoryview, rules: ValidationRules) -> tuple[ValidatedRecords, list[Record]]:
     outcome = validate(data, rules, NOW, partition="t-0")
     assert isinstance(outcome, ValidatedRecords), outcome
     assert outcome.header == batch.validate(outcome.records)
@@ -57,7 +57,7 @@ def accepted(data: bytes | bytearray | memoryview, rules: Rules) -> tuple[Valida
     return outcome, list(read_records(outcome.records, outcome.header))
 
 
-def error(data: bytes | bytearray | memoryview, rules: Rules) -> ErrorCode:
+def error(data: bytes | bytearray | memoryview, rules: ValidationRules) -> ErrorCode:
     outcome = validate(data, rules, NOW, partition="t-0")
     assert isinstance(outcome, Rejection), outcome
     return outcome.error
@@ -71,7 +71,7 @@ def error(data: bytes | bytearray | memoryview, rules: Rules) -> ErrorCode:
 def test_a_good_batch_stays_as_it_is_and_where_it_is(strict: bool, codec: Compression) -> None:
     data = memoryview(build_batch(records(), compression=codec))
     before = bytes(data)
-    outcome, found = accepted(data, Rules(strict=strict))
+    outcome, found = accepted(data, ValidationRules(strict=strict))
     assert outcome.records is data
     assert data == before
     assert found == records()
@@ -85,14 +85,14 @@ def test_a_good_batch_stays_as_it_is_and_where_it_is(strict: bool, codec: Compre
 )
 def test_a_partial_entry_behind_the_batch_is_cut_off(strict: bool, tail: bytes) -> None:
     data = build_batch(records())
-    outcome, _ = accepted(data + tail, Rules(strict=strict))
+    outcome, _ = accepted(data + tail, ValidationRules(strict=strict))
     assert bytes(outcome.records) == data
 
 
 @BOTH
 def test_log_append_time_is_stamped_in_place(strict: bool) -> None:
     data = build_batch(records())
-    outcome, found = accepted(data, Rules(strict=strict, timestamp_type=APPEND))
+    outcome, found = accepted(data, ValidationRules(strict=strict, timestamp_type=APPEND))
     assert outcome.records is data
     assert (outcome.max_timestamp, outcome.log_append_time, outcome.was_rewritten) == (NOW, NOW, False)
     assert [record.timestamp for record in found] == [NOW] * 3
@@ -101,7 +101,7 @@ def test_log_append_time_is_stamped_in_place(strict: bool) -> None:
 def test_what_cannot_be_written_in_place_is_copied() -> None:
     data = bytes(build_batch(records()))
     for unwritable in (data, memoryview(data)):
-        outcome, found = accepted(unwritable, Rules(timestamp_type=APPEND))
+        outcome, found = accepted(unwritable, ValidationRules(timestamp_type=APPEND))
         assert outcome.was_rewritten
         assert [record.timestamp for record in found] == [NOW] * 3
 
@@ -110,26 +110,26 @@ def test_what_cannot_be_written_in_place_is_copied() -> None:
 @pytest.mark.parametrize("lie", [NOW - 50_000, NOW + 50_000, -5])
 def test_a_wrong_max_timestamp_is_put_right_when_the_records_are_looked_at(codec: Compression, lie: int) -> None:
     data = patched(build_batch(records(), compression=codec), 35, struct.pack(">q", lie))
-    outcome, _ = accepted(data, Rules(strict=True))
+    outcome, _ = accepted(data, ValidationRules(strict=True))
     assert (outcome.max_timestamp, outcome.max_timestamp_delta, outcome.was_rewritten) == (NOW + 2, 2, False)
 
 
 def test_a_max_timestamp_below_the_first_is_put_right_even_by_default() -> None:
-    outcome, _ = accepted(patched(build_batch(records()), 35, struct.pack(">q", NOW - 1)), Rules())
+    outcome, _ = accepted(patched(build_batch(records()), 35, struct.pack(">q", NOW - 1)), ValidationRules())
     assert outcome.max_timestamp == NOW + 2
 
 
 @BOTH
 def test_records_without_timestamps_are_fine(strict: bool) -> None:
     data = build_batch([record._replace(timestamp=-1) for record in records()])
-    outcome, _ = accepted(data, Rules(strict=strict, **LIMITS))  # type: ignore[arg-type]
+    outcome, _ = accepted(data, ValidationRules(strict=strict, **LIMITS))  # type: ignore[arg-type]
     assert outcome.max_timestamp == -1
 
 
 @BOTH
 def test_timestamps_within_the_limits_are_fine(strict: bool) -> None:
     edges = [Record(0, NOW, b"k", b""), Record(1, NOW - 100_000, b"k", b""), Record(2, NOW + 100_000, b"k", b"")]
-    outcome, found = accepted(build_batch(edges), Rules(strict=strict, **LIMITS))  # type: ignore[arg-type]
+    outcome, found = accepted(build_batch(edges), ValidationRules(strict=strict, **LIMITS))  # type: ignore[arg-type]
     assert (outcome.max_timestamp, outcome.max_timestamp_delta) == (NOW + 100_000, 2)
     assert found == edges
 
@@ -137,7 +137,7 @@ def test_timestamps_within_the_limits_are_fine(strict: bool) -> None:
 @BOTH
 def test_a_producers_log_append_time_becomes_create_time(strict: bool) -> None:
     data = build_batch(records(), timestamp_type=APPEND, log_append_time=NOW)
-    outcome, _ = accepted(data, Rules(strict=strict))
+    outcome, _ = accepted(data, ValidationRules(strict=strict))
     assert outcome.header is not None
     assert (outcome.header.timestamp_type, outcome.max_timestamp, outcome.log_append_time) == (CREATE, NOW, -1)
 
@@ -146,13 +146,13 @@ def test_a_producers_log_append_time_becomes_create_time(strict: bool) -> None:
 def test_a_coordinator_may_write_control_batches_at_any_offset(strict: bool) -> None:
     data = build_batch(records(), is_control=True)
     batch.set_base_offset(data, 0, 77)
-    accepted(data, Rules(strict=strict, from_client=False))
+    accepted(data, ValidationRules(strict=strict, from_client=False))
 
 
 def test_a_control_batch_is_not_compressed() -> None:
     data = build_batch(records(), is_control=True)
     before = bytes(data)
-    outcome, _ = accepted(data, Rules(from_client=False, compression=Compression.GZIP))
+    outcome, _ = accepted(data, ValidationRules(from_client=False, compression=Compression.GZIP))
     assert (bytes(outcome.records), outcome.was_rewritten) == (before, False)
 
 
@@ -163,7 +163,7 @@ def test_a_control_batch_is_not_compressed() -> None:
 @pytest.mark.parametrize("after", Compression)
 def test_the_topics_codec_wins(before: Compression, after: Compression) -> None:
     data = build_batch(records(), compression=before, producer_id=5, producer_epoch=1, base_sequence=7)
-    outcome, found = accepted(data, Rules(compression=after))
+    outcome, found = accepted(data, ValidationRules(compression=after))
     assert outcome.header is not None
     assert outcome.header.compression is after
     assert outcome.was_rewritten == (before is not after)
@@ -173,13 +173,13 @@ def test_the_topics_codec_wins(before: Compression, after: Compression) -> None:
 
 def test_negative_timestamps_are_kept_but_not_written_anew() -> None:
     below = [record._replace(timestamp=-2) for record in records()]
-    assert accepted(build_batch(below), Rules(strict=True))[1] == below
-    assert error(build_batch(below), Rules(compression=GZIP)) is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert error(legacy.build_message_set(below, magic=1), Rules()) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert accepted(build_batch(below), ValidationRules(strict=True))[1] == below
+    assert error(build_batch(below), ValidationRules(compression=GZIP)) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert error(legacy.build_message_set(below, magic=1), ValidationRules()) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_recompression_comes_with_log_append_time() -> None:
-    outcome, found = accepted(build_batch(records()), Rules(compression=GZIP, timestamp_type=APPEND))
+    outcome, found = accepted(build_batch(records()), ValidationRules(compression=GZIP, timestamp_type=APPEND))
     assert (outcome.was_rewritten, outcome.log_append_time) == (True, NOW)
     assert [record.timestamp for record in found] == [NOW] * 3
 
@@ -193,14 +193,14 @@ def test_wrong_offsets_are_numbered_anew_when_the_batch_is_written_anew(
     before: Compression, after: Compression
 ) -> None:
     data = patched(build_batch(gap(), compression=before), 23, struct.pack(">i", 2))
-    _, found = accepted(data, Rules(compression=after))
+    _, found = accepted(data, ValidationRules(compression=after))
     assert found == records()
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, GZIP])
 def test_wrong_offsets_are_refused_otherwise(codec: Compression) -> None:
     data = patched(build_batch(gap(), compression=codec), 23, struct.pack(">i", 2))
-    assert error(data, Rules(strict=True)) is ErrorCode.INVALID_RECORD
+    assert error(data, ValidationRules(strict=True)) is ErrorCode.INVALID_RECORD
 
 
 # --- batches that are refused
@@ -251,7 +251,7 @@ REFUSED_BY_HEADER: dict[str, tuple[Callable[[], bytes | bytearray], ErrorCode]] 
 @pytest.mark.parametrize("case", REFUSED_BY_HEADER)
 def test_a_header_that_is_wrong_is_refused(case: str, strict: bool) -> None:
     build, expected = REFUSED_BY_HEADER[case]
-    assert error(build(), Rules(strict=strict)) is expected
+    assert error(build(), ValidationRules(strict=strict)) is expected
 
 
 def counted(count: int, codec: Compression = Compression.NONE) -> bytearray:
@@ -281,8 +281,8 @@ REFUSED_BY_RECORDS: dict[str, tuple[Callable[[], bytes | bytearray], ErrorCode]]
 @pytest.mark.parametrize("case", REFUSED_BY_RECORDS)
 def test_records_that_are_wrong_are_refused_by_who_looks(case: str) -> None:
     build, expected = REFUSED_BY_RECORDS[case]
-    assert error(build(), Rules(strict=True)) is expected
-    assert isinstance(validate(build(), Rules(), NOW), ValidatedRecords)
+    assert error(build(), ValidationRules(strict=True)) is expected
+    assert isinstance(validate(build(), ValidationRules(), NOW), ValidatedRecords)
 
 
 @pytest.mark.parametrize("codec", [GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
@@ -290,12 +290,12 @@ def test_records_that_are_wrong_are_refused_by_who_looks(case: str) -> None:
 def test_what_cannot_be_decompressed_is_an_unknown_server_error(codec: Compression, kind: str) -> None:
     good = build_batch(records(10), compression=codec)
     data = with_body(good, bytes(good[61:-6]) if kind == "cut off" else b"garbage!!")
-    assert error(data, Rules(strict=True)) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert error(data, ValidationRules(strict=True)) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_a_bomb_is_too_large() -> None:
     data = build_batch([Record(0, NOW, None, bytes(100_000))], compression=GZIP)
-    assert error(data, Rules(strict=True, expansion_limit=50_000)) is ErrorCode.MESSAGE_TOO_LARGE
+    assert error(data, ValidationRules(strict=True, expansion_limit=50_000)) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 # --- records that are refused one by one
@@ -305,7 +305,7 @@ def test_a_bomb_is_too_large() -> None:
 @pytest.mark.parametrize("codec", [Compression.NONE, GZIP])
 def test_a_record_outside_the_limits_is_named(strict: bool, codec: Compression) -> None:
     data = build_batch([*records(2), Record(2, NOW - 200_000, b"k", b"v")], compression=codec)
-    assert validate(data, Rules(strict=strict, **LIMITS), NOW, partition="t-0") == Rejection(  # type: ignore[arg-type]
+    assert validate(data, ValidationRules(strict=strict, **LIMITS), NOW, partition="t-0") == Rejection(  # type: ignore[arg-type]
         ErrorCode.INVALID_TIMESTAMP,
         "One or more records have been rejected due to invalid timestamp",
         (
@@ -321,19 +321,21 @@ def test_a_record_outside_the_limits_is_named(strict: bool, codec: Compression) 
 @BOTH
 def test_a_future_timestamp_is_found_by_the_header_alone(strict: bool) -> None:
     data = build_batch([*records(2), Record(2, NOW + 3_600_001, b"k", b"v")])
-    outcome = validate(data, Rules(strict=strict), NOW)
+    outcome = validate(data, ValidationRules(strict=strict), NOW)
     assert isinstance(outcome, Rejection)
     assert (outcome.error, [fault.batch_index for fault in outcome.record_errors]) == (ErrorCode.INVALID_TIMESTAMP, [2])
 
 
 @BOTH
 def test_log_append_time_topics_have_no_limits(strict: bool) -> None:
-    accepted(build_batch(records(timestamp=5)), Rules(strict=strict, timestamp_type=APPEND, **LIMITS))  # type: ignore[arg-type]
+    accepted(build_batch(records(timestamp=5)), ValidationRules(strict=strict, timestamp_type=APPEND, **LIMITS))  # type: ignore[arg-type]
 
 
 @BOTH
 def test_records_without_keys_are_named_in_compacted_topics(strict: bool) -> None:
-    outcome = validate(build_batch(records(5, key=None)), Rules(strict=strict, compacted=True), NOW, partition="t-0")
+    outcome = validate(
+        build_batch(records(5, key=None)), ValidationRules(strict=strict, compacted=True), NOW, partition="t-0"
+    )
     fault = "Compacted topic cannot accept message without key in topic partition t-0"
     assert outcome == Rejection(
         ErrorCode.INVALID_RECORD,
@@ -346,7 +348,7 @@ def test_records_without_keys_are_named_in_compacted_topics(strict: bool) -> Non
 
 def test_a_bad_timestamp_outweighs_a_missing_key() -> None:
     data = build_batch([Record(0, NOW, None, b""), Record(1, NOW + 10**9, b"k", b"")])
-    outcome = validate(data, Rules(compacted=True), NOW)
+    outcome = validate(data, ValidationRules(compacted=True), NOW)
     assert isinstance(outcome, Rejection)
     assert (outcome.error, [fault.batch_index for fault in outcome.record_errors]) == (
         ErrorCode.INVALID_TIMESTAMP,
@@ -358,7 +360,7 @@ def test_a_bad_timestamp_outweighs_a_missing_key() -> None:
 @pytest.mark.parametrize(("topic", "stamp"), [(APPEND, NOW), (CREATE, -1), (CREATE, NOW + 10**10)])
 def test_a_producer_that_claims_log_append_time_is_refused(strict: bool, topic: TimestampType, stamp: int) -> None:
     data = build_batch(records(2), timestamp_type=APPEND, log_append_time=stamp)
-    outcome = validate(data, Rules(strict=strict, timestamp_type=topic), NOW)
+    outcome = validate(data, ValidationRules(strict=strict, timestamp_type=topic), NOW)
     assert isinstance(outcome, Rejection)
     assert (outcome.error, len(outcome.record_errors)) == (ErrorCode.INVALID_TIMESTAMP, 2)
     if (topic, stamp) == (CREATE, -1):
@@ -376,7 +378,7 @@ def test_a_producer_that_claims_log_append_time_is_refused(strict: bool, topic: 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_an_old_set_becomes_one_batch(strict: bool, codec: Compression, magic: int) -> None:
     data = legacy.build_message_set(records(), magic=magic, compression=codec)
-    outcome, found = accepted(data, Rules(strict=strict))
+    outcome, found = accepted(data, ValidationRules(strict=strict))
     assert outcome.header is not None
     assert outcome.was_rewritten
     assert outcome.header.compression is codec
@@ -386,14 +388,14 @@ def test_an_old_set_becomes_one_batch(strict: bool, codec: Compression, magic: i
 @pytest.mark.parametrize("magic", [0, 1])
 def test_an_old_set_obeys_the_topic(magic: int) -> None:
     plain = legacy.build_message_set(records(), magic=magic)
-    outcome, found = accepted(plain, Rules(compression=GZIP, timestamp_type=APPEND))
+    outcome, found = accepted(plain, ValidationRules(compression=GZIP, timestamp_type=APPEND))
     assert outcome.header is not None
     assert (outcome.header.compression, outcome.log_append_time) == (GZIP, NOW)
     assert [record.timestamp for record in found] == [NOW] * 3
     keyless = legacy.build_message_set(records(key=None), magic=magic)
-    assert error(keyless, Rules(compacted=True)) is ErrorCode.INVALID_RECORD
+    assert error(keyless, ValidationRules(compacted=True)) is ErrorCode.INVALID_RECORD
     old = legacy.build_message_set(records(timestamp=NOW - 200_000), magic=magic)
-    limited = Rules(**LIMITS)  # type: ignore[arg-type]
+    limited = ValidationRules(**LIMITS)  # type: ignore[arg-type]
     if magic == 1:
         assert error(old, limited) is ErrorCode.INVALID_TIMESTAMP
     else:
@@ -402,9 +404,9 @@ def test_an_old_set_obeys_the_topic(magic: int) -> None:
 
 def test_a_partial_old_message_is_cut_off_and_may_leave_nothing() -> None:
     data = legacy.build_message_set(records(), magic=1)[:-3]
-    assert accepted(data, Rules())[1] == records()[:2]
+    assert accepted(data, ValidationRules())[1] == records()[:2]
     alone = legacy.build_message_set(records(1), magic=1)[:-3]
-    assert validate(alone, Rules(), NOW) == ValidatedRecords(b"", None, -1, None, -1, False)
+    assert validate(alone, ValidationRules(), NOW) == ValidatedRecords(b"", None, -1, None, -1, False)
 
 
 def wrapper(inner: bytes | bytearray | None, magic: int, codec: Compression = GZIP) -> bytearray:
@@ -486,7 +488,7 @@ OLD_AND_REFUSED: dict[str, tuple[Callable[[int], bytes | bytearray], ErrorCode]]
 @pytest.mark.parametrize("case", OLD_AND_REFUSED)
 def test_an_old_set_that_is_wrong_is_refused(case: str, magic: int) -> None:
     build, expected = OLD_AND_REFUSED[case]
-    assert error(build(magic), Rules()) is expected
+    assert error(build(magic), ValidationRules()) is expected
 
 
 # --- the scan beneath
