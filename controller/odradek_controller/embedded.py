@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from odradek_log.append import AppendRejected
+from odradek_log.append import Rejection
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.errors import CorruptLogError, LogOfflineError
@@ -253,7 +253,7 @@ class EmbeddedStore:
         log = self._log
         assert log is not None, "the store is not open"
         done = log.append(batch, self._epoch, origin=AppendOrigin.RAFT_LEADER)
-        assert not isinstance(done, AppendRejected), f"our own batch was refused: {done}"
+        assert not isinstance(done, Rejection), f"our own batch was refused: {done}"
         self._last_append_ms = self._wall_ms()
         if self._on_disk is not None and self._settle is None and not self._flush_due:
             self._flush_due = True

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from odradek_log.config import LogConfig
 from odradek_wire.errors import ErrorCode
-from odradek_wire.records.log_validator import RecordError
-from odradek_wire.records.log_validator import Rejection as AppendRejected
+from odradek_wire.records.log_validator import RecordError, Rejection
 
-__all__ = ["NOTHING_APPENDED", "AppendInfo", "AppendRejected", "RecordError", "too_large"]
+__all__ = ["NOTHING_APPENDED", "AppendInfo", "RecordError", "Rejection", "too_large"]
 
 
 class AppendInfo(NamedTuple):
@@ -31,15 +30,15 @@ NOTHING_APPENDED = -1
 """First and last offset when an old producer sent an empty message set."""
 
 
-def too_large(partition: str, size: int, config: LogConfig) -> AppendRejected:
+def too_large(partition: str, size: int, config: LogConfig) -> Rejection:
     """Of a batch that exceeds `max.message.bytes` or `segment.bytes`."""
     if size > config.max_message_bytes:
-        return AppendRejected(
+        return Rejection(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"The record batch size in the append to {partition} is {size} bytes which exceeds the maximum configured "
             f"value of {config.max_message_bytes}.",
         )
-    return AppendRejected(
+    return Rejection(
         ErrorCode.RECORD_LIST_TOO_LARGE,
         f"The record batch size in the append to {partition} is {size} bytes, which exceeds the maximum configured "
         f"segment size of {config.segment_bytes}.",

@@ -1,4 +1,4 @@
-"""What a log raises: trouble with its files. What a producer did wrong is returned (`append.AppendRejected`)."""
+"""What a log raises: trouble with its files. What a producer did wrong is returned (`append.Rejection`)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from odradek_log import deletion, following, truncation
-from odradek_log.append import NOTHING_APPENDED, AppendInfo, AppendRejected, too_large
+from odradek_log.append import NOTHING_APPENDED, AppendInfo, Rejection, too_large
 from odradek_log.cleaner_state import CleanerState
 from odradek_log.config import LogConfig
 from odradek_log.environment import LogEnvironment
@@ -143,7 +143,7 @@ class Log:
         origin: AppendOrigin = _CLIENT,
         strict: bool = False,
         guard: VerificationGuard | None = NOT_REQUIRED,
-    ) -> AppendInfo | AppendRejected:
+    ) -> AppendInfo | Rejection:
         """Append as the leader. `records` is writable and gets its offsets in place. A batch that begins a transaction
         needs `guard`: what `Producers.begin_verification` gave, and the coordinator confirmed.
 
@@ -157,7 +157,7 @@ class Log:
         if origin is not _CLIENT:
             rules = config.internal_rules
         outcome = validate(records, rules, self.env.wall_ms(), partition=self.name)
-        if isinstance(outcome, AppendRejected):
+        if isinstance(outcome, Rejection):
             return outcome
         batch, header, max_timestamp, _, append_time, _ = outcome
         if header is None:
@@ -175,7 +175,7 @@ class Log:
                 if isinstance(known, KeptBatch):
                     first, last, timestamp = known.first_offset, known.last_offset, known.timestamp
                     return AppendInfo(first, last, timestamp, self.log_start_offset, True)
-                return AppendRejected(known.error, known.message)
+                return Rejection(known.error, known.message)
         first_offset = self.log_end_offset
         last_offset = first_offset + header.last_offset_delta
         segment = self.segments.active

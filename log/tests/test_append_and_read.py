@@ -20,7 +20,7 @@ from log.tests.log_kit import (
     values,
 )
 
-from odradek_log.append import AppendInfo, AppendRejected, RecordError
+from odradek_log.append import AppendInfo, RecordError, Rejection
 from odradek_log.config import LogConfig
 from odradek_log.errors import OffsetOutOfRangeError
 from odradek_log.log import Log
@@ -37,8 +37,8 @@ def _log(path: Path, time: Time | None = None, open_files: int = 512, **settings
     return directory.create_log("t", 0, TOPIC_ID, LogConfig(**settings))  # type: ignore[arg-type]
 
 
-def _rejected(answer: object) -> AppendRejected:
-    assert isinstance(answer, AppendRejected)
+def _rejected(answer: object) -> Rejection:
+    assert isinstance(answer, Rejection)
     return answer
 
 
@@ -72,7 +72,7 @@ def test_what_a_batch_alone_proves_wrong_is_refused_and_changes_nothing(tmp_path
     assert _rejected(log.append(damaged, 0)).error is ErrorCode.CORRUPT_MESSAGE
     assert _rejected(log.append(batch(b"a") + batch(b"b"), 0)).error is ErrorCode.INVALID_RECORD
     assert _rejected(log.append(batch(b"x" * 200), 0)).error is ErrorCode.MESSAGE_TOO_LARGE
-    assert _rejected(log.append(late, 0)) == AppendRejected(
+    assert _rejected(log.append(late, 0)) == Rejection(
         ErrorCode.INVALID_TIMESTAMP,
         "One or more records have been rejected due to invalid timestamp",
         (

@@ -17,7 +17,7 @@ from odradek_broker.memory import CONVERSION
 from odradek_broker.metadata.view import INTERNAL_TOPICS
 from odradek_broker.replication.partition import Partition
 from odradek_broker.security.authorizer import Operation
-from odradek_log.append import AppendInfo, AppendRejected
+from odradek_log.append import AppendInfo, Rejection
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek_wire.records.attributes import COMPRESSION_MASK
@@ -215,7 +215,7 @@ def _append(
     if result.__class__ is AppendInfo:
         first_offset, _, append_time, start_offset, _ = result
         return PartitionAnswer(index, 0, first_offset, append_time, start_offset, current_leader=NOWHERE)
-    assert isinstance(result, AppendRejected)
+    assert isinstance(result, Rejection)
     told = result.error not in WITHOUT_START and is_one_batch(records)
     return PartitionAnswer(
         index,

@@ -18,7 +18,7 @@ from odradek_broker.deferred import Deferred
 from odradek_broker.logger import Logger
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
-from odradek_log.append import AppendRejected
+from odradek_log.append import Rejection
 from odradek_log.errors import CorruptLogError, LogOfflineError, OffsetOutOfRangeError
 from odradek_log.producer_state import AppendOrigin
 from odradek_log.verification_guard import VerificationGuard
@@ -243,7 +243,7 @@ class DurablePartition(Generic[R]):
             done(ErrorCode.NOT_ENOUGH_REPLICAS)
             return
         result = self.partition.append(batch, origin=AppendOrigin.COORDINATOR, guard=guard)
-        if isinstance(result, AppendRejected):
+        if isinstance(result, Rejection):
             done(result.error)
         else:
             self._appended(lambda: self._replay(records), done, late)

@@ -15,7 +15,7 @@ from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.view import INTERNAL_TOPICS
 from odradek_broker.purgatory import Purgatory, Watchers
 from odradek_broker.replication.core.partition_leader import Effect, HighWatermarkAdvanced, PartitionLeader, ProposeIsr
-from odradek_log.append import AppendInfo, AppendRejected
+from odradek_log.append import AppendInfo, Rejection
 from odradek_log.directory import LogDirectory
 from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.log import Log
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from odradek_broker.replication.syncing import Syncing
     from odradek_wire.uuid import Uuid
 
-AppendResult: TypeAlias = AppendInfo | AppendRejected
+AppendResult: TypeAlias = AppendInfo | Rejection
 Propose: TypeAlias = Callable[["Partition", frozenset[int]], None]
 _CLIENT = AppendOrigin.CLIENT
 DISK_TROUBLE = (OSError, CorruptLogError, LogOfflineError)
@@ -240,11 +240,11 @@ class Partition:
         """Append complete batches as leader. Offsets and the leader epoch are written into the given buffer. A batch
         that begins a transaction is refused unless `guard` is what `begin_verification` gave, or NOT_REQUIRED.
 
-        What the client did wrong, and a disk that fails, both come back as `AppendRejected`; a failing disk takes the
+        What the client did wrong, and a disk that fails, both come back as `Rejection`; a failing disk takes the
         partition offline first."""
         leader = self.leader
         if leader is None or self.error:
-            return AppendRejected(self.error, "this broker does not lead the partition")
+            return Rejection(self.error, "this broker does not lead the partition")
         partition_log = self.log
         try:
             if origin is _CLIENT:
@@ -253,7 +253,7 @@ class Partition:
                 result = partition_log.append(records, self.leader_epoch, origin=origin, guard=guard)
         except DISK_TROUBLE as error:
             self.take_offline()
-            return AppendRejected(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            return Rejection(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         self.bytes_in += len(records)
         if leader.alone and self.syncing is None:
             # Our log is the whole ISR: its end is the high watermark, without asking the core (profile of 1 KiB
@@ -283,16 +283,16 @@ class Partition:
 
         leader = self.leader
         if leader is None or self.error:
-            return AppendRejected(self.error, "this broker does not lead the partition")
+            return Rejection(self.error, "this broker does not lead the partition")
         if leader.under_min_isr:
-            return AppendRejected(ErrorCode.NOT_ENOUGH_REPLICAS, "too few replicas are in sync")
+            return Rejection(ErrorCode.NOT_ENOUGH_REPLICAS, "too few replicas are in sync")
         coordinator = self.coordinator
         if coordinator is not None and not coordinator.is_ready:
             # Transaction coordinators know no better word for it, and try again.
-            return AppendRejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "what the partition keeps is not loaded")
+            return Rejection(ErrorCode.NOT_LEADER_OR_FOLLOWER, "what the partition keeps is not loaded")
         refusal = self.log.producers.check_marker(marker)
         if refusal is not None:
-            return AppendRejected(refusal.error, refusal.message)
+            return Rejection(refusal.error, refusal.message)
         # Nobody may ever read here: what was decided long ago is not remembered for that.
         self.log.producers.transactions.replicated_to(self.high_watermark)
         batch = end_txn_marker_batch(
@@ -303,7 +303,7 @@ class Partition:
             timestamp=self.log.env.wall_ms(),
         )
         result = self.append(batch, AppendOrigin.COORDINATOR)
-        if coordinator is not None and not isinstance(result, AppendRejected):
+        if coordinator is not None and not isinstance(result, Rejection):
             coordinator.transaction_ended(marker)
         return result
 

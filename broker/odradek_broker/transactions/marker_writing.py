@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from odradek_broker.deferred import Deferred
 from odradek_broker.replication.hosted_partitions import Partitions
-from odradek_log.append import AppendRejected
+from odradek_log.append import Rejection
 from odradek_log.producer_state import TransactionMarker
 from odradek_wire.errors import ErrorCode
 
@@ -23,7 +23,7 @@ def write_marker(
         # Also for a partition that only other brokers have: the coordinator looks up its leader again.
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     result = partition.end_transaction(marker)
-    if isinstance(result, AppendRejected):
+    if isinstance(result, Rejection):
         return result.error
     end_offset = partition.log_end_offset
     if partition.high_watermark >= end_offset:

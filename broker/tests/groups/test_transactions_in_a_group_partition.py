@@ -11,7 +11,7 @@ from broker.tests.groups.coordinator_alone import Broker, committed, offset
 from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.groups.core.group_records import OffsetRecord
 from odradek_broker.transactions.core.transaction_metadata import Producer
-from odradek_log.append import AppendInfo, AppendRejected
+from odradek_log.append import AppendInfo, Rejection
 from odradek_log.producer_state import TransactionMarker
 from odradek_log.verification_guard import NOT_REQUIRED
 from odradek_wire.errors import ErrorCode
@@ -45,8 +45,8 @@ def write(broker: Broker, value: int, producer: Producer = PRODUCER) -> list[Err
 
 def end(broker: Broker, *, commit: bool, producer: Producer = PRODUCER) -> ErrorCode:
     result = broker.partition.end_transaction(TransactionMarker(*producer, 0, commit))
-    assert isinstance(result, AppendInfo | AppendRejected)
-    return result.error if isinstance(result, AppendRejected) else ErrorCode.NONE
+    assert isinstance(result, AppendInfo | Rejection)
+    return result.error if isinstance(result, Rejection) else ErrorCode.NONE
 
 
 def unstable(broker: Broker) -> bool:
