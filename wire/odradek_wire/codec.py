@@ -11,8 +11,8 @@ from odradek_wire import notation
 from odradek_wire.compiled_decoder import compile_decoder, compile_limited_decoder
 from odradek_wire.compiled_encoder import compile_encoder
 from odradek_wire.errors import DecodeError, EncodeError, TooManyElementsError, UnsupportedVersionError
+from odradek_wire.interpreter import Reader
 from odradek_wire.message import FileRecords, Message
-from odradek_wire.walk import Reader
 
 __all__ = [
     "Buffer",

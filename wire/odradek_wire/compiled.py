@@ -8,9 +8,9 @@ What makes it fast, and keeps it short enough to compile in a millisecond or two
   more only where it is there: the bytes taken for what follows exist in every message that is whole;
 - structs are filled without their constructor; arrays of structs are loops in place, no function is called per element;
 - reading past the end is noticed by `struct` or by indexing; a count promises nothing, elements are made as they come;
-- whatever is rare (tagged fields, unknown tags, every error) is handed to `walk`, which finds the field and the byte.
+- whatever is rare (tagged fields, unknown tags, every error) is handed to `interpreter`, which finds the field and the byte.
 
-Both must accept and refuse the same: an error that `walk` does not find again is a mistake of ours.
+Both must accept and refuse the same: an error that `interpreter` does not find again is a mistake of ours.
 """
 
 from collections.abc import Callable

@@ -8,9 +8,9 @@ from typing import Any
 
 from odradek_wire.compiled import TABLE_LIMIT, Source
 from odradek_wire.errors import TooManyElementsError
+from odradek_wire.interpreter import ELEMENT_SHIFT, MAX_STRING, Reader, minimum_size
 from odradek_wire.message import Message
 from odradek_wire.notation import FIXED, Field, MessageType, StructType
-from odradek_wire.walk import ELEMENT_SHIFT, MAX_STRING, Reader, minimum_size
 
 
 def compile_decoder(message: MessageType, cls: type[Message], version: int) -> Callable[..., Any]:

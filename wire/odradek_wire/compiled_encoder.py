@@ -5,9 +5,9 @@ from struct import Struct as Packing
 from typing import Any
 
 from odradek_wire.compiled import TABLE_LIMIT, Source
+from odradek_wire.interpreter import MAX_STRING, Writer, varint
 from odradek_wire.message import Message
 from odradek_wire.notation import FIXED, Field, MessageType, StructType
-from odradek_wire.walk import MAX_STRING, Writer, varint
 
 
 def compile_encoder(message: MessageType, cls: type[Message], version: int) -> Callable[[Any], list[Any]]:

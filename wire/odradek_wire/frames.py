@@ -11,10 +11,10 @@ from odradek_wire import codec
 from odradek_wire.apis import APIS, request_header_version, response_header_version
 from odradek_wire.codec import Buffer, M, Part
 from odradek_wire.errors import UnsupportedVersionError
+from odradek_wire.interpreter import Reader
 from odradek_wire.message import Message
 from odradek_wire.messages.request_header import RequestHeader
 from odradek_wire.messages.response_header import ResponseHeader
-from odradek_wire.walk import Reader
 
 SIZE_BYTES = 4
 """The length before a frame."""

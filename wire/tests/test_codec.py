@@ -10,13 +10,13 @@ from wire_samples import MESSAGES, few_examples, messages, versions
 from odradek_wire.codec import decode, decode_prefix, encode, encode_parts, layout, limited_decoder
 from odradek_wire.compiled import TABLE_LIMIT
 from odradek_wire.errors import EncodeError, TooManyElementsError, UnsupportedVersionError
+from odradek_wire.interpreter import Reader, Writer
 from odradek_wire.message import Message
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.messages.metadata import MetadataRequest
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek_wire.uuid import Uuid
-from odradek_wire.walk import Reader, Writer
 
 
 @pytest.mark.parametrize(("cls", "version"), versions())

@@ -17,6 +17,7 @@ from odradek_wire.apis import APIS
 from odradek_wire.codec import decode, decoder, encode, layout
 from odradek_wire.errors import DecodeError
 from odradek_wire.frames import decode_request, encode_request
+from odradek_wire.interpreter import Reader
 from odradek_wire.message import Message
 from odradek_wire.messages.alter_client_quotas import AlterClientQuotasRequest
 from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -25,7 +26,6 @@ from odradek_wire.messages.metadata import MetadataRequest
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest
 from odradek_wire.messages.produce import ProduceRequest
 from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest
-from odradek_wire.walk import Reader
 
 FRAMES = int(os.environ.get("ODRADEK_FUZZ_FRAMES", "200000"))
 SEED = int(os.environ.get("ODRADEK_FUZZ_SEED", "4"))
