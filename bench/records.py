@@ -66,7 +66,7 @@ def frames() -> None:
         found = batch.read_header(tiny)
         batch.check_crc(tiny, found)
         batch.check_header(found)
-        batch.place(tiny, found, 0, 3)
+        batch.set_offset_and_leader_epoch(tiny, found, 0, 3)
 
     print_row("header of a tiny batch", lambda: batch.read_header(tiny))
     print_row("read, check and place a tiny batch", append, "the append path")
@@ -77,7 +77,7 @@ def frames() -> None:
         lambda: batch.set_max_timestamp(other, header, TimestampType.LOG_APPEND_TIME, NOW + 5),
         "with its CRC",
     )
-    print_row("place (patch offset and epoch)", lambda: batch.place(tiny, header, 7, 3))
+    print_row("place (patch offset and epoch)", lambda: batch.set_offset_and_leader_epoch(tiny, header, 7, 3))
     many = memoryview(b"".join(bytes(build_batch(records(1, 100))) for _ in range(1000)))
     print_row("scan the headers of 1,000 batches", lambda: list(batch.iterate(many)))
 

@@ -28,7 +28,7 @@ from odradek_log.segment import FileSlice, Segment
 from odradek_log.segments import Segments
 from odradek_log.transaction_index import AbortedTransaction
 from odradek_log.verification_guard import NOT_REQUIRED, VerificationGuard
-from odradek_wire.records.batch import RecordBatchHeader, place
+from odradek_wire.records.batch import RecordBatchHeader, set_offset_and_leader_epoch
 from odradek_wire.records.log_validator import validate
 from odradek_wire.uuid import Uuid
 
@@ -185,7 +185,7 @@ class Log:
             if leader_epoch != self.leader_epochs.latest or self.leader_epochs.dirty:
                 self.epoch_file.begin(leader_epoch, first_offset)
             # Either the caller's writable buffer or a new one.
-            place(batch, header, first_offset, leader_epoch)  # type: ignore[arg-type]
+            set_offset_and_leader_epoch(batch, header, first_offset, leader_epoch)  # type: ignore[arg-type]
             position = segment.size
             segment.append(batch, last_offset, max_timestamp)
         except (OSError, CorruptLogError) as error:

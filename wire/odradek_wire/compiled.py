@@ -8,7 +8,7 @@ What makes it fast, and keeps it short enough to compile in a millisecond or two
   more only where it is there: the bytes taken for what follows exist in every message that is whole;
 - structs are filled without their constructor; arrays of structs are loops in place, no function is called per element;
 - reading past the end is noticed by `struct` or by indexing; a count promises nothing, elements are made as they come;
-- whatever is rare (tagged fields, unknown tags, every error) is handed to `interpreter`, which finds the field and the byte.
+- `interpreter` does what is rare (tagged fields, unknown tags, every error): it finds the field and the byte.
 
 Both must accept and refuse the same: an error that `interpreter` does not find again is a mistake of ours.
 """
@@ -24,7 +24,7 @@ TABLE_LIMIT = 256
 """Lengths remembered in one table; others are made anew each time."""
 
 
-class Source:
+class CodecSource:
     """Lines of source under construction, and the names they refer to."""
 
     def __init__(self, message: MessageType, cls: type[Message], version: int) -> None:

@@ -6,7 +6,7 @@ from struct import Struct as Packing
 from struct import calcsize
 from typing import Any
 
-from odradek_wire.compiled import TABLE_LIMIT, Source
+from odradek_wire.compiled import TABLE_LIMIT, CodecSource
 from odradek_wire.errors import TooManyElementsError
 from odradek_wire.interpreter import ELEMENT_SHIFT, MAX_STRING, Reader, minimum_size
 from odradek_wire.message import Message
@@ -54,7 +54,7 @@ class _Lengths:
         return unpack
 
 
-class DecoderSource(Source):
+class DecoderSource(CodecSource):
     """`m` is the data, `p` the position. A run is the fixed fields waiting to be read by one call. It may be led by a
     field of variable length whose length has been read already, and may go on over an array that is usually absent."""
 

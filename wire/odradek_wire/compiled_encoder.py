@@ -4,7 +4,7 @@ from collections.abc import Callable
 from struct import Struct as Packing
 from typing import Any
 
-from odradek_wire.compiled import TABLE_LIMIT, Source
+from odradek_wire.compiled import TABLE_LIMIT, CodecSource
 from odradek_wire.interpreter import MAX_STRING, Writer, varint
 from odradek_wire.message import Message
 from odradek_wire.notation import FIXED, Field, MessageType, StructType
@@ -89,7 +89,7 @@ def _varint(value: int) -> bytes:
     return varint(value)
 
 
-class EncoderSource(Source):
+class EncoderSource(CodecSource):
     """`out` is the list of parts. A group is what one call will pack: fixed fields, and either one string or any number
     of arrays of integers."""
 

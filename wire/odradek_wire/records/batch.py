@@ -309,7 +309,9 @@ def validate(buffer: Buffer, position: int = 0) -> RecordBatchHeader:
     return header
 
 
-def place(buffer: WritableBuffer, header: RecordBatchHeader, base_offset: int, partition_leader_epoch: int) -> None:
+def set_offset_and_leader_epoch(
+    buffer: WritableBuffer, header: RecordBatchHeader, base_offset: int, partition_leader_epoch: int
+) -> None:
     """Give the batch its place in a log: base offset and leader epoch, both outside the CRC. One write of 16 bytes."""
     _place(buffer, header.position, base_offset, header.batch_length, partition_leader_epoch)
 

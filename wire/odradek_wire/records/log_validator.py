@@ -3,7 +3,7 @@
     outcome = validate(data, rules, now_ms, partition="orders-0")
     match outcome:
         case Rejection():         # nothing is to be written; the answer's error code, message and record errors
-        case ValidatedRecords():  # one batch with base offset 0: the log gives it its place (`batch.place`)
+        case ValidatedRecords():  # one batch with base offset 0, for `set_offset_and_leader_epoch`
 
 `data` is the `records` field of one partition of a Produce request. It is patched in place where it is writable and
 that is enough (`was_rewritten` False: `records` is the same memory, perhaps without a partial entry at its end);

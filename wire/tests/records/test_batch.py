@@ -148,7 +148,7 @@ def test_an_unknown_codec_is_invalid(codec: int) -> None:
 def test_placing_a_batch_leaves_its_crc_right() -> None:
     data = bytearray(4) + a_batch()
     view = memoryview(data)
-    batch.place(view, batch.read_header(view, 4), 1 << 40, 17)
+    batch.set_offset_and_leader_epoch(view, batch.read_header(view, 4), 1 << 40, 17)
     header = batch.validate(data, 4)
     assert (header.base_offset, header.partition_leader_epoch) == (1 << 40, 17)
     assert [record.offset for record in read_records(data, header)] == [1 << 40, (1 << 40) + 1, (1 << 40) + 2]

@@ -247,7 +247,7 @@ def compare(topic: str, data: bytes, theirs: Stored | Refused) -> None:
     stored = batch.read_header(theirs.batch)
     if ours.header is None:
         return  # nothing was stored
-    batch.place(
+    batch.set_offset_and_leader_epoch(
         ours.records,  # type: ignore[arg-type]  # data was writable
         ours.header,
         stored.base_offset,
