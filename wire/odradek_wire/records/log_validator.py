@@ -78,9 +78,9 @@ class ValidationRules:
 
     def __post_init__(self) -> None:
         sets_append_time = self.timestamp_type is TimestampType.LOG_APPEND_TIME
-        object.__setattr__(self, "stamps", sets_append_time)
+        object.__setattr__(self, "sets_append_time", sets_append_time)
         limited = not sets_append_time and self.timestamp_before_max_ms != _MAX_LONG
-        object.__setattr__(self, "always_look", self.strict or self.compacted or limited)
+        object.__setattr__(self, "reads_every_record", self.strict or self.compacted or limited)
 
 
 class RecordError(NamedTuple):
