@@ -180,13 +180,13 @@ class ClusterImage:
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
-class Fate(Enum):
+class ReplicaAction(Enum):
     """What a controller of ZooKeeper mode does with a replica, whatever the image says of its partition."""
 
-    HALTED = "halted"
+    STOP = "stop"
     """It neither leads nor follows until it is told to; its log stays."""
-    DELETED = "deleted"
-    STRAY = "stray"
+    DELETE = "delete"
+    MARK_STRAY = "mark stray"
     """It is nobody's: kept under another name."""
 
 
@@ -206,7 +206,7 @@ class MetadataDelta:
     producer_ids: bool = False
     kept: bool = False
     """Access control lists, quotas, credentials or tokens."""
-    fates: Mapping[tuple[str, int], Fate] = field(default_factory=dict)
+    replica_actions: Mapping[tuple[str, int], ReplicaAction] = field(default_factory=dict)
     """Replicas of the broker that the delta is for, by topic and index."""
     complete: bool = True
     """Whether the image has everything by now that the broker is to hold, so that any other log is a stray."""

@@ -19,7 +19,7 @@ from odradek_broker.replication.partition import Partition, Propose
 from odradek_broker.replication.sealed_segments import SealedSegments
 from odradek_broker.replication.syncing import Syncing
 from odradek_controller.configs.table import Resource
-from odradek_controller.image import NO_LEADER, Fate, MetadataDelta, PartitionRegistration, TopicImage
+from odradek_controller.image import NO_LEADER, MetadataDelta, PartitionRegistration, ReplicaAction, TopicImage
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.errors import CorruptLogError, LogOfflineError
@@ -109,8 +109,8 @@ class ReplicaManager:
             self._use(config)
             self._reconfigure(delta, self._partitions)
         changes = Changes([], [], [], [], [], [], [])
-        for (name, index), fate in delta.fates.items():
-            self._meet(fate, name, index, changes)
+        for (name, index), action in delta.replica_actions.items():
+            self._meet(action, name, index, changes)
         for topic in delta.deleted_topics.values():
             for index in range(len(topic.partitions)):
                 partition = self._partitions.get_by_id(topic.id, index)
@@ -329,10 +329,10 @@ class ReplicaManager:
             partition.take_offline()
         self._lost(here)
 
-    def _meet(self, fate: Fate, topic: str, index: int, changes: Changes) -> None:
+    def _meet(self, action: ReplicaAction, topic: str, index: int, changes: Changes) -> None:
         """Also of a log that no topic has claimed since the start."""
         partition = self._partitions.get(topic, index)
-        if fate is Fate.HALTED:
+        if action is ReplicaAction.STOP:
             if partition is not None:
                 changes.left.append(partition)
                 changes.resigned.append(partition)
@@ -342,7 +342,7 @@ class ReplicaManager:
             self._forget(partition, changes)
         for directory in self.healthy:
             if directory.holds(topic, index):
-                if fate is Fate.DELETED:
+                if action is ReplicaAction.DELETE:
                     self._remove(directory, topic, index)
                 else:
                     self._set_aside(directory, topic, index)

@@ -22,9 +22,9 @@ from odradek_controller.image import (
     ClusterImage,
     ConfigResource,
     Endpoint,
-    Fate,
     MetadataDelta,
     PartitionRegistration,
+    ReplicaAction,
     TopicImage,
 )
 from odradek_controller.replay import replay
@@ -139,14 +139,14 @@ class Adapter:
                 topic = by_topic[told_id] = LeaderAndIsrResponse.LeaderAndIsrTopicError(told_id)
                 response.topics.append(topic)
             topic.partition_errors.append(answered)
-        fates: dict[Key, Fate] = {}
+        replica_actions: dict[Key, ReplicaAction] = {}
         if request.type == FULL:
             self._complete = True
-            fates = dict.fromkeys(sorted(self._given.keys() - named), Fate.STRAY)
-            for key in fates:
+            replica_actions = dict.fromkeys(sorted(self._given.keys() - named), ReplicaAction.MARK_STRAY)
+            for key in replica_actions:
                 del self._given[key]
         image = replace(self.image, epoch=request.controller_epoch, controller_id=request.controller_id)
-        return Outcome(self._turn(draft.in_image(image), draft, fates=fates), response)
+        return Outcome(self._turn(draft.in_image(image), draft, replica_actions=replica_actions), response)
 
     def _give(
         self, draft: _Topics, name: str, topic_id: Uuid, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState
@@ -187,12 +187,14 @@ class Adapter:
                 draft.delete(topic_id)
             else:
                 self._show(draft, name, topic_id, state, live)
-        fates: dict[Key, Fate] = {}
+        replica_actions: dict[Key, ReplicaAction] = {}
         if request.type == FULL:
             for topic_id in sorted(self.image.topics_by_id.keys() - named):
                 draft.delete(topic_id)
-                fates.update(
-                    (key, Fate.STRAY) for key, given in sorted(self._given.items()) if given.topic_id == topic_id
+                replica_actions.update(
+                    (key, ReplicaAction.MARK_STRAY)
+                    for key, given in sorted(self._given.items())
+                    if given.topic_id == topic_id
                 )
         gone = {topic.name: topic.id for topic in draft.deleted.values()}
         self._given = {key: given for key, given in self._given.items() if gone.get(key[0]) != given.topic_id}
@@ -202,7 +204,9 @@ class Adapter:
         )
         before = self.image.brokers
         changed = frozenset(key for key in before.keys() | brokers.keys() if before.get(key) != brokers.get(key))
-        return Outcome(self._turn(image, draft, brokers=changed, fates=fates), UpdateMetadataResponse())
+        return Outcome(
+            self._turn(image, draft, brokers=changed, replica_actions=replica_actions), UpdateMetadataResponse()
+        )
 
     def _show(
         self,
@@ -257,7 +261,7 @@ class Adapter:
         if error:
             return Outcome(None, StopReplicaResponse(error_code=error))
         response = StopReplicaResponse()
-        fates: dict[Key, Fate] = {}
+        replica_actions: dict[Key, ReplicaAction] = {}
         for stop in _stops(request):
             key = (stop.topic, stop.partition)
             given = self._given.get(key)
@@ -266,16 +270,16 @@ class Adapter:
                 error = ErrorCode.FENCED_LEADER_EPOCH
             elif stop.delete:
                 # Also of a partition that is not given: its topic may have been deleted while this broker was down.
-                fates[key] = Fate.DELETED
+                replica_actions[key] = ReplicaAction.DELETE
                 self._given.pop(key, None)
             elif given is not None:
-                fates[key] = Fate.HALTED
+                replica_actions[key] = ReplicaAction.STOP
                 self._given[key] = given._replace(halted=True)
             response.partition_errors.append(
                 StopReplicaResponse.StopReplicaPartitionError(stop.topic, stop.partition, error)
             )
         image = replace(self.image, epoch=request.controller_epoch)
-        return Outcome(self._turn(image, fates=fates), response)
+        return Outcome(self._turn(image, replica_actions=replica_actions), response)
 
     # -- all of them --------------------------------------------------------------------------------------------------
 
@@ -300,7 +304,7 @@ class Adapter:
         *,
         brokers: frozenset[int] = frozenset(),
         configs: frozenset[ConfigResource] = frozenset(),
-        fates: Mapping[Key, Fate] | None = None,
+        replica_actions: Mapping[Key, ReplicaAction] | None = None,
         kept: bool = False,
     ) -> MetadataDelta:
         before, self.image = self.image, image
@@ -311,7 +315,7 @@ class Adapter:
             deleted_topics={} if topics is None else topics.deleted,
             brokers=brokers,
             configs=configs,
-            fates=fates or {},
+            replica_actions=replica_actions or {},
             complete=self._complete,
             kept=kept,
         )

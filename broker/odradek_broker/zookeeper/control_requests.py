@@ -15,7 +15,7 @@ from odradek_broker.zookeeper.adapter import Adapter
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch, Entities
 from odradek_broker.zookeeper.metadata_source import ZooKeeperSource
 from odradek_controller.configs.table import Resource
-from odradek_controller.image import ConfigResource, Fate, MetadataDelta
+from odradek_controller.image import ConfigResource, MetadataDelta, ReplicaAction
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -121,5 +121,7 @@ class ControlRequestHandler:
         directories = self._broker().replica_manager.directories
         for each in response.partition_errors:
             key = (each.topic_name, each.partition_index)
-            if delta.fates.get(key) is Fate.DELETED and any(directory.holds(*key) for directory in directories):
+            if delta.replica_actions.get(key) is ReplicaAction.DELETE and any(
+                directory.holds(*key) for directory in directories
+            ):
                 each.error_code = ErrorCode.KAFKA_STORAGE_ERROR

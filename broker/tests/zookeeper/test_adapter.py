@@ -12,8 +12,8 @@ from odradek_controller.image import (
     ClusterImage,
     ConfigResource,
     Endpoint,
-    Fate,
     PartitionRegistration,
+    ReplicaAction,
 )
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
@@ -237,7 +237,7 @@ def test_a_halted_replica_does_not_go_on_because_of_metadata() -> None:
     found.leader_and_isr(given(led_by(2)))
     delta, response = found.stop_replica(stopping(delete=False, leader_epoch=5))
     assert delta is not None
-    assert delta.fates == {("t", 0): Fate.HALTED}
+    assert delta.replica_actions == {("t", 0): ReplicaAction.STOP}
     assert errors(response) == [0]
     delta, _ = found.update_metadata(shown(seen(2, version=4, isr=(2,))))
     assert delta is not None
@@ -252,18 +252,18 @@ def test_a_replica_is_deleted_unless_its_leader_epoch_is_newer() -> None:
     found.leader_and_isr(given(led_by(1)))
     delta, response = found.stop_replica(stopping(delete=True, leader_epoch=4))
     assert delta is not None
-    assert delta.fates == {}
+    assert delta.replica_actions == {}
     assert errors(response) == [ErrorCode.FENCED_LEADER_EPOCH]
     delta, response = found.stop_replica(stopping(delete=True, leader_epoch=5))
     assert delta is not None
-    assert delta.fates == {("t", 0): Fate.DELETED}
+    assert delta.replica_actions == {("t", 0): ReplicaAction.DELETE}
     assert errors(response) == [0]
 
 
 def test_what_nobody_gave_is_deleted_too_for_its_log_may_be_here() -> None:
     delta, response = adapter().stop_replica(stopping(delete=True, leader_epoch=-1, index=4))
     assert delta is not None
-    assert delta.fates == {("t", 4): Fate.DELETED}
+    assert delta.replica_actions == {("t", 4): ReplicaAction.DELETE}
     assert errors(response) == [0]
 
 
@@ -275,7 +275,7 @@ def test_strays_are_known_when_everything_has_been_named() -> None:
     delta, _ = found.leader_and_isr(given(led_by(1, 1), type=FULL))
     assert delta is not None
     assert delta.complete
-    assert delta.fates == {("t", 0): Fate.STRAY}
+    assert delta.replica_actions == {("t", 0): ReplicaAction.MARK_STRAY}
 
 
 def test_a_topic_that_full_metadata_does_not_name_is_gone_and_its_logs_are_kept_aside() -> None:
@@ -284,7 +284,7 @@ def test_a_topic_that_full_metadata_does_not_name_is_gone_and_its_logs_are_kept_
     delta, _ = found.update_metadata(shown(type=FULL))
     assert delta is not None
     assert list(delta.deleted_topics) == [T]
-    assert delta.fates == {("t", 0): Fate.STRAY}
+    assert delta.replica_actions == {("t", 0): ReplicaAction.MARK_STRAY}
     assert delta.image.topics == {}
 
 
@@ -339,13 +339,13 @@ def test_stop_replica_without_leader_epochs_counts_in_each_of_its_older_forms() 
         {"ungrouped_partitions": [StopReplicaRequest.StopReplicaPartitionV0("t", 0)]},
         {"topics": [StopReplicaRequest.StopReplicaTopicV1("t", [0])]},
     ):
-        for delete, fate in ((True, Fate.DELETED), (False, Fate.HALTED)):
+        for delete, fate in ((True, ReplicaAction.DELETE), (False, ReplicaAction.STOP)):
             found = adapter()
             found.leader_and_isr(given(led_by(1)))
             request = StopReplicaRequest(CONTROLLER, controller_epoch=1, delete_partitions=delete, **form)
             delta, response = found.stop_replica(request)
             assert delta is not None
-            assert delta.fates == {("t", 0): fate}
+            assert delta.replica_actions == {("t", 0): fate}
             assert errors(response) == [0]
 
 
