@@ -70,7 +70,7 @@ def change(
     election: Election = Election.ONLINE,
     eligible_leaders: bool = False,
     min_isr: int = 1,
-    epoch_tells_all: bool = False,
+    bump_leader_epoch: bool = False,
     unclean_shutdown: int | None = None,
 ) -> PartitionChangeRecord | None:
     """The record that brings a partition to what is `wanted` of it and to the leader that follows; None if nothing
@@ -78,7 +78,7 @@ def change(
 
     `wanted` differs from `partition` in replicas, ISR, reassignment or recovery state; the rest follows: a reassignment
     that has come to its end is finished, and with `eligible_leaders` whoever leaves an ISR that falls below `min_isr`
-    stays eligible, except for the broker of an `unclean_shutdown`. With `epoch_tells_all` the leader epoch counts every
+    stays eligible, except for the broker of an `unclean_shutdown`. With `bump_leader_epoch` the leader epoch counts every
     change but a grown ISR.
     """
     target = finished(wanted or partition)
@@ -95,7 +95,7 @@ def change(
         target = target._replace(last_known_elr=_last_known(partition, target, leader))
     record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
     dropped = not set(partition.replicas) <= set(target.replicas)
-    if leader != partition.leader or dropped or (epoch_tells_all and _is_news(partition, target)):
+    if leader != partition.leader or dropped or (bump_leader_epoch and _is_news(partition, target)):
         # A replica that is dropped must not be counted by a leader that has not heard of it: a new epoch fences both.
         record.leader = leader
     for name in _LISTS:
@@ -155,12 +155,12 @@ def without_broker(
     unclean: bool,
     eligible_leaders: bool,
     min_isr: int,
-    epoch_tells_all: bool = False,
-    lost_unflushed: bool = False,
+    bump_leader_epoch: bool = False,
+    after_unclean_shutdown: bool = False,
 ) -> PartitionChangeRecord | None:
     """The record when a broker stops being active: it leaves the ISR unless it is the last there, and leads no more.
 
-    `lost_unflushed`: it ended without closing its logs, and may not have what it had. Then it is no eligible leader.
+    `after_unclean_shutdown`: it ended without closing its logs, and may not have what it had. Then it is no eligible leader.
     """
     shrunk = tuple(replica for replica in partition.isr if replica != broker)
     if not shrunk and not eligible_leaders:
@@ -174,6 +174,6 @@ def without_broker(
         election=Election.UNCLEAN if unclean else Election.ONLINE,
         eligible_leaders=eligible_leaders,
         min_isr=min_isr,
-        epoch_tells_all=epoch_tells_all,
-        unclean_shutdown=broker if lost_unflushed else None,
+        bump_leader_epoch=bump_leader_epoch,
+        unclean_shutdown=broker if after_unclean_shutdown else None,
     )

@@ -155,7 +155,7 @@ class Levels:
         return self.metadata_version >= 13
 
     @property
-    def leader_epoch_tells_all(self) -> bool:
+    def bumps_leader_epoch(self) -> bool:
         """Over ZooKeeper brokers heed what they are told of a partition only in a new leader epoch."""
         return self.inter_broker_protocol is not None
 

@@ -108,7 +108,7 @@ def test_over_zookeeper_a_new_leader_epoch_tells_of_everything_but_a_grown_isr()
     def counted(wanted: PartitionRegistration) -> tuple[int, int]:
         found = []
         for tells_all in (False, True):
-            record = change(ZERO_UUID, 0, before, wanted, active=lambda broker: True, epoch_tells_all=tells_all)
+            record = change(ZERO_UUID, 0, before, wanted, active=lambda broker: True, bump_leader_epoch=tells_all)
             assert record is not None
             found.append(changed_partition(before, record).leader_epoch - before.leader_epoch)
         return found[0], found[1]

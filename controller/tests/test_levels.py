@@ -72,9 +72,9 @@ def test_levels_decide_the_versions_of_records_as_in_kafka() -> None:
 def test_a_cluster_in_zookeeper_has_its_protocol_in_place_of_a_metadata_version() -> None:
     levels = Levels({}, inter_broker_protocol=21)
     assert (levels.metadata_version, levels.fetch_version) == (21, 17)
-    assert (levels.directories, levels.eligible_leaders, levels.leader_epoch_tells_all) == (False, False, True)
+    assert (levels.directories, levels.eligible_leaders, levels.bumps_leader_epoch) == (False, False, True)
     kraft = Emulation.KAFKA_3_9.initial
-    assert (kraft.directories, kraft.leader_epoch_tells_all) == (True, False)
+    assert (kraft.directories, kraft.bumps_leader_epoch) == (True, False)
 
 
 def test_transactions_have_version_2_from_4_0_on_and_none_before_and_in_zookeeper() -> None:

@@ -202,17 +202,17 @@ def test_over_zookeeper_a_replica_may_stay_whose_broker_is_away_but_none_may_go_
     before = with_partition([1, 2, 3], [1, 2, 3])
     without_3 = replace(before, brokers={key: broker for key, broker in before.brokers.items() if key != 3})
 
-    def error(replicas: list[int], *, absent_may_stay: bool) -> int:
+    def error(replicas: list[int], *, allow_unregistered: bool) -> int:
         wanted = AlterPartitionReassignmentsRequest.ReassignablePartition(0, replicas)
         request = AlterPartitionReassignmentsRequest(
             topics=[AlterPartitionReassignmentsRequest.ReassignableTopic("t", [wanted])]
         )
-        _, response = alter_reassignments(without_3, request, context(), absent_may_stay=absent_may_stay)
+        _, response = alter_reassignments(without_3, request, context(), allow_unregistered=allow_unregistered)
         return int(response.responses[0].partitions[0].error_code)
 
-    assert error([3, 1], absent_may_stay=True) == ErrorCode.NONE
-    assert error([3, 1], absent_may_stay=False) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert error([1, 9], absent_may_stay=True) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert error([3, 1], allow_unregistered=True) == ErrorCode.NONE
+    assert error([3, 1], allow_unregistered=False) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert error([1, 9], allow_unregistered=True) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_the_replication_factor_stays_where_the_client_says_so() -> None:

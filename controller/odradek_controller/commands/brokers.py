@@ -56,7 +56,7 @@ def register_broker(
     records: list[Message] = [record]
     clean = known is not None and request.previous_broker_epoch == known.epoch
     if not same and image.levels.eligible_leaders and not clean:
-        records += _leave(image, request.broker_id, context, lost_unflushed=True)
+        records += _leave(image, request.broker_id, context, after_unclean_shutdown=True)
     elif known is not None and not known.fenced and not same:
         records += _leave(image, request.broker_id, context)
     return records, BrokerRegistrationResponse(broker_epoch=context.next_offset)
@@ -138,7 +138,7 @@ def _elect_leaderless(
                 election=Election.UNCLEAN if policy.unclean else Election.ONLINE,
                 eligible_leaders=image.levels.eligible_leaders,
                 min_isr=policy.min_isr,
-                epoch_tells_all=image.levels.leader_epoch_tells_all,
+                bump_leader_epoch=image.levels.bumps_leader_epoch,
             )
             if record is not None:
                 yield record
@@ -172,7 +172,7 @@ def controlled_shutdown(image: ClusterImage, broker_id: int, context: CommandCon
                 active=_but(image, broker_id),
                 eligible_leaders=image.levels.eligible_leaders,
                 min_isr=policies.of(topic_id).min_isr,
-                epoch_tells_all=image.levels.leader_epoch_tells_all,
+                bump_leader_epoch=image.levels.bumps_leader_epoch,
             )
             if record is not None:
                 records.append(record)
@@ -213,7 +213,7 @@ class _Policies:
 
 
 def _leave(
-    image: ClusterImage, broker_id: int, context: CommandContext, *, lost_unflushed: bool = False
+    image: ClusterImage, broker_id: int, context: CommandContext, *, after_unclean_shutdown: bool = False
 ) -> Iterator[Message]:
     """What partitions become when this broker is not there any more."""
     policies = _Policies(image, context)
@@ -228,8 +228,8 @@ def _leave(
             unclean=policy.unclean,
             eligible_leaders=image.levels.eligible_leaders,
             min_isr=policy.min_isr,
-            epoch_tells_all=image.levels.leader_epoch_tells_all,
-            lost_unflushed=lost_unflushed,
+            bump_leader_epoch=image.levels.bumps_leader_epoch,
+            after_unclean_shutdown=after_unclean_shutdown,
         )
         if record is not None:
             yield record

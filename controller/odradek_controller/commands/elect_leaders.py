@@ -132,5 +132,5 @@ def _record(
         election=election,
         eligible_leaders=image.levels.eligible_leaders,
         min_isr=election_policy(image, topic.name, layers).min_isr,
-        epoch_tells_all=image.levels.leader_epoch_tells_all,
+        bump_leader_epoch=image.levels.bumps_leader_epoch,
     )

@@ -61,7 +61,7 @@ def _alter(
         eligible_leaders=image.levels.eligible_leaders,
         min_isr=election_policy(image, topic.name, context.layers(image)).min_isr,
         # The leader hears of its own proposal by the answer; of the end of a reassignment it must be told.
-        epoch_tells_all=image.levels.leader_epoch_tells_all and partition.reassigning,
+        bump_leader_epoch=image.levels.bumps_leader_epoch and partition.reassigning,
     )
     after = partition if record is None else changed_partition(partition, record)
     if after.leader != broker_id:

@@ -46,7 +46,7 @@ def replicas_found(
             wanted,
             active=image.is_active,
             election=Election.UNCLEAN if policy.unclean else Election.ONLINE,
-            epoch_tells_all=image.levels.leader_epoch_tells_all,
+            bump_leader_epoch=image.levels.bumps_leader_epoch,
         )
         assert record is not None, "the directory is another one"
         records.append(record)

@@ -32,11 +32,11 @@ def alter_reassignments(
     request: AlterPartitionReassignmentsRequest,
     context: CommandContext,
     *,
-    absent_may_stay: bool = False,
+    allow_unregistered: bool = False,
 ) -> tuple[list[Message], AlterPartitionReassignmentsResponse]:
     """Replicas null ends what is under way and goes back.
 
-    `absent_may_stay`: a replica may be kept although its broker is unknown, as over ZooKeeper one is that does not run.
+    `allow_unregistered`: a replica may be kept although its broker is unknown, as over ZooKeeper one is that does not run.
     """
     records: list[Message] = []
     response = AlterPartitionReassignmentsResponse(
@@ -46,7 +46,7 @@ def alter_reassignments(
         results = []
         for wanted in topic.partitions:
             index = wanted.partition_index
-            done = _reassign(image, topic.name, index, wanted.replicas, context, request, absent_may_stay)
+            done = _reassign(image, topic.name, index, wanted.replicas, context, request, allow_unregistered)
             if isinstance(done, Refusal):
                 results.append(Result(index, done.error, done.message))
             else:
@@ -63,7 +63,7 @@ def _reassign(
     replicas: Sequence[int] | None,
     context: CommandContext,
     request: AlterPartitionReassignmentsRequest,
-    absent_may_stay: bool,
+    allow_unregistered: bool,
 ) -> list[Message] | Refusal:
     topic = image.topics.get(name)
     if topic is None:
@@ -84,7 +84,7 @@ def _reassign(
             )
     else:
         known = set(image.brokers)
-        if absent_may_stay:
+        if allow_unregistered:
             known.update(set(partition.replicas).difference(partition.adding_replicas))
         try:
             check_assignment(replicas, known, None)
@@ -107,7 +107,7 @@ def _reassign(
         election=Election.UNCLEAN if unclean else Election.ONLINE,
         eligible_leaders=image.levels.eligible_leaders,
         min_isr=policy.min_isr,
-        epoch_tells_all=image.levels.leader_epoch_tells_all,
+        bump_leader_epoch=image.levels.bumps_leader_epoch,
     )
     return [] if record is None else [record]
 

@@ -178,7 +178,7 @@ class ZooKeeperController(Controller):
     ) -> AlterPartitionReassignmentsResponse:
         return await self._change(
             lambda image: alter_reassignments(
-                self.deletions.without(image), request, self.context, absent_may_stay=True
+                self.deletions.without(image), request, self.context, allow_unregistered=True
             )
         )
 

@@ -267,7 +267,7 @@ class Looks:
             move = AlterPartitionReassignmentsRequest.ReassignablePartition(index, list(replicas))
             request.topics.append(AlterPartitionReassignmentsRequest.ReassignableTopic(topic, [move]))
         image = self._deletions.without(image)
-        records, response = alter_reassignments(image, request, self._context, absent_may_stay=True)
+        records, response = alter_reassignments(image, request, self._context, allow_unregistered=True)
         for topic_result in response.responses:
             for result in topic_result.partitions:
                 if result.error_code != ErrorCode.NONE:

@@ -83,7 +83,7 @@ def _led_by_who_is_there(
                 partition._replace(isr=alive or partition.isr),
                 active=image.is_active,
                 election=Election.UNCLEAN if policy.unclean else Election.ONLINE,
-                epoch_tells_all=True,
+                bump_leader_epoch=True,
             )
             if record is not None:
                 yield record
