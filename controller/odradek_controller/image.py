@@ -126,7 +126,7 @@ class QuotaEntity(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SecurityImage:
     """Records that are kept and passed on but that nothing here acts on yet, each under its own key."""
 
     acls: Mapping[Uuid, Any] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class ClusterImage:
     topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=dict)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
-    kept: Kept = field(default_factory=Kept)
+    security: SecurityImage = field(default_factory=SecurityImage)
     controller_id: int | None = None
     """The broker that clients have to ask for what only a controller does; None: any broker, for all pass it on."""
 
@@ -204,7 +204,7 @@ class MetadataDelta:
     configs: frozenset[ConfigResource]
     features: bool = False
     producer_ids: bool = False
-    kept: bool = False
+    security: bool = False
     """Access control lists, quotas, credentials or tokens."""
     replica_actions: Mapping[tuple[str, int], ReplicaAction] = field(default_factory=dict)
     """Replicas of the broker that the delta is for, by topic and index."""
@@ -240,7 +240,7 @@ class MetadataDelta:
             configs=_differing(before.configs, image.configs),
             features=before.levels != image.levels,
             producer_ids=before.next_producer_id != image.next_producer_id,
-            kept=before.kept != image.kept,
+            security=before.security != image.security,
         )
 
 

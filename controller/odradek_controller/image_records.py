@@ -36,12 +36,12 @@ def image_records(image: ClusterImage) -> Iterator[Message]:
             yield ConfigRecord(resource.type, resource.name, name, value)
     if image.next_producer_id:
         yield ProducerIdsRecord(next_producer_id=image.next_producer_id)
-    kept = image.kept
-    if kept.zk_migration_state is not None:
-        yield ZkMigrationStateRecord(kept.zk_migration_state)
-    for entity, limits in kept.client_quotas.items():
+    security = image.security
+    if security.zk_migration_state is not None:
+        yield ZkMigrationStateRecord(security.zk_migration_state)
+    for entity, limits in security.client_quotas.items():
         yield from _quotas(entity, limits)
-    for mapping in (kept.scram_credentials, kept.delegation_tokens, kept.acls):
+    for mapping in (security.scram_credentials, security.delegation_tokens, security.acls):
         yield from mapping.values()
 
 

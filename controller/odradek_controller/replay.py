@@ -43,7 +43,7 @@ from .image import (
     TopicImage,
 )
 from .levels import Levels
-from .replay_kept import KEEP
+from .replay_security import SECURITY_RECORDS
 
 
 class InvalidMetadataError(Exception):
@@ -97,7 +97,7 @@ class _Draft:
         self.deleted: dict[Uuid, TopicImage] = {}
         self.levels: dict[str, int] | None = None
         self.next_producer_id = image.next_producer_id
-        self.kept = image.kept
+        self.security = image.security
 
     # -- access -------------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class _Draft:
             by_id,
             configs,
             self.next_producer_id,
-            self.kept,
+            self.security,
         )
         return MetadataDelta(
             before=before,
@@ -164,7 +164,7 @@ class _Draft:
             configs=frozenset(self.configs),
             features=self.levels is not None,
             producer_ids=self.next_producer_id != before.next_producer_id,
-            kept=self.kept is not before.kept,
+            security=self.security is not before.security,
         )
 
     def _finish_topics(self) -> tuple[dict[str, TopicImage], dict[Uuid, TopicImage]]:
@@ -358,8 +358,8 @@ def _producer_ids(draft: _Draft, record: ProducerIdsRecord) -> None:
 # -- the rest ---------------------------------------------------------------------------------------------------------
 
 
-def _keep(draft: _Draft, record: Message) -> None:
-    draft.kept = KEEP[type(record)](draft.kept, record)
+def _security(draft: _Draft, record: Message) -> None:
+    draft.security = SECURITY_RECORDS[type(record)](draft.security, record)
 
 
 def _stateless(draft: _Draft, record: Message) -> None:
@@ -385,7 +385,7 @@ _APPLY: dict[type[Message], Callable[..., None]] = {
     AbortTransactionRecord: _stateless,
     RegisterControllerRecord: _register_controller,
     ClearElrRecord: _clear_elr,
-    **dict.fromkeys(KEEP, _keep),
+    **dict.fromkeys(SECURITY_RECORDS, _security),
 }
 
 RECORD_TYPES: dict[int, type[Message]] = {record.API_KEY: record for record in _APPLY}

@@ -342,7 +342,7 @@ async def test_a_directory_of_kafka_3_9_opens_at_its_own_levels(tmp_path: Path) 
     unpack(KAFKA_DIRECTORY.with_name("kafka-3.9.1-data.tar.xz"), tmp_path)
     async with running(tmp_path) as controller:
         assert controller.image.levels == Emulation.KAFKA_3_9.initial
-        assert controller.image.kept.zk_migration_state == 0
+        assert controller.image.security.zk_migration_state == 0
         await join(controller, 1, 99)
         await controller.submit(topics("t"))
         image = controller.image

@@ -156,8 +156,8 @@ def test_what_nothing_acts_on_yet_is_kept_and_written_again() -> None:
     ]
     image = image_of(records, THREE)
     assert image.next_producer_id == 3000
-    assert image.kept.acls == {uuid_of(1): records[1]}
-    assert [dict(limits) for limits in image.kept.client_quotas.values()] == [
+    assert image.security.acls == {uuid_of(1): records[1]}
+    assert [dict(limits) for limits in image.security.client_quotas.values()] == [
         {"producer_byte_rate": 5.0, "consumer_byte_rate": 6.0}
     ]
     assert without_position(rebuilt(image)) == without_position(image)

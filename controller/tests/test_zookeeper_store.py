@@ -51,9 +51,9 @@ async def same_as_stored(cluster: ZooKeeperCluster) -> ClusterImage:
     assert stored.topics == image.topics
     assert stored.brokers == image.brokers
     assert stored.configs == image.configs
-    assert (stored.next_producer_id, stored.kept, stored.levels, stored.cluster_id) == (
+    assert (stored.next_producer_id, stored.security, stored.levels, stored.cluster_id) == (
         image.next_producer_id,
-        image.kept,
+        image.security,
         image.levels,
         image.cluster_id,
     )
@@ -417,7 +417,7 @@ async def test_quotas_and_credentials_have_the_nodes_of_kafka() -> None:
         await store.append([ClientQuotaRecord([user], "request_percentage", 12.5)], levels)
         await store.append([RemoveUserScramCredentialRecord("u1", 1)], levels)
         assert await cluster.data("/config/users/u1") == '{"version":1,"config":{"request_percentage":"12.5"}}'
-        kept = (await load(cluster.tool, 1)).image.kept
+        kept = (await load(cluster.tool, 1)).image.security
         assert kept.scram_credentials == {}
         assert len(kept.client_quotas) == 3
 

@@ -465,13 +465,13 @@ async def test_quotas_and_credentials_that_brokers_keep_are_known() -> None:
         await cluster.join()
         controller = await cluster.controller()
         user = QuotaEntity((("user", "CN=u"),))
-        assert controller.image.kept.client_quotas == {}  # notify() writes dots for underscores
+        assert controller.image.security.client_quotas == {}  # notify() writes dots for underscores
         await cluster.tool.set(
             paths.config("users/CN%3Du"), znodes.encode_config({"producer_byte_rate": "7", "SCRAM-SHA-256": text})
         )
         await cluster.tool.create(paths.CONFIG_CHANGE, znodes.encode_config_change("users/CN%3Du"), sequential=True)
-        await cluster.until_image(lambda found: user in found.image.kept.client_quotas)
-        record = controller.image.kept.scram_credentials["CN=u", 1]
+        await cluster.until_image(lambda found: user in found.image.security.client_quotas)
+        record = controller.image.security.scram_credentials["CN=u", 1]
         assert (record.salt, record.iterations) == (b"salt", 4096)
         both = "users/CN%3Du/clients/<default>"
         await bootstrap.create_all(
@@ -479,14 +479,14 @@ async def test_quotas_and_credentials_that_brokers_keep_are_known() -> None:
         )
         await cluster.tool.create(paths.CONFIG_CHANGE, znodes.encode_config_change(both), sequential=True)
         entity = QuotaEntity((("client-id", None), ("user", "CN=u")))
-        await cluster.until_image(lambda found: entity in found.image.kept.client_quotas)
-        assert controller.image.kept.client_quotas == {
+        await cluster.until_image(lambda found: entity in found.image.security.client_quotas)
+        assert controller.image.security.client_quotas == {
             user: {"producer_byte_rate": 7.0},
             entity: {"request_percentage": 12.5},
         }
         await cluster.tool.set(paths.config("users/CN%3Du"), znodes.encode_config({"SCRAM-SHA-512": text}))
         await cluster.tool.create(paths.CONFIG_CHANGE, znodes.encode_config_change("users/CN%3Du"), sequential=True)
-        await cluster.until_image(lambda found: found.image.kept.scram_credentials.keys() == {("CN=u", 2)})
+        await cluster.until_image(lambda found: found.image.security.scram_credentials.keys() == {("CN=u", 2)})
         await same_as_stored(cluster)
 
 

@@ -37,7 +37,7 @@ def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClient
                 [DescribeClientQuotasResponse.EntityData(kind, name) for kind, name in entity.parts],
                 [DescribeClientQuotasResponse.ValueData(key, value) for key, value in sorted(limits.items())],
             )
-            for entity, limits in ctx.broker.image.kept.client_quotas.items()
+            for entity, limits in ctx.broker.image.security.client_quotas.items()
             if _is_meant(dict(entity.parts), request)
         ],
     )

@@ -106,8 +106,8 @@ class Adapter:
                 damaged.append(error)
         if not news:
             return None, damaged
-        kept = replay(self.image, news, offset=self.image.offset).image.kept
-        return self._turn(replace(self.image, kept=kept), kept=True), damaged
+        security = replay(self.image, news, offset=self.image.offset).image.security
+        return self._turn(replace(self.image, security=security), security=True), damaged
 
     def unknown_topics(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> list[str]:
         """Topics that the request is the first to name: their configurations are to be read before it is handled."""
@@ -305,7 +305,7 @@ class Adapter:
         brokers: frozenset[int] = frozenset(),
         configs: frozenset[ConfigResource] = frozenset(),
         replica_actions: Mapping[Key, ReplicaAction] | None = None,
-        kept: bool = False,
+        security: bool = False,
     ) -> MetadataDelta:
         before, self.image = self.image, image
         return MetadataDelta(
@@ -317,7 +317,7 @@ class Adapter:
             configs=configs,
             replica_actions=replica_actions or {},
             complete=self._complete,
-            kept=kept,
+            security=security,
         )
 
     def _with_configs(self, configs: Mapping[ConfigResource, Mapping[str, str]]) -> ClusterImage:

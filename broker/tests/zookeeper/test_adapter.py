@@ -375,10 +375,10 @@ def test_quotas_and_credentials_of_many_are_one_delta_and_what_cannot_be_read_st
     users = {f"users/u{number}": {"producer_byte_rate": "7", "SCRAM-SHA-256": scram} for number in range(3)}
     delta, damaged = found.limited(users)
     assert delta is not None
-    assert delta.image.kept.scram_credentials.keys() == {(f"u{number}", 1) for number in range(3)}
+    assert delta.image.security.scram_credentials.keys() == {(f"u{number}", 1) for number in range(3)}
     assert found.limited(users) == (None, [])
     delta, damaged = found.limited({"users/u0": {}, "users/u1": {"producer_byte_rate": "many"}})
     assert delta is not None
     assert [error.path for error in damaged] == ["/config/users/u1"]
-    assert found.image.kept.scram_credentials.keys() == {("u1", 1), ("u2", 1)}
-    assert sorted(entity.parts[0][1] or "" for entity in found.image.kept.client_quotas) == ["u1", "u2"]
+    assert found.image.security.scram_credentials.keys() == {("u1", 1), ("u2", 1)}
+    assert sorted(entity.parts[0][1] or "" for entity in found.image.security.client_quotas) == ["u1", "u2"]

@@ -798,7 +798,7 @@ async def test_quotas_and_credentials_that_tools_write_reach_every_member(trio: 
         await tool.create(paths.CONFIG_CHANGE, encode_config_change(entity), sequential=True)
 
     def quotas(broker: int) -> dict[Any, Any]:
-        return dict(trio.members[broker].adapter.image.kept.client_quotas)
+        return dict(trio.members[broker].adapter.image.security.client_quotas)
 
     await trio.passing(write("clients/c", producer_byte_rate="1024"))
     await trio.kill(3)
@@ -815,8 +815,8 @@ async def test_quotas_and_credentials_that_tools_write_reach_every_member(trio: 
         entity((("ip", None),)): {"connection_creation_rate": 7.0},
     }
     await trio.until(lambda: all(quotas(broker) == expected for broker in (1, 2, 3)))
-    assert all(("u", 1) in member.adapter.image.kept.scram_credentials for member in trio.members.values())
-    assert all(member.node.broker.image.kept.client_quotas == expected for member in trio.members.values())
+    assert all(("u", 1) in member.adapter.image.security.scram_credentials for member in trio.members.values())
+    assert all(member.node.broker.image.security.client_quotas == expected for member in trio.members.values())
     client = await trio.client(2)
     component = DescribeClientQuotasRequest.ComponentData
     for components, strict, found in (
@@ -838,5 +838,5 @@ async def test_quotas_and_credentials_that_tools_write_reach_every_member(trio: 
     await trio.passing(write("clients/c", producer_byte_rate="many"))
     await trio.passing(write("users/u", request_percentage="5"))
     await trio.until(lambda: all(len(quotas(broker)) == 2 for broker in (1, 2, 3)))
-    assert all(not member.adapter.image.kept.scram_credentials for member in trio.members.values())
+    assert all(not member.adapter.image.security.scram_credentials for member in trio.members.values())
     await tool.close()

@@ -23,9 +23,9 @@ from ..image import (
     BrokerRegistration,
     ClusterImage,
     ConfigResource,
-    Kept,
     PartitionRegistration,
     QuotaEntity,
+    SecurityImage,
     TopicImage,
 )
 from ..levels import Emulation, Levels
@@ -113,7 +113,7 @@ async def load(zk: ZooKeeper, epoch: int) -> Loaded:
         topics_by_id={topic.id: topic for topic in topics.values()},
         configs=configs,
         next_producer_id=next_producer_id,
-        kept=_kept(nodes, damaged),
+        security=_kept(nodes, damaged),
     )
     without_id = {topic.name: topic.node for topic in found if topic.node.topic_id is None}
     return Loaded(image, nodes, without_id, tuple(damaged))
@@ -324,7 +324,7 @@ async def _read_entity(zk: ZooKeeper, entity: str) -> tuple[str, dict[str, str] 
     return entity, await read_config(zk, entity)
 
 
-def _kept(nodes: Nodes, damaged: list[InvalidZnodeError]) -> Kept:
+def _kept(nodes: Nodes, damaged: list[InvalidZnodeError]) -> SecurityImage:
     limits: dict[QuotaEntity, dict[str, float]] = {}
     scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
     for entity, values in nodes.configs.items():
@@ -339,7 +339,7 @@ def _kept(nodes: Nodes, damaged: list[InvalidZnodeError]) -> Kept:
         if found:
             limits[quota_entity(entity)] = found
         scram.update(((record.name, record.mechanism), record) for record in known)
-    return Kept(scram_credentials=scram, client_quotas=limits)
+    return SecurityImage(scram_credentials=scram, client_quotas=limits)
 
 
 async def _read_producer_ids(zk: ZooKeeper) -> tuple[int, int]:

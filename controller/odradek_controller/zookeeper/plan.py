@@ -73,7 +73,7 @@ class Plan:
         self._set_configs(delta)
         if delta.producer_ids:
             self._set_producer_ids(delta)
-        if delta.kept:
+        if delta.security:
             self._set_entities(delta)
 
     def done(self) -> None:
@@ -198,7 +198,7 @@ class Plan:
     # -- quotas, credentials, producer ids ----------------------------------------------------------------------------
 
     def _set_entities(self, delta: MetadataDelta) -> None:
-        before, after = delta.before.kept, delta.image.kept
+        before, after = delta.before.security, delta.image.security
         wanted: dict[str, dict[str, str]] = {}
         for quota in {**before.client_quotas, **after.client_quotas}:
             old, new = before.client_quotas.get(quota, {}), after.client_quotas.get(quota, {})

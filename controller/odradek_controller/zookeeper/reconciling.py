@@ -221,7 +221,7 @@ def config_changed(image: ClusterImage, entity: str, values: Mapping[str, str]) 
 
 def _quotas_changed(image: ClusterImage, entity: str, values: Mapping[str, str]) -> Iterator[ClientQuotaRecord]:
     key = quota_entity(entity)
-    known, found = image.kept.client_quotas.get(key, {}), quotas(entity, values)
+    known, found = image.security.client_quotas.get(key, {}), quotas(entity, values)
     parts = [ClientQuotaRecord.EntityData(kind, name) for kind, name in key.parts]
     for name in sorted({*known, *found}):
         if known.get(name) != found.get(name):
@@ -235,7 +235,7 @@ def _credentials_changed(image: ClusterImage, entity: str, values: Mapping[str, 
     name = desanitized(user)
     found = {record.mechanism: record for record in credentials(entity, values)}
     for mechanism in MECHANISMS:
-        known, record = image.kept.scram_credentials.get((name, mechanism)), found.get(mechanism)
+        known, record = image.security.scram_credentials.get((name, mechanism)), found.get(mechanism)
         if record is None and known is not None:
             yield RemoveUserScramCredentialRecord(name, mechanism)
         elif record is not None and record != known:
