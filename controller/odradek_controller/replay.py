@@ -57,17 +57,17 @@ def replay(
 
     Raises InvalidMetadataError for a record about something that does not exist, or of an unknown type.
     """
-    draft = _Draft(image)
+    builder = _ImageBuilder(image)
     for record in records:
         try:
             apply = _APPLY[type(record)]
         except KeyError:
             raise InvalidMetadataError(f"{type(record).__name__} is no metadata record") from None
-        apply(draft, record)
-    return draft.finish(image.offset if offset is None else offset, image.epoch if epoch is None else epoch)
+        apply(builder, record)
+    return builder.finish(image.offset if offset is None else offset, image.epoch if epoch is None else epoch)
 
 
-class _TopicDraft:
+class _TopicBuilder:
     """A topic while its partitions are being changed."""
 
     __slots__ = ("changed", "id", "name", "partitions")
@@ -83,7 +83,7 @@ class _TopicDraft:
         self.changed.add(index)
 
 
-class _Draft:
+class _ImageBuilder:
     """An image under change; each part is copied when first touched."""
 
     def __init__(self, image: ClusterImage) -> None:
@@ -92,7 +92,7 @@ class _Draft:
         self.controllers: dict[int, ControllerRegistration] | None = None
         self.configs: dict[ConfigResource, dict[str, str]] = {}
         self.changed_brokers: set[int] = set()
-        self.topics: dict[Uuid, _TopicDraft] = {}
+        self.topics: dict[Uuid, _TopicBuilder] = {}
         self.created: set[str] = set()
         self.deleted: dict[Uuid, TopicImage] = {}
         self.levels: dict[str, int] | None = None
@@ -116,14 +116,14 @@ class _Draft:
             self.brokers[broker_id] = broker
         self.changed_brokers.add(broker_id)
 
-    def topic(self, topic_id: Uuid) -> _TopicDraft:
-        draft = self.topics.get(topic_id)
-        if draft is None:
+    def topic(self, topic_id: Uuid) -> _TopicBuilder:
+        builder = self.topics.get(topic_id)
+        if builder is None:
             topic = self.before.topics_by_id.get(topic_id)
             if topic is None or topic_id in self.deleted:
                 raise InvalidMetadataError(f"a record for a topic that does not exist: {topic_id!r}")
-            draft = self.topics[topic_id] = _TopicDraft(topic_id, topic.name, topic.partitions)
-        return draft
+            builder = self.topics[topic_id] = _TopicBuilder(topic_id, topic.name, topic.partitions)
+        return builder
 
     def config(self, resource: ConfigResource) -> dict[str, str]:
         configs = self.configs.get(resource)
@@ -158,7 +158,7 @@ class _Draft:
         return MetadataDelta(
             before=before,
             image=image,
-            partitions={key: tuple(sorted(draft.changed)) for key, draft in self.topics.items()},
+            partitions={key: tuple(sorted(builder.changed)) for key, builder in self.topics.items()},
             deleted_topics=self.deleted,
             brokers=frozenset(self.changed_brokers),
             configs=frozenset(self.configs),
@@ -171,25 +171,25 @@ class _Draft:
         topics, by_id = dict(self.before.topics), dict(self.before.topics_by_id)
         for topic in self.deleted.values():
             del topics[topic.name], by_id[topic.id]
-        for draft in self.topics.values():
-            image = TopicImage(draft.id, draft.name, tuple(draft.partitions))
-            topics[draft.name] = by_id[draft.id] = image
+        for builder in self.topics.values():
+            image = TopicImage(builder.id, builder.name, tuple(builder.partitions))
+            topics[builder.name] = by_id[builder.id] = image
         return topics, by_id
 
 
 # -- topics -----------------------------------------------------------------------------------------------------------
 
 
-def _topic(draft: _Draft, record: TopicRecord) -> None:
-    before = draft.before.topics.get(record.name)
-    if (before is not None and before.id not in draft.deleted) or record.name in draft.created:
+def _topic(builder: _ImageBuilder, record: TopicRecord) -> None:
+    before = builder.before.topics.get(record.name)
+    if (before is not None and before.id not in builder.deleted) or record.name in builder.created:
         raise InvalidMetadataError(f"topic {record.name!r} is created twice")
-    draft.created.add(record.name)
-    draft.topics[record.topic_id] = _TopicDraft(record.topic_id, record.name, ())
+    builder.created.add(record.name)
+    builder.topics[record.topic_id] = _TopicBuilder(record.topic_id, record.name, ())
 
 
-def _partition(draft: _Draft, record: PartitionRecord) -> None:
-    topic = draft.topic(record.topic_id)
+def _partition(builder: _ImageBuilder, record: PartitionRecord) -> None:
+    topic = builder.topic(record.topic_id)
     replicas = tuple(record.replicas)
     partition = PartitionRegistration(
         replicas,
@@ -222,8 +222,8 @@ def _shared(values: list[int], known: tuple[int, ...]) -> tuple[int, ...]:
 _NO_CHANGE = -2
 
 
-def _partition_change(draft: _Draft, record: PartitionChangeRecord) -> None:
-    topic = draft.topic(record.topic_id)
+def _partition_change(builder: _ImageBuilder, record: PartitionChangeRecord) -> None:
+    topic = builder.topic(record.topic_id)
     if record.partition_id >= len(topic.partitions):
         raise InvalidMetadataError(f"a change of {topic.name}-{record.partition_id}, which does not exist")
     topic.set(record.partition_id, changed_partition(topic.partitions[record.partition_id], record))
@@ -248,24 +248,24 @@ def changed_partition(partition: PartitionRegistration, record: PartitionChangeR
     return partition._replace(**changes)  # type: ignore[arg-type]  # each value has its field's type
 
 
-def _remove_topic(draft: _Draft, record: RemoveTopicRecord) -> None:
-    topic = draft.topic(record.topic_id)
-    del draft.topics[record.topic_id]
-    draft.created.discard(topic.name)
-    before = draft.before.topics_by_id.get(record.topic_id)
+def _remove_topic(builder: _ImageBuilder, record: RemoveTopicRecord) -> None:
+    topic = builder.topic(record.topic_id)
+    del builder.topics[record.topic_id]
+    builder.created.discard(topic.name)
+    before = builder.before.topics_by_id.get(record.topic_id)
     if before is not None:
-        draft.deleted[record.topic_id] = before
+        builder.deleted[record.topic_id] = before
     resource = ConfigResource(Resource.TOPIC, topic.name)
-    if resource in draft.configs or resource in draft.before.configs:
-        draft.config(resource).clear()
+    if resource in builder.configs or resource in builder.before.configs:
+        builder.config(resource).clear()
 
 
-def _clear_elr(draft: _Draft, record: ClearElrRecord) -> None:
-    if record.topic_name and record.topic_name not in draft.before.topics:
+def _clear_elr(builder: _ImageBuilder, record: ClearElrRecord) -> None:
+    if record.topic_name and record.topic_name not in builder.before.topics:
         return
-    names = [record.topic_name] if record.topic_name else list(draft.before.topics)
+    names = [record.topic_name] if record.topic_name else list(builder.before.topics)
     for name in names:
-        topic = draft.topic(draft.before.topics[name].id)
+        topic = builder.topic(builder.before.topics[name].id)
         for index, partition in enumerate(topic.partitions):
             if partition.eligible_leader_replicas or partition.last_known_elr:
                 topic.set(index, partition._replace(eligible_leader_replicas=(), last_known_elr=()))
@@ -274,8 +274,8 @@ def _clear_elr(draft: _Draft, record: ClearElrRecord) -> None:
 # -- brokers and controllers ------------------------------------------------------------------------------------------
 
 
-def _register_broker(draft: _Draft, record: RegisterBrokerRecord) -> None:
-    draft.set_broker(
+def _register_broker(builder: _ImageBuilder, record: RegisterBrokerRecord) -> None:
+    builder.set_broker(
         record.broker_id,
         BrokerRegistration(
             record.broker_id,
@@ -293,21 +293,21 @@ def _register_broker(draft: _Draft, record: RegisterBrokerRecord) -> None:
     )
 
 
-def _unregister_broker(draft: _Draft, record: UnregisterBrokerRecord) -> None:
-    draft.broker(record.broker_id, record.broker_epoch)
-    draft.set_broker(record.broker_id, None)
+def _unregister_broker(builder: _ImageBuilder, record: UnregisterBrokerRecord) -> None:
+    builder.broker(record.broker_id, record.broker_epoch)
+    builder.set_broker(record.broker_id, None)
 
 
-def _fence_broker(draft: _Draft, record: FenceBrokerRecord) -> None:
-    draft.set_broker(record.id, draft.broker(record.id, record.epoch)._replace(fenced=True))
+def _fence_broker(builder: _ImageBuilder, record: FenceBrokerRecord) -> None:
+    builder.set_broker(record.id, builder.broker(record.id, record.epoch)._replace(fenced=True))
 
 
-def _unfence_broker(draft: _Draft, record: UnfenceBrokerRecord) -> None:
-    draft.set_broker(record.id, draft.broker(record.id, record.epoch)._replace(fenced=False))
+def _unfence_broker(builder: _ImageBuilder, record: UnfenceBrokerRecord) -> None:
+    builder.set_broker(record.id, builder.broker(record.id, record.epoch)._replace(fenced=False))
 
 
-def _broker_registration_change(draft: _Draft, record: BrokerRegistrationChangeRecord) -> None:
-    broker = draft.broker(record.broker_id, record.broker_epoch)
+def _broker_registration_change(builder: _ImageBuilder, record: BrokerRegistrationChangeRecord) -> None:
+    broker = builder.broker(record.broker_id, record.broker_epoch)
     if record.fenced:
         broker = broker._replace(fenced=record.fenced == 1)
     if record.in_controlled_shutdown:
@@ -316,13 +316,13 @@ def _broker_registration_change(draft: _Draft, record: BrokerRegistrationChangeR
         broker = broker._replace(directories=tuple(record.log_dirs))
     if record.cordoned_log_dirs is not None:
         broker = broker._replace(cordoned_log_dirs=tuple(record.cordoned_log_dirs))
-    draft.set_broker(record.broker_id, broker)
+    builder.set_broker(record.broker_id, broker)
 
 
-def _register_controller(draft: _Draft, record: RegisterControllerRecord) -> None:
-    if draft.controllers is None:
-        draft.controllers = dict(draft.before.controllers)
-    draft.controllers[record.controller_id] = ControllerRegistration(
+def _register_controller(builder: _ImageBuilder, record: RegisterControllerRecord) -> None:
+    if builder.controllers is None:
+        builder.controllers = dict(builder.before.controllers)
+    builder.controllers[record.controller_id] = ControllerRegistration(
         record.controller_id,
         record.incarnation_id,
         record.zk_migration_ready,
@@ -334,35 +334,35 @@ def _register_controller(draft: _Draft, record: RegisterControllerRecord) -> Non
 # -- configurations, levels, producer ids ------------------------------------------------------------------------------
 
 
-def _config(draft: _Draft, record: ConfigRecord) -> None:
-    configs = draft.config(ConfigResource(record.resource_type, record.resource_name))
+def _config(builder: _ImageBuilder, record: ConfigRecord) -> None:
+    configs = builder.config(ConfigResource(record.resource_type, record.resource_name))
     if record.value is None:
         configs.pop(record.name, None)
     else:
         configs[record.name] = record.value
 
 
-def _feature_level(draft: _Draft, record: FeatureLevelRecord) -> None:
-    if draft.levels is None:
-        draft.levels = dict(draft.before.levels.finalized)
+def _feature_level(builder: _ImageBuilder, record: FeatureLevelRecord) -> None:
+    if builder.levels is None:
+        builder.levels = dict(builder.before.levels.finalized)
     if record.feature_level == 0:
-        draft.levels.pop(record.name, None)
+        builder.levels.pop(record.name, None)
     else:
-        draft.levels[record.name] = record.feature_level
+        builder.levels[record.name] = record.feature_level
 
 
-def _producer_ids(draft: _Draft, record: ProducerIdsRecord) -> None:
-    draft.next_producer_id = record.next_producer_id
+def _producer_ids(builder: _ImageBuilder, record: ProducerIdsRecord) -> None:
+    builder.next_producer_id = record.next_producer_id
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------------
 
 
-def _security(draft: _Draft, record: Message) -> None:
-    draft.security = SECURITY_RECORDS[type(record)](draft.security, record)
+def _security(builder: _ImageBuilder, record: Message) -> None:
+    builder.security = SECURITY_RECORDS[type(record)](builder.security, record)
 
 
-def _stateless(draft: _Draft, record: Message) -> None:
+def _stateless(builder: _ImageBuilder, record: Message) -> None:
     """Nothing to keep."""
 
 

@@ -126,11 +126,11 @@ class Adapter:
             return Outcome(None, LeaderAndIsrResponse(error_code=error))
         response = LeaderAndIsrResponse()
         by_topic: dict[Uuid, LeaderAndIsrResponse.LeaderAndIsrTopicError] = {}
-        draft = _Topics(self.image)
+        builder = _TopicsBuilder(self.image)
         named = set()
         for name, told_id, state in _given_states(request):
             named.add((name, state.partition_index))
-            error = self._give(draft, name, self._topic_id(name, told_id), state)
+            error = self._give(builder, name, self._topic_id(name, told_id), state)
             answered = LeaderAndIsrResponse.LeaderAndIsrPartitionError(name, state.partition_index, error)
             # Before version 5 the answers of all topics stand together, from then on by topic.
             response.partition_errors.append(answered)
@@ -146,10 +146,10 @@ class Adapter:
             for key in replica_actions:
                 del self._given[key]
         image = replace(self.image, epoch=request.controller_epoch, controller_id=request.controller_id)
-        return Outcome(self._turn(draft.in_image(image), draft, replica_actions=replica_actions), response)
+        return Outcome(self._turn(builder.in_image(image), builder, replica_actions=replica_actions), response)
 
     def _give(
-        self, draft: _Topics, name: str, topic_id: Uuid, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState
+        self, builder: _TopicsBuilder, name: str, topic_id: Uuid, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState
     ) -> ErrorCode:
         key = (name, state.partition_index)
         given = self._given.get(key)
@@ -162,11 +162,11 @@ class Adapter:
         if self.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self._given[key] = Given(topic_id, state.leader_epoch)
-        partition, known = _given_partition(state), draft.get(topic_id, state.partition_index)
+        partition, known = _given_partition(state), builder.get(topic_id, state.partition_index)
         if known is not None and known.replicas == partition.replicas:
             partition = partition._replace(directories=known.directories)
-        draft.put(name, topic_id, state.partition_index, partition)
-        draft.changed.setdefault(topic_id, set()).add(state.partition_index)
+        builder.put(name, topic_id, state.partition_index, partition)
+        builder.changed.setdefault(topic_id, set()).add(state.partition_index)
         return ErrorCode.NONE
 
     # -- UpdateMetadata -----------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Adapter:
         error = self._stale(request)
         if error:
             return Outcome(None, UpdateMetadataResponse(error_code=error))
-        draft = _Topics(self.image)
+        builder = _TopicsBuilder(self.image)
         named = set()
         live = {broker.id for broker in request.live_brokers}
         for name, told_id, state in _shown_states(request):
@@ -184,40 +184,40 @@ class Adapter:
                 continue  # A controller older than topic ids: nothing could be hosted or asked for under none.
             named.add(topic_id)
             if state.leader == LEADER_DURING_DELETE:
-                draft.delete(topic_id)
+                builder.delete(topic_id)
             else:
-                self._show(draft, name, topic_id, state, live)
+                self._show(builder, name, topic_id, state, live)
         replica_actions: dict[Key, ReplicaAction] = {}
         if request.type == FULL:
             for topic_id in sorted(self.image.topics_by_id.keys() - named):
-                draft.delete(topic_id)
+                builder.delete(topic_id)
                 replica_actions.update(
                     (key, ReplicaAction.MARK_STRAY)
                     for key, given in sorted(self._given.items())
                     if given.topic_id == topic_id
                 )
-        gone = {topic.name: topic.id for topic in draft.deleted.values()}
+        gone = {topic.name: topic.id for topic in builder.deleted.values()}
         self._given = {key: given for key, given in self._given.items() if gone.get(key[0]) != given.topic_id}
         brokers = self._brokers(request)
-        image = draft.in_image(
+        image = builder.in_image(
             replace(self.image, epoch=request.controller_epoch, controller_id=request.controller_id, brokers=brokers)
         )
         before = self.image.brokers
         changed = frozenset(key for key in before.keys() | brokers.keys() if before.get(key) != brokers.get(key))
         return Outcome(
-            self._turn(image, draft, brokers=changed, replica_actions=replica_actions), UpdateMetadataResponse()
+            self._turn(image, builder, brokers=changed, replica_actions=replica_actions), UpdateMetadataResponse()
         )
 
     def _show(
         self,
-        draft: _Topics,
+        builder: _TopicsBuilder,
         name: str,
         topic_id: Uuid,
         state: UpdateMetadataRequest.UpdateMetadataPartitionState,
         live: Container[int],
     ) -> None:
         index = state.partition_index
-        known = draft.get(topic_id, index)
+        known = builder.get(topic_id, index)
         if known is not None and (state.leader_epoch, state.zk_version) < (known.leader_epoch, known.partition_epoch):
             return
         replicas, isr = tuple(state.replicas), tuple(state.isr)
@@ -233,11 +233,11 @@ class Adapter:
         )
         if known is not None and known.replicas == replicas:
             shown = shown._replace(adding_replicas=known.adding_replicas, removing_replicas=known.removing_replicas)
-        draft.put(name, topic_id, index, shown)
+        builder.put(name, topic_id, index, shown)
         given = self._given.get((name, index))
         if given == Given(topic_id, state.leader_epoch) and self.broker_id in replicas and shown != known:
             # Within its epoch: who is in sync, which only UpdateMetadata tells after an AlterPartition.
-            draft.changed.setdefault(topic_id, set()).add(index)
+            builder.changed.setdefault(topic_id, set()).add(index)
 
     def _brokers(self, request: UpdateMetadataRequest) -> dict[int, BrokerRegistration]:
         brokers = {}
@@ -300,7 +300,7 @@ class Adapter:
     def _turn(
         self,
         image: ClusterImage,
-        topics: _Topics | None = None,
+        topics: _TopicsBuilder | None = None,
         *,
         brokers: frozenset[int] = frozenset(),
         configs: frozenset[ConfigResource] = frozenset(),
@@ -325,7 +325,7 @@ class Adapter:
         return replace(self.image, configs={key: values for key, values in merged.items() if values})
 
 
-class _Topics:
+class _TopicsBuilder:
     """The topics of an image while they are changed; what is not touched is shared."""
 
     def __init__(self, image: ClusterImage) -> None:

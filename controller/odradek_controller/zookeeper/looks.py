@@ -45,7 +45,14 @@ from .load import (
     topics_of,
 )
 from .plan import Seen
-from .reconciling import Draft, brokers_changed, config_changed, partitions_appeared, state_changed, topic_appeared
+from .reconciling import (
+    PendingRecords,
+    brokers_changed,
+    config_changed,
+    partitions_appeared,
+    state_changed,
+    topic_appeared,
+)
 from .store import ZooKeeperStore
 from .znodes import (
     Assignment,
@@ -323,13 +330,13 @@ class Looks:
                 await self._store.tidy(Delete(path))
                 continue
             listed[path] = now_ms if seen_ms is None else seen_ms
-        draft = Draft(image)
+        pending = PendingRecords(image)
         for entity in entities:
-            draft.add(await self._config(image, entity))
+            pending.add(await self._config(image, entity))
         self._config_changes_seen = listed
-        if draft.records:
-            draft.add(elect_leaderless(draft.image, self._context))
-        return draft.records
+        if pending.records:
+            pending.add(elect_leaderless(pending.image, self._context))
+        return pending.records
 
     async def _config(self, image: ClusterImage, entity: str) -> Sequence[Message]:
         """The records that follow from an entity's configuration as it stands."""

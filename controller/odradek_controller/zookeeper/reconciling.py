@@ -32,7 +32,7 @@ from .load import NO_STATE, config_resource
 from .paths import desanitized
 
 
-class Draft:
+class PendingRecords:
     """Records that are decided one after the other, each on the image after those before it."""
 
     def __init__(self, image: ClusterImage) -> None:
@@ -54,10 +54,10 @@ def begin_term(
     `doubtful` are brokers in sync that began anew, and may not have what they had: they are as if they had gone and
     come, as far as others are not. (Kafka's controller does not see that; a leader would go on in its epoch with less.)
     """
-    draft = Draft(image)
-    draft.add(_led_by_who_is_there(image, context, doubtful))
-    draft.add(begin_partitions(draft.image))
-    return draft.records
+    pending = PendingRecords(image)
+    pending.add(_led_by_who_is_there(image, context, doubtful))
+    pending.add(begin_partitions(pending.image))
+    return pending.records
 
 
 def _led_by_who_is_there(
@@ -111,7 +111,7 @@ def brokers_changed(
 
     As in Kafka those that came are added first: what the others led may move to them.
     """
-    draft = Draft(image)
+    pending = PendingRecords(image)
     came = [broker for key, broker in sorted(present.items()) if key not in image.brokers]
     bounced = [
         broker
@@ -119,33 +119,33 @@ def brokers_changed(
         if key in image.brokers and image.brokers[key].epoch != broker.epoch
     ]
     for broker in came:
-        _come(draft, broker, context)
+        _come(pending, broker, context)
     for broker in bounced:
-        _go(draft, broker.id, context)
+        _go(pending, broker.id, context)
     for broker in bounced:
-        _come(draft, broker, context)
+        _come(pending, broker, context)
     for broker_id in sorted(image.brokers.keys() - present.keys()):
-        _go(draft, broker_id, context)
+        _go(pending, broker_id, context)
     for key, broker in sorted(present.items()):
-        known = draft.image.brokers[key]
+        known = pending.image.brokers[key]
         if _announced(known) != _announced(broker):
-            draft.add([_registration(broker, known.in_controlled_shutdown, fenced=False)])
-    return draft.records
+            pending.add([_registration(broker, known.in_controlled_shutdown, fenced=False)])
+    return pending.records
 
 
-def _go(draft: Draft, broker_id: int, context: CommandContext) -> None:
-    draft.add(unregister_broker(draft.image, UnregisterBrokerRequest(broker_id), context)[0])
-    draft.add(all_found(draft.image, broker_id, context))
+def _go(pending: PendingRecords, broker_id: int, context: CommandContext) -> None:
+    pending.add(unregister_broker(pending.image, UnregisterBrokerRequest(broker_id), context)[0])
+    pending.add(all_found(pending.image, broker_id, context))
 
 
 def _announced(broker: BrokerRegistration) -> object:
     return broker.listeners, broker.rack, broker.features
 
 
-def _come(draft: Draft, broker: BrokerRegistration, context: CommandContext) -> None:
-    draft.add([_registration(broker, in_controlled_shutdown=False, fenced=True)])
-    draft.add(unfence_broker(draft.image, broker.id, context))
-    draft.add(begin_partitions(draft.image))
+def _come(pending: PendingRecords, broker: BrokerRegistration, context: CommandContext) -> None:
+    pending.add([_registration(broker, in_controlled_shutdown=False, fenced=True)])
+    pending.add(unfence_broker(pending.image, broker.id, context))
+    pending.add(begin_partitions(pending.image))
 
 
 def _registration(broker: BrokerRegistration, in_controlled_shutdown: bool, fenced: bool) -> RegisterBrokerRecord:
@@ -162,23 +162,23 @@ def _registration(broker: BrokerRegistration, in_controlled_shutdown: bool, fenc
 
 def topic_appeared(image: ClusterImage, topic: TopicImage) -> list[Message]:
     """The records of a topic that somebody else has made; partitions that have no state yet get theirs."""
-    draft = Draft(image)
-    draft.add([TopicRecord(topic.name, topic.id)])
-    draft.add(_as_found(topic.id, enumerate(topic.partitions)))
-    draft.add(begin_partitions(draft.image))
-    return draft.records
+    pending = PendingRecords(image)
+    pending.add([TopicRecord(topic.name, topic.id)])
+    pending.add(_as_found(topic.id, enumerate(topic.partitions)))
+    pending.add(begin_partitions(pending.image))
+    return pending.records
 
 
 def partitions_appeared(
     image: ClusterImage, topic: TopicImage, partitions: tuple[PartitionRegistration, ...]
 ) -> list[Message]:
     """The records when the topic has these partitions now. Nothing is said of those that it had before."""
-    draft = Draft(image)
+    pending = PendingRecords(image)
     known = len(topic.partitions)
-    draft.add(_as_found(topic.id, enumerate(partitions[known:], start=known)))
-    if draft.records:
-        draft.add(begin_partitions(draft.image))
-    return draft.records
+    pending.add(_as_found(topic.id, enumerate(partitions[known:], start=known)))
+    if pending.records:
+        pending.add(begin_partitions(pending.image))
+    return pending.records
 
 
 def state_changed(topic_id: Uuid, index: int, partition: PartitionRegistration) -> list[Message]:
