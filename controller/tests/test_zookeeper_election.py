@@ -12,7 +12,7 @@ from controller.tests.zookeeper_kit import DoubleWorld, World
 from odradek_controller.store import NotControllerError
 from odradek_controller.zookeeper import paths
 from odradek_controller.zookeeper.client import Create, ZooKeeper
-from odradek_controller.zookeeper.election import NOBODY, Candidate
+from odradek_controller.zookeeper.controller_election import NOBODY, Candidate
 from odradek_controller.zookeeper.fenced import FencedWriter, Office
 from odradek_controller.zookeeper.znodes import ControllerZnode
 from odradek_log.reporting import StandardReporter

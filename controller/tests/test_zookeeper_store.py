@@ -16,11 +16,11 @@ from odradek_controller.replay import RECORD_TYPES
 from odradek_controller.store import NotControllerError, RefusedRecordError
 from odradek_controller.zookeeper import paths
 from odradek_controller.zookeeper.client import Create, Set
-from odradek_controller.zookeeper.election import NOBODY
-from odradek_controller.zookeeper.entities import credentials
+from odradek_controller.zookeeper.config_entities import credentials
+from odradek_controller.zookeeper.controller_election import NOBODY
 from odradek_controller.zookeeper.fenced import FencedWriter, Office
 from odradek_controller.zookeeper.load import NO_STATE, load
-from odradek_controller.zookeeper.places import PLACES
+from odradek_controller.zookeeper.record_storage import PLACES
 from odradek_controller.zookeeper.store import ZooKeeperStore
 from odradek_controller.zookeeper.znodes import Assignment, PartitionState, TopicZnode
 from odradek_log.reporting import StandardReporter

@@ -16,8 +16,8 @@ from odradek_controller.store import NotControllerError
 from odradek_controller.zookeeper import bootstrap, paths, znodes
 from odradek_controller.zookeeper.client import NoNodeError
 from odradek_controller.zookeeper.load import read_broker
-from odradek_controller.zookeeper.looks import CHANGE_EXPIRES_MS
 from odradek_controller.zookeeper.reconciling import brokers_changed
+from odradek_controller.zookeeper.znode_readers import CHANGE_EXPIRES_MS
 from odradek_controller.zookeeper.znodes import Assignment, BrokerZnode, PartitionState, TopicZnode
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message

@@ -24,7 +24,7 @@ from odradek_controller.zookeeper.client import (
     WatchedEvent,
     ZooKeeper,
 )
-from odradek_controller.zookeeper.entities import is_quota_entity
+from odradek_controller.zookeeper.config_entities import is_quota_entity
 from odradek_controller.zookeeper.json_text import InvalidZnodeError
 from odradek_controller.zookeeper.load import children, config_entity, config_resource, quota_entities, read_config
 from odradek_controller.zookeeper.znodes import decode_config_change

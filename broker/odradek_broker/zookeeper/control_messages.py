@@ -18,7 +18,7 @@ from odradek_controller.image import (
     PartitionRegistration,
     TopicImage,
 )
-from odradek_controller.zookeeper.deletions import Deletions
+from odradek_controller.zookeeper.topic_deletion import Deletions
 from odradek_wire.message import Message
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek_wire.messages.stop_replica import StopReplicaRequest

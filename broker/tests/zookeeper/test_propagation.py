@@ -25,7 +25,7 @@ from odradek_controller.image import (
     PartitionRegistration,
     TopicImage,
 )
-from odradek_controller.zookeeper.deletions import Deletions
+from odradek_controller.zookeeper.topic_deletion import Deletions
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message

@@ -37,8 +37,8 @@ from ..principal import Principal
 from ..replay import replay
 from . import paths
 from .client import Create
-from .deletions import Deletions
 from .store import ZooKeeperStore
+from .topic_deletion import Deletions
 
 
 class ZooKeeperController(Controller):

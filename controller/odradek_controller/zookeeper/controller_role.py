@@ -20,7 +20,7 @@ from ..image import ClusterImage
 from ..store import NotControllerError
 from .client import ZooKeeper
 from .controller import ZooKeeperController
-from .election import Candidate
+from .controller_election import Candidate
 from .fenced import Office
 from .reconciling import begin_term
 from .store import ZooKeeperStore

@@ -31,7 +31,7 @@ from ..image import (
 from ..levels import Emulation, Levels
 from . import paths
 from .client import NoNodeError, Watch, ZooKeeper
-from .entities import credentials, is_quota_entity, quota_entity, quotas
+from .config_entities import credentials, is_quota_entity, quota_entity, quotas
 from .json_text import InvalidZnodeError
 from .znodes import (
     Assignment,

@@ -27,7 +27,7 @@ from ..election import Election, change
 from ..image import NO_LEADER, BrokerRegistration, ClusterImage, PartitionRegistration, TopicImage
 from ..image_records import broker_record
 from ..replay import replay
-from .entities import MECHANISMS, credentials, quota_entity, quotas
+from .config_entities import MECHANISMS, credentials, quota_entity, quotas
 from .load import NO_STATE, config_resource
 from .paths import desanitized
 

@@ -26,8 +26,8 @@ from .client import ConnectionLossError, Create, Op, SessionExpiredError, Set, Z
 from .fenced import MAX_BYTES, FencedWriter, Office
 from .json_text import InvalidZnodeError
 from .load import NO_STATE, FoundTopic, Loaded, Nodes, load, read_features, read_partitions
-from .places import check_places
-from .plan import Plan, Seen
+from .record_storage import check_places
+from .znode_operations import Plan, Seen
 from .znodes import TopicZnode, encode_features
 
 Found = TypeVar("Found")

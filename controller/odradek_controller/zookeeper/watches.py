@@ -18,8 +18,8 @@ from ..store import NotControllerError
 from . import paths
 from .client import ConnectionLossError, SessionEvent, SessionExpiredError, WatchedEvent, ZooKeeper
 from .controller import ZooKeeperController
-from .looks import Looks
 from .store import ZooKeeperStore
+from .znode_readers import Looks
 
 _PAUSE_MS = 1_000
 """Before the next look at what one has failed at, unless an event comes first."""

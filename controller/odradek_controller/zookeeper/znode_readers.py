@@ -27,8 +27,7 @@ from ..image import BrokerRegistration, ClusterImage, MetadataDelta, TopicImage
 from ..replay import replay
 from . import paths
 from .client import Delete, NoNodeError, Set, Watch, ZooKeeper
-from .deletions import Deletions
-from .entities import is_quota_entity
+from .config_entities import is_quota_entity
 from .json_text import InvalidZnodeError
 from .load import (
     NO_STATE,
@@ -44,7 +43,6 @@ from .load import (
     state_of,
     topics_of,
 )
-from .plan import Seen
 from .reconciling import (
     PendingRecords,
     brokers_changed,
@@ -54,6 +52,8 @@ from .reconciling import (
     topic_appeared,
 )
 from .store import ZooKeeperStore
+from .topic_deletion import Deletions
+from .znode_operations import Seen
 from .znodes import (
     Assignment,
     TopicPartition,

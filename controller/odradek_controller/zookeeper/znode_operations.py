@@ -13,7 +13,7 @@ from ..image import ClusterImage, MetadataDelta, PartitionRegistration, TopicIma
 from ..store import RefusedRecordError
 from . import paths
 from .client import Create, Delete, Op, Set
-from .entities import (
+from .config_entities import (
     MECHANISMS,
     credential_text,
     entity_path,
