@@ -162,7 +162,7 @@ def test_what_nothing_acts_on_yet_is_kept_and_written_again() -> None:
     ]
     assert without_position(rebuilt(image)) == without_position(image)
     gone = ClientQuotaRecord([user("client-id", None), user("user", "u")], "producer_byte_rate", 0.0, True)
-    assert [dict(limits) for limits in image_of([gone], image).kept.client_quotas.values()] == [
+    assert [dict(limits) for limits in image_of([gone], image).security.client_quotas.values()] == [
         {"consumer_byte_rate": 6.0}
     ]
 

@@ -27,7 +27,7 @@ from .fenced import MAX_BYTES, FencedWriter, Office
 from .json_text import InvalidZnodeError
 from .load import NO_STATE, FoundTopic, Loaded, Nodes, load, read_features, read_partitions
 from .record_storage import check_places
-from .znode_operations import Plan, Seen
+from .znode_operations import ExternalChanges, Plan
 from .znodes import TopicZnode, encode_features
 
 Found = TypeVar("Found")
@@ -62,7 +62,7 @@ class ZooKeeperStore:
         self._writer = FencedWriter(zk, office, lost)
         self._image = ClusterImage()
         self.nodes = Nodes()
-        self.seen = Seen()
+        self.external_changes = ExternalChanges()
 
     async def open(self) -> ClusterImage:
         """The image of all that is stored; topics of before topic ids have got theirs.
@@ -107,11 +107,11 @@ class ZooKeeperStore:
 
     async def append(self, records: Sequence[Message], levels: Levels) -> Appended:
         """Raises NotControllerError, and RefusedRecordError for what has no place in ZooKeeper."""
-        seen, self.seen = self.seen, Seen()
+        external, self.external_changes = self.external_changes, ExternalChanges()
         check_places(records)
         delta = replay(self._image, records, offset=self._image.offset + len(records), epoch=self._office.epoch)
-        await self._look_for_folders(delta, seen)
-        plan = Plan(self._office.epoch, self.nodes, seen, _given_to(records))
+        await self._look_for_folders(delta, external)
+        plan = Plan(self._office.epoch, self.nodes, external, _given_to(records))
         plan.add(delta)
         await self._writer.write(plan.ops, self._max_bytes)
         plan.done()
@@ -122,20 +122,20 @@ class ZooKeeperStore:
         """Change a node that others write, too; whether it was still there to be changed. Raises NotControllerError."""
         return await self._writer.tidy(op)
 
-    async def _look_for_folders(self, delta: MetadataDelta, seen: Seen) -> None:
+    async def _look_for_folders(self, delta: MetadataDelta, external: ExternalChanges) -> None:
         """A partition without a state may have a node, if a controller fell while it began the partition."""
         changed = [topic for key, topic in delta.before.topics_by_id.items() if key in delta.partitions]
         for topic in (*changed, *delta.deleted_topics.values()):
             stateless = [
                 index for index, partition in enumerate(topic.partitions) if partition.partition_epoch == NO_STATE
             ]
-            if stateless and topic.name not in seen.gone:
+            if stateless and topic.name not in external.gone:
                 for path in (
                     paths.partitions(topic.name),
                     *(paths.partition(topic.name, index) for index in stateless),
                 ):
                     if await self._retried(partial(self._zk.exists, path)) is not None:
-                        seen.folders.add(path)
+                        external.folders.add(path)
 
     async def _retried(self, read: Callable[[], Awaitable[Found]]) -> Found:
         """As soon as there is a connection; NotControllerError when the session is over."""

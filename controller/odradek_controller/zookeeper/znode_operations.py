@@ -33,7 +33,7 @@ from .znodes import (
 
 
 @dataclass(slots=True)
-class Seen:
+class ExternalChanges:
     """What others have put into nodes and the image does not say yet. (Configurations they set are in `Nodes`.)"""
 
     topics: dict[str, TopicZnode] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Plan:
 
     epoch: int
     nodes: Nodes
-    seen: Seen
+    external_changes: ExternalChanges
     producer_ids_of: int = -1
     """The broker that gets the block of producer ids, if one is given out."""
     ops: list[Op] = field(default_factory=list)
@@ -96,8 +96,8 @@ class Plan:
     def _delete_topic(self, topic: TopicImage) -> None:
         """From the leaves up, then the configuration, then the wish."""
         name = topic.name
-        if name in self.seen.gone:
-            self.topics[name] = self.nodes.topics[name] if name in self.seen.topics else None
+        if name in self.external_changes.gone:
+            self.topics[name] = self.nodes.topics[name] if name in self.external_changes.topics else None
             return
         for index, partition in enumerate(topic.partitions):
             if partition.partition_epoch != NO_STATE:
@@ -117,8 +117,8 @@ class Plan:
 
     def _create_topic(self, topic: TopicImage, image: ClusterImage) -> None:
         """Configuration first: a controller that sees the topic finds it."""
-        if topic.name in self.seen.topics:
-            self._assign(topic, self.seen.topics[topic.name])
+        if topic.name in self.external_changes.topics:
+            self._assign(topic, self.external_changes.topics[topic.name])
             return
         values = dict(image.topic_configs(topic.name))
         self._put_config(f"topics/{topic.name}", values, tell=False)
@@ -126,7 +126,7 @@ class Plan:
         self.topics[topic.name] = 0
 
     def _assign(self, topic: TopicImage, before: TopicZnode) -> None:
-        known = self.seen.topics.get(topic.name, before)
+        known = self.external_changes.topics.get(topic.name, before)
         wanted = TopicZnode(topic.id, _assignments(topic))
         if wanted != known:
             version = self.nodes.topics[topic.name]
@@ -146,7 +146,7 @@ class Plan:
             old = before[index] if index < len(before) else None
             version = NO_STATE if old is None else old.partition_epoch
             state = self._state(after)
-            found = self.seen.states.get((name, index))
+            found = self.external_changes.states.get((name, index))
             if found is not None and _says(found, state, after.partition_epoch):
                 continue
             data = state.encode()
@@ -154,7 +154,7 @@ class Plan:
                 if not folders:
                     self.ops.append(Create(paths.partitions(name)))
                     folders = True
-                if paths.partition(name, index) not in self.seen.folders:
+                if paths.partition(name, index) not in self.external_changes.folders:
                     self.ops.append(Create(paths.partition(name, index)))
                 self.ops.append(Create(path, data))
                 version = 0
@@ -167,10 +167,10 @@ class Plan:
         )
 
     def _has_folder(self, path: str, partition: PartitionRegistration) -> bool:
-        return partition.partition_epoch != NO_STATE or path in self.seen.folders
+        return partition.partition_epoch != NO_STATE or path in self.external_changes.folders
 
     def _has_folders(self, name: str, partitions: tuple[PartitionRegistration, ...]) -> bool:
-        return paths.partitions(name) in self.seen.folders or any(
+        return paths.partitions(name) in self.external_changes.folders or any(
             partition.partition_epoch != NO_STATE for partition in partitions
         )
 

@@ -53,7 +53,7 @@ from .reconciling import (
 )
 from .store import ZooKeeperStore
 from .topic_deletion import Deletions
-from .znode_operations import Seen
+from .znode_operations import ExternalChanges
 from .znodes import (
     Assignment,
     TopicPartition,
@@ -162,20 +162,20 @@ class Looks:
         names = set(await self._children(paths.TOPICS))
         asked = sorted(names - self._quiet_topics)
         self._quiet_topics = names
-        seen = Seen(gone=set(image.topics.keys() - names))
-        records: list[Message] = [RemoveTopicRecord(image.topics[name].id) for name in sorted(seen.gone)]
+        external = ExternalChanges(gone=set(image.topics.keys() - names))
+        records: list[Message] = [RemoveTopicRecord(image.topics[name].id) for name in sorted(external.gone)]
         damaged: list[InvalidZnodeError] = []
         for found in await read_each(self._zk, damaged, asked, self._read_topic):
             if found is not None:
                 try:
-                    records += await self._topic(image, found, seen)
+                    records += await self._topic(image, found, external)
                 except InvalidZnodeError as error:
                     damaged.append(error)
         for damage in damaged:
             self._damaged(damage.path, damage)
         unreadable = (self._store.nodes.unreadable & names - set(asked)) | topics_of(damaged)
         self._store.nodes.unreadable = unreadable - image.topics.keys()
-        self._store.seen = seen
+        self._store.external_changes = external
         return records
 
     async def _read_topic(self, zk: ZooKeeper, name: str) -> FoundTopic | None:
@@ -185,7 +185,7 @@ class Looks:
             self._unwatch(path)
         return found
 
-    async def _topic(self, image: ClusterImage, found: FoundTopic, seen: Seen) -> list[Message]:
+    async def _topic(self, image: ClusterImage, found: FoundTopic, external: ExternalChanges) -> list[Message]:
         name, nodes = found.name, self._store.nodes
         known = image.topics.get(name)
         topic_id = found.node.topic_id
@@ -198,15 +198,15 @@ class Looks:
                 return []
         partitions = await read_partitions(self._zk, found)
         nodes.topics[name] = found.version
-        seen.topics[name] = found.node
+        external.topics[name] = found.node
         records: list[Message] = []
         if known is not None and known.id != topic_id:
-            seen.gone.add(name)
+            external.gone.add(name)
             records.append(RemoveTopicRecord(known.id))
             image, known = replay(image, records).image, None
         for index in range(0 if known is None else len(known.partitions), len(partitions)):
             if partitions[index].partition_epoch != NO_STATE:
-                seen.states[name, index] = state_of(partitions[index])
+                external.states[name, index] = state_of(partitions[index])
         if known is not None:
             return partitions_appeared(image, known, partitions)
         if partitions:
@@ -360,18 +360,18 @@ class Looks:
         partitions: dict[TopicPartition, None] = {}
         for path in noticed:
             partitions.update(dict.fromkeys(await self._notice(path, decode_partitions) or ()))
-        seen = Seen()
+        external = ExternalChanges()
         records: list[Message] = []
         for topic, index in partitions:
             known = image.partition(topic, index)
             found = None if known is None else await read_state(self._zk, topic, index)
             if known is not None and found is not None and found.version > known.partition_epoch:
-                seen.states[topic, index] = found
+                external.states[topic, index] = found
                 assignment = Assignment(known.replicas, known.adding_replicas, known.removing_replicas)
                 records += state_changed(image.topics[topic].id, index, registered(assignment, found))
         for path in noticed:
             await self._store.tidy(Delete(path))
-        self._store.seen = seen
+        self._store.external_changes = external
         return records
 
     async def _log_dir_events(self, image: ClusterImage) -> Sequence[Message]:
