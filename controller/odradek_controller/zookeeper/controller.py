@@ -64,7 +64,7 @@ class ZooKeeperController(Controller):
     @property
     def unreadable(self) -> Collection[str]:
         """Topics that are there and cannot be read: nothing is known of who holds them."""
-        return self.store.nodes.unreadable
+        return self.store.znode_cache.unreadable
 
     async def submit(self, request: Message, principal: Principal | None = None) -> Any:
         """As `Controller.submit`; the requests that differ over ZooKeeper are decided here."""

@@ -183,4 +183,4 @@ class ControllerRole:
 
 
 async def _first(store: ZooKeeperStore, controller: Controller, image: ClusterImage) -> Sequence[Message]:
-    return begin_term(image, controller.context, store.nodes.doubtful)
+    return begin_term(image, controller.context, store.znode_cache.doubtful)

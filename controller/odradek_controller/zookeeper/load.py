@@ -2,7 +2,7 @@
 
 Owns which node says what of the image, and reads what others change one by one for `watches`. Three things that are
 nodes' versions have a place in the image: a broker's epoch is its node's czxid, a partition's epoch the version of its
-state. The other versions, which nobody but the store needs, are in `Nodes`.
+state. The other versions, which nobody but the store needs, are in `ZnodeCache`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ NO_STATE = -1
 
 
 @dataclass(slots=True)
-class Nodes:
+class ZnodeCache:
     """What the nodes say that the image has no place for."""
 
     topics: dict[str, int] = field(default_factory=dict)
@@ -76,18 +76,18 @@ class Nodes:
     time did not live to hear of it."""
 
 
-class Loaded(NamedTuple):
+class LoadedCluster(NamedTuple):
     image: ClusterImage
-    nodes: Nodes
+    znode_cache: ZnodeCache
     without_id: Mapping[str, TopicZnode]
     """Topics of before topic ids: they are not in the image until they have one."""
     damaged: tuple[InvalidZnodeError, ...]
     """What could not be read, and is left alone: such a topic or broker is not in the image."""
 
 
-async def load(zk: ZooKeeper, epoch: int) -> Loaded:
+async def load(zk: ZooKeeper, epoch: int) -> LoadedCluster:
     """All of it. Raises InvalidZnodeError if the cluster itself cannot be read, and what a `ZooKeeper` raises."""
-    nodes = Nodes()
+    nodes = ZnodeCache()
     damaged: list[InvalidZnodeError] = []
     features = await read_features(zk)
     brokers = {
@@ -116,7 +116,7 @@ async def load(zk: ZooKeeper, epoch: int) -> Loaded:
         security=_kept(nodes, damaged),
     )
     without_id = {topic.name: topic.node for topic in found if topic.node.topic_id is None}
-    return Loaded(image, nodes, without_id, tuple(damaged))
+    return LoadedCluster(image, nodes, without_id, tuple(damaged))
 
 
 async def read_features(zk: ZooKeeper) -> dict[str, int] | None:
@@ -294,7 +294,7 @@ def config_entity(resource: ConfigResource) -> str | None:
 
 
 async def _load_configs(
-    zk: ZooKeeper, damaged: list[InvalidZnodeError], nodes: Nodes
+    zk: ZooKeeper, damaged: list[InvalidZnodeError], nodes: ZnodeCache
 ) -> dict[ConfigResource, dict[str, str]]:
     entities = [
         f"{folder}/{name}" for folder in ("topics", "brokers") for name in await children(zk, f"/config/{folder}")
@@ -324,7 +324,7 @@ async def _read_entity(zk: ZooKeeper, entity: str) -> tuple[str, dict[str, str] 
     return entity, await read_config(zk, entity)
 
 
-def _kept(nodes: Nodes, damaged: list[InvalidZnodeError]) -> SecurityImage:
+def _kept(nodes: ZnodeCache, damaged: list[InvalidZnodeError]) -> SecurityImage:
     limits: dict[QuotaEntity, dict[str, float]] = {}
     scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
     for entity, values in nodes.configs.items():

@@ -25,9 +25,9 @@ from . import paths
 from .client import ConnectionLossError, Create, Op, SessionExpiredError, Set, ZooKeeper
 from .fenced import MAX_BYTES, FencedWriter, Office
 from .json_text import InvalidZnodeError
-from .load import NO_STATE, FoundTopic, Loaded, Nodes, load, read_features, read_partitions
+from .load import NO_STATE, FoundTopic, LoadedCluster, ZnodeCache, load, read_features, read_partitions
 from .record_storage import check_places
-from .znode_operations import ExternalChanges, Plan
+from .znode_operations import ExternalChanges, ZnodeOperations
 from .znodes import TopicZnode, encode_features
 
 Found = TypeVar("Found")
@@ -61,7 +61,7 @@ class ZooKeeperStore:
         self._max_bytes = max_bytes
         self._writer = FencedWriter(zk, office, lost)
         self._image = ClusterImage()
-        self.nodes = Nodes()
+        self.znode_cache = ZnodeCache()
         self.external_changes = ExternalChanges()
 
     async def open(self) -> ClusterImage:
@@ -76,7 +76,7 @@ class ZooKeeperStore:
         if await read_features(self._zk) is None:
             await self._enable_features()
         loaded = await load(self._zk, self._office.epoch)
-        self.nodes = loaded.nodes
+        self.znode_cache = loaded.znode_cache
         image = await self._with_ids(loaded)
         for error in loaded.damaged:
             self._damaged(error)
@@ -90,17 +90,17 @@ class ZooKeeperStore:
         if not await self.tidy(Create(paths.FEATURE, encode_features({}))):
             await self.tidy(Set(paths.FEATURE, encode_features({})))
 
-    async def _with_ids(self, loaded: Loaded) -> ClusterImage:
+    async def _with_ids(self, loaded: LoadedCluster) -> ClusterImage:
         topics = dict(loaded.image.topics)
         for name, node in loaded.without_id.items():
             topic_id = random_uuid(self._randbytes)
-            named = FoundTopic(name, TopicZnode(topic_id, node.partitions), self.nodes.topics[name] + 1)
+            named = FoundTopic(name, TopicZnode(topic_id, node.partitions), self.znode_cache.topics[name] + 1)
             await self._writer.write([Set(paths.topic(name), named.node.encode(), named.version - 1)])
-            self.nodes.topics[name] = named.version
+            self.znode_cache.topics[name] = named.version
             try:
                 topics[name] = TopicImage(topic_id, name, await read_partitions(self._zk, named))
             except InvalidZnodeError as error:
-                self.nodes.unreadable.add(name)
+                self.znode_cache.unreadable.add(name)
                 self._damaged(error)
         by_id = {topic.id: topic for topic in topics.values()}
         return replace(loaded.image, topics=topics, topics_by_id=by_id)
@@ -111,7 +111,7 @@ class ZooKeeperStore:
         check_places(records)
         delta = replay(self._image, records, offset=self._image.offset + len(records), epoch=self._office.epoch)
         await self._look_for_folders(delta, external)
-        plan = Plan(self._office.epoch, self.nodes, external, _given_to(records))
+        plan = ZnodeOperations(self._office.epoch, self.znode_cache, external, _given_to(records))
         plan.add(delta)
         await self._writer.write(plan.ops, self._max_bytes)
         plan.done()

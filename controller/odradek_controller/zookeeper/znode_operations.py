@@ -1,7 +1,7 @@
 """What a change of the image does to the nodes: the operations of a transaction, in Kafka's order.
 
 Pure: compares the images before and after, and what is known of the nodes beside. Whoever applies the operations tells
-`Nodes` afterwards, with `done`. A node that already is as it shall be, because somebody else made it so, is left alone.
+`ZnodeCache` afterwards, with `done`. A node that already is as it shall be, because somebody else made it so, is left alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .config_entities import (
     quota_text,
     user_path,
 )
-from .load import NO_STATE, FoundState, Nodes, config_entity
+from .load import NO_STATE, FoundState, ZnodeCache, config_entity
 from .znodes import (
     Assignment,
     PartitionState,
@@ -34,7 +34,7 @@ from .znodes import (
 
 @dataclass(slots=True)
 class ExternalChanges:
-    """What others have put into nodes and the image does not say yet. (Configurations they set are in `Nodes`.)"""
+    """What others have put into nodes and the image does not say yet. (Configurations they set are in `ZnodeCache`.)"""
 
     topics: dict[str, TopicZnode] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
@@ -45,11 +45,11 @@ class ExternalChanges:
 
 
 @dataclass(slots=True)
-class Plan:
-    """Operations, and what `Nodes` will be when they are done."""
+class ZnodeOperations:
+    """Operations, and what `ZnodeCache` will be when they are done."""
 
     epoch: int
-    nodes: Nodes
+    znode_cache: ZnodeCache
     external_changes: ExternalChanges
     producer_ids_of: int = -1
     """The broker that gets the block of producer ids, if one is given out."""
@@ -80,16 +80,16 @@ class Plan:
         """What was seen of the nodes that were changed is in the image now."""
         for name, version in self.topics.items():
             if version is None:
-                self.nodes.topics.pop(name, None)
-                self.nodes.marked.discard(name)
+                self.znode_cache.topics.pop(name, None)
+                self.znode_cache.marked.discard(name)
             else:
-                self.nodes.topics[name] = version
+                self.znode_cache.topics[name] = version
         for entity, values in self.configs.items():
             if values is None:
-                self.nodes.configs.pop(entity, None)
+                self.znode_cache.configs.pop(entity, None)
             else:
-                self.nodes.configs[entity] = values
-        self.nodes.producer_ids += self.producer_ids
+                self.znode_cache.configs[entity] = values
+        self.znode_cache.producer_ids += self.producer_ids
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class Plan:
         """From the leaves up, then the configuration, then the wish."""
         name = topic.name
         if name in self.external_changes.gone:
-            self.topics[name] = self.nodes.topics[name] if name in self.external_changes.topics else None
+            self.topics[name] = self.znode_cache.topics[name] if name in self.external_changes.topics else None
             return
         for index, partition in enumerate(topic.partitions):
             if partition.partition_epoch != NO_STATE:
@@ -108,10 +108,10 @@ class Plan:
             self.ops.append(Delete(paths.partitions(name)))
         self.ops.append(Delete(paths.topic(name)))
         entity = f"topics/{name}"
-        if entity in self.nodes.configs:
+        if entity in self.znode_cache.configs:
             self.ops.append(Delete(paths.config(entity)))
             self.configs[entity] = None
-        if name in self.nodes.marked:
+        if name in self.znode_cache.marked:
             self.ops.append(Delete(paths.delete_topic(name)))
         self.topics[name] = None
 
@@ -129,7 +129,7 @@ class Plan:
         known = self.external_changes.topics.get(topic.name, before)
         wanted = TopicZnode(topic.id, _assignments(topic))
         if wanted != known:
-            version = self.nodes.topics[topic.name]
+            version = self.znode_cache.topics[topic.name]
             self.ops.append(Set(paths.topic(topic.name), wanted.encode(), version))
             self.topics[topic.name] = version + 1
 
@@ -186,7 +186,7 @@ class Plan:
                 self._put_config(entity, dict(delta.image.configs.get(resource, {})))
 
     def _put_config(self, entity: str, values: dict[str, str], tell: bool = True) -> None:
-        known = self.configs[entity] if entity in self.configs else self.nodes.configs.get(entity)
+        known = self.configs[entity] if entity in self.configs else self.znode_cache.configs.get(entity)
         if known == values:
             return
         path = paths.config(entity)
@@ -216,22 +216,22 @@ class Plan:
             self._put_config(entity, values)
 
     def _entity(self, wanted: dict[str, dict[str, str]], entity: str) -> dict[str, str]:
-        return wanted.setdefault(entity, dict(self.nodes.configs.get(entity, {})))
+        return wanted.setdefault(entity, dict(self.znode_cache.configs.get(entity, {})))
 
     def _make_parents(self, entity: str) -> None:
         user, separator, _client = entity.partition("/clients/")
-        if not separator or entity in self.nodes.configs:
+        if not separator or entity in self.znode_cache.configs:
             return
-        if user not in self.nodes.configs and user not in self.configs:
+        if user not in self.znode_cache.configs and user not in self.configs:
             self.ops.append(Create(paths.config(user)))
             self.configs[user] = {}
-        if user not in self.nodes.with_clients:
+        if user not in self.znode_cache.with_clients:
             self.ops.append(Create(f"{paths.config(user)}/clients"))
-            self.nodes.with_clients.add(user)
+            self.znode_cache.with_clients.add(user)
 
     def _set_producer_ids(self, delta: MetadataDelta) -> None:
         block = ProducerIdBlock(self.producer_ids_of, delta.before.next_producer_id, delta.image.next_producer_id - 1)
-        self.ops.append(Set(paths.PRODUCER_IDS, block.encode(), self.nodes.producer_ids))
+        self.ops.append(Set(paths.PRODUCER_IDS, block.encode(), self.znode_cache.producer_ids))
         self.producer_ids = True
 
 

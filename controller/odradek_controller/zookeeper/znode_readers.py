@@ -136,7 +136,7 @@ class Looks:
         found = []
         if not changed.isdisjoint(topic for topic, _ in self._reassigning):
             found.append(paths.REASSIGN_PARTITIONS)
-        if not changed.isdisjoint(self._held_up) or not gone.isdisjoint(self._store.nodes.marked):
+        if not changed.isdisjoint(self._held_up) or not gone.isdisjoint(self._store.znode_cache.marked):
             found.append(paths.DELETE_TOPICS)
         return found
 
@@ -173,8 +173,8 @@ class Looks:
                     damaged.append(error)
         for damage in damaged:
             self._damaged(damage.path, damage)
-        unreadable = (self._store.nodes.unreadable & names - set(asked)) | topics_of(damaged)
-        self._store.nodes.unreadable = unreadable - image.topics.keys()
+        unreadable = (self._store.znode_cache.unreadable & names - set(asked)) | topics_of(damaged)
+        self._store.znode_cache.unreadable = unreadable - image.topics.keys()
         self._store.external_changes = external
         return records
 
@@ -186,7 +186,7 @@ class Looks:
         return found
 
     async def _topic(self, image: ClusterImage, found: FoundTopic, external: ExternalChanges) -> list[Message]:
-        name, nodes = found.name, self._store.nodes
+        name, nodes = found.name, self._store.znode_cache
         known = image.topics.get(name)
         topic_id = found.node.topic_id
         if known is not None and nodes.topics.get(name) == found.version and topic_id in (None, known.id):
@@ -225,9 +225,9 @@ class Looks:
             topic = image.topics.get(name)
             if topic is not None and enabled:
                 topics.append(topic)
-            elif not enabled or name not in self._store.nodes.unreadable:
+            elif not enabled or name not in self._store.znode_cache.unreadable:
                 await self._store.tidy(Delete(paths.delete_topic(name)))
-        self._store.nodes.marked = {topic.name for topic in topics}
+        self._store.znode_cache.marked = {topic.name for topic in topics}
         self._held_up = {
             topic.name
             for topic in topics
@@ -349,9 +349,9 @@ class Looks:
             self._damaged(error.path, error)
             return ()
         if values is None:
-            self._store.nodes.configs.pop(entity, None)
+            self._store.znode_cache.configs.pop(entity, None)
         else:
-            self._store.nodes.configs[entity] = values
+            self._store.znode_cache.configs[entity] = values
         return records
 
     async def _isr_changes(self, image: ClusterImage) -> Sequence[Message]:
