@@ -12,7 +12,7 @@ import pytest
 from odradek_broker.zookeeper.adapter import Adapter
 from odradek_controller.commands import isr
 from odradek_controller.image import ClusterImage
-from odradek_controller.zookeeper import controller_role, election, fenced, looks, paths
+from odradek_controller.zookeeper import controller_election, controller_role, fenced, paths, znode_readers
 from odradek_controller.zookeeper.client import Check, Delete, Set
 from odradek_controller.zookeeper.reconciling import begin_term, brokers_changed
 from odradek_wire.errors import ErrorCode
@@ -34,7 +34,7 @@ def controller_whose_writes_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
 
 
 def election_that_counts_up_an_epoch_that_others_have_counted_up(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(election, "Set", lambda path, data, version: Set(path, data))
+    patch.setattr(controller_election, "Set", lambda path, data, version: Set(path, data))
 
 
 def broker_that_heeds_whoever_says_to_be_the_controller(patch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def controller_that_does_not_see_who_begins_anew(patch: pytest.MonkeyPatch) -> N
         }
         return brokers_changed(image, as_before, settings)
 
-    patch.setattr(looks, "brokers_changed", changed)
+    patch.setattr(znode_readers, "brokers_changed", changed)
 
 
 # -- scripts --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from odradek_controller.store import NotControllerError
 from odradek_controller.zookeeper import paths
 from odradek_controller.zookeeper.client import Create, ZooKeeper
 from odradek_controller.zookeeper.controller_election import NOBODY, Candidate
-from odradek_controller.zookeeper.fenced import FencedWriter, Office
+from odradek_controller.zookeeper.fenced import ControllerTerm, FencedWriter
 from odradek_controller.zookeeper.znodes import ControllerZnode
 from odradek_log.reporting import StandardReporter
 
@@ -24,7 +24,7 @@ class Broker:
     def __init__(self, world: World, zk: ZooKeeper, broker_id: int) -> None:
         self.zk = zk
         self.id = broker_id
-        self.events: list[Office | str] = []
+        self.events: list[ControllerTerm | str] = []
         self.seen: list[int] = []
         self.candidate = Candidate(
             zk,
@@ -39,7 +39,7 @@ class Broker:
 
     @property
     def leads(self) -> bool:
-        return self.candidate.office is not None
+        return self.candidate.term is not None
 
 
 class Election:
@@ -75,7 +75,7 @@ async def test_the_first_candidate_is_elected_and_all_see_it() -> None:
         await found.until_led_by(first)
         second = await found.join()
         await found.until_led_by(first)
-        assert first.events == [Office(1, 1, first.zk.session_id)]
+        assert first.events == [ControllerTerm(1, 1, first.zk.session_id)]
         assert second.events == []
         assert (first.seen, second.seen) == ([NOBODY, 1], [1])
         data, stat = await second.zk.get(paths.CONTROLLER)
@@ -98,14 +98,14 @@ async def test_who_resigns_frees_the_office_for_the_next_epoch() -> None:
         await found.until_led_by(first)
         second = await found.join()
         await found.until_led_by(first)
-        office = first.candidate.office
-        assert office is not None
-        first.candidate.resign(office)
-        assert first.events == [office, "resigned"]
+        term = first.candidate.term
+        assert term is not None
+        first.candidate.resign(term)
+        assert first.events == [term, "resigned"]
         await found.world.until(lambda: first.leads or second.leads)
         leader = first if first.leads else second
-        assert leader.candidate.office == Office(2, 2, leader.zk.session_id)
-        first.candidate.resign(office)  # a term that is over long since
+        assert leader.candidate.term == ControllerTerm(2, 2, leader.zk.session_id)
+        first.candidate.resign(term)  # a term that is over long since
         await found.until_led_by(leader)
 
 
@@ -118,7 +118,7 @@ async def test_who_closes_frees_the_office_at_once() -> None:
         await first.candidate.close()
         assert first.events[1:] == ["resigned"]
         await found.world.until(lambda: second.leads)
-        assert second.events == [Office(2, 2, second.zk.session_id)]
+        assert second.events == [ControllerTerm(2, 2, second.zk.session_id)]
 
 
 async def test_a_controller_that_is_cut_off_is_followed_and_can_write_nothing() -> None:
@@ -127,13 +127,13 @@ async def test_a_controller_that_is_cut_off_is_followed_and_can_write_nothing() 
         await found.until_led_by(first)
         second = await found.join()
         await found.until_led_by(first)
-        office = first.candidate.office
-        assert office is not None
+        term = first.candidate.term
+        assert term is not None
         found.world.cut(first.zk)
         await found.world.until(lambda: second.leads)
         assert first.leads  # it cannot know
         lost: list[str] = []
-        writing = asyncio.ensure_future(FencedWriter(first.zk, office, lost.append).write([Create("/late")]))
+        writing = asyncio.ensure_future(FencedWriter(first.zk, term, lost.append).write([Create("/late")]))
         found.world.heal(first.zk)
         await found.world.until(writing.done)
         with pytest.raises(NotControllerError):
@@ -141,7 +141,7 @@ async def test_a_controller_that_is_cut_off_is_followed_and_can_write_nothing() 
         assert len(lost) == 1
         assert await second.zk.exists("/late") is None
         await found.until_led_by(second)
-        assert first.events == [office, "resigned"]
+        assert first.events == [term, "resigned"]
 
 
 async def test_a_session_that_lives_through_a_break_keeps_the_office() -> None:
@@ -151,14 +151,14 @@ async def test_a_session_that_lives_through_a_break_keeps_the_office() -> None:
         found.world.drop(first.zk)
         await found.world.until(lambda: first.zk.connected)
         await found.until_led_by(first)
-        assert first.events == [Office(1, 1, first.zk.session_id)]
+        assert first.events == [ControllerTerm(1, 1, first.zk.session_id)]
         # The watch was left anew: it still sees the office go.
         await first.zk.delete(paths.CONTROLLER)
-        await found.world.until(lambda: first.candidate.office == Office(2, 2, first.zk.session_id))
+        await found.world.until(lambda: first.candidate.term == ControllerTerm(2, 2, first.zk.session_id))
         assert first.events == [
-            Office(1, 1, first.zk.session_id),
+            ControllerTerm(1, 1, first.zk.session_id),
             "resigned",
-            Office(2, 2, first.zk.session_id),
+            ControllerTerm(2, 2, first.zk.session_id),
         ]
 
 
@@ -170,7 +170,7 @@ async def test_an_election_whose_answer_was_lost_counts() -> None:
         await world.until(lambda: _exists(watcher, paths.CONTROLLER))
         world.drop(first.zk)
         await world.until(lambda: first.leads)
-        assert first.events == [Office(1, 1, first.zk.session_id)]
+        assert first.events == [ControllerTerm(1, 1, first.zk.session_id)]
 
 
 async def _exists(zk: ZooKeeper, path: str) -> bool:
@@ -198,7 +198,7 @@ async def test_an_expired_session_ends_the_term_before_anything_else_is_possible
         world.server.expire(first.zk)  # type: ignore[arg-type]  # of this world all clients are doubles
         await world.until(lambda: first.leads and len(first.events) == 3)
         assert order[:2] == ["disconnected 1", "expired 2"]
-        assert first.candidate.office == Office(2, 2, first.zk.session_id)
+        assert first.candidate.term == ControllerTerm(2, 2, first.zk.session_id)
 
 
 async def test_a_damaged_epoch_is_reported_and_nobody_is_elected(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from odradek_controller.zookeeper import paths
 from odradek_controller.zookeeper.client import Create, Set
 from odradek_controller.zookeeper.config_entities import credentials
 from odradek_controller.zookeeper.controller_election import NOBODY
-from odradek_controller.zookeeper.fenced import FencedWriter, Office
+from odradek_controller.zookeeper.fenced import ControllerTerm, FencedWriter
 from odradek_controller.zookeeper.load import NO_STATE, load
 from odradek_controller.zookeeper.record_storage import PLACES
 from odradek_controller.zookeeper.store import ZooKeeperStore
@@ -276,7 +276,7 @@ async def test_a_write_whose_answer_was_lost_is_not_made_twice() -> None:
         await cluster.tool.create(paths.CONTROLLER_EPOCH, b"1")
         await cluster.tool.create("/counted", b"")
         lost: list[str] = []
-        writer = FencedWriter(zk, Office(1, 0, zk.session_id), lost.append)
+        writer = FencedWriter(zk, ControllerTerm(1, 0, zk.session_id), lost.append)
         writing = asyncio.ensure_future(writer.write([Set("/counted", b"x", 0), Create("/new", b"y")]))
         for _ in range(3):  # it is at the server, and its answer on the way
             await asyncio.sleep(0)
@@ -386,7 +386,7 @@ async def _store(cluster: ZooKeeperCluster) -> ZooKeeperStore:
     await cluster.tool.create(paths.CONTROLLER_EPOCH, b"1")
     store = ZooKeeperStore(
         zk,
-        Office(1, 0, zk.session_id),
+        ControllerTerm(1, 0, zk.session_id),
         node_id=1,
         lost=lambda why: None,
         wall_ms=lambda: 0,

@@ -30,7 +30,7 @@ from .client import (
     ZooKeeper,
     ZooKeeperError,
 )
-from .fenced import Office
+from .fenced import ControllerTerm
 from .znodes import ControllerZnode, decode_number, encode_number
 
 NOBODY = -1
@@ -51,7 +51,7 @@ class Candidate:
         *,
         wall_ms: Callable[[], int],
         sleep: Callable[[int], Awaitable[None]],
-        elected: Callable[[Office], None],
+        elected: Callable[[ControllerTerm], None],
         resigned: Callable[[], None],
         seen: Callable[[int], None] = lambda broker_id: None,
         reporter: Reporter,
@@ -65,8 +65,8 @@ class Candidate:
         self._resigned = resigned
         self._seen = seen
         self._reporter = reporter
-        self._office: Office | None = None
-        self._leaving: Office | None = None
+        self._term: ControllerTerm | None = None
+        self._leaving: ControllerTerm | None = None
         self._controller_id: int | None = None
         self._wake = asyncio.Event()
         self._pause_ms = 0
@@ -75,9 +75,9 @@ class Candidate:
         self._unlisten: Callable[[], None] = lambda: None
 
     @property
-    def office(self) -> Office | None:
+    def term(self) -> ControllerTerm | None:
         """The term that this broker is in, as far as it knows."""
-        return self._office
+        return self._term
 
     @property
     def controller_id(self) -> int:
@@ -89,13 +89,13 @@ class Candidate:
         self._wake.set()
         self._task = asyncio.create_task(self._run())
 
-    def resign(self, office: Office, *, pause_ms: int = 0) -> None:
+    def resign(self, term: ControllerTerm, *, pause_ms: int = 0) -> None:
         """Give this term up, if it is not over; whoever is faster, perhaps we, has the next one.
 
         Who could not serve pauses first: somebody else may be able to.
         """
-        if office == self._office:
-            self._leaving = office
+        if term == self._term:
+            self._leaving = term
             self._pause_ms = pause_ms
             self._end()
             self._wake.set()
@@ -108,8 +108,8 @@ class Candidate:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        if self._office is not None:
-            self._leaving = self._office
+        if self._term is not None:
+            self._leaving = self._term
             self._end()
         if self._zk.connected:
             with suppress(ZooKeeperError):
@@ -131,8 +131,8 @@ class Candidate:
         self._wake.set()
 
     def _end(self) -> None:
-        if self._office is not None:
-            self._office = None
+        if self._term is not None:
+            self._term = None
             self._resigned()
 
     async def _run(self) -> None:
@@ -154,12 +154,12 @@ class Candidate:
             await self._sleep(pause_ms)
         holder, stat = await self._look()
         ours = stat is not None and stat.ephemeral_owner == self._zk.session_id
-        if self._office is not None and not ours:
+        if self._term is not None and not ours:
             self._end()
         self._saw(holder)
         if stat is None:
             await self._try()
-        elif ours and self._office is None:
+        elif ours and self._term is None:
             await self._recognize(stat)
 
     async def _look(self) -> tuple[int, Stat | None]:
@@ -186,7 +186,7 @@ class Candidate:
             # Somebody else was faster; or we were, in a request whose answer was lost.
             self._wake.set()
             return
-        self._begin(Office(epoch + 1, version + 1, session_id))
+        self._begin(ControllerTerm(epoch + 1, version + 1, session_id))
 
     async def _last_epoch(self) -> tuple[int, int]:
         """The epoch, which begins as 0, and its node's version."""
@@ -202,17 +202,17 @@ class Candidate:
         _, still = await self._look()
         if still == stat:
             epoch = decode_number(paths.CONTROLLER_EPOCH, data)
-            self._begin(Office(epoch, epoch_stat.version, stat.ephemeral_owner))
+            self._begin(ControllerTerm(epoch, epoch_stat.version, stat.ephemeral_owner))
         else:
             self._wake.set()
 
-    def _begin(self, office: Office) -> None:
-        if office.session_id != self._zk.session_id:
+    def _begin(self, term: ControllerTerm) -> None:
+        if term.session_id != self._zk.session_id:
             self._wake.set()  # it expired while the answer was on its way
             return
-        self._office = office
+        self._term = term
         self._saw(self._broker_id)
-        self._elected(office)
+        self._elected(term)
 
     async def _leave(self) -> None:
         """Free the office of a term that we gave up; nobody else's."""

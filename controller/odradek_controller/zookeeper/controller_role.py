@@ -21,7 +21,7 @@ from ..store import NotControllerError
 from .client import ZooKeeper
 from .controller import ZooKeeperController
 from .controller_election import Candidate
-from .fenced import Office
+from .fenced import ControllerTerm
 from .reconciling import begin_term
 from .store import ZooKeeperStore
 from .watches import Watches
@@ -30,13 +30,13 @@ _PAUSE_MS = 1_000
 """How long who could not begin a term leaves it to the others, before it tries again."""
 
 
-class Term:
+class ActiveController:
     """One term as the controller, from its election to its end."""
 
     def __init__(
-        self, office: Office, store: ZooKeeperStore, controller: ZooKeeperController, watches: Watches
+        self, term: ControllerTerm, store: ZooKeeperStore, controller: ZooKeeperController, watches: Watches
     ) -> None:
-        self.office = office
+        self.term = term
         self.store = store
         self.controller = controller
         self.watches = watches
@@ -81,7 +81,7 @@ class ControllerRole:
         self._resigned = resigned
         self._log_dir_failed = log_dir_failed
         self._reporter = reporter
-        self._term: Term | None = None
+        self._active: ActiveController | None = None
         self._ended: set[asyncio.Task[None]] = set()
         self._candidate = Candidate(
             zk,
@@ -97,8 +97,8 @@ class ControllerRole:
     @property
     def controller(self) -> ZooKeeperController | None:
         """The controller, if this broker is it and is ready."""
-        term = self._term
-        return term.controller if term is not None and term.ready else None
+        active = self._active
+        return active.controller if active is not None and active.ready else None
 
     @property
     def controller_id(self) -> int:
@@ -113,12 +113,12 @@ class ControllerRole:
         await self._candidate.close()
         await asyncio.gather(*self._ended)
 
-    def _begin(self, office: Office) -> None:
+    def _begin(self, term: ControllerTerm) -> None:
         store = ZooKeeperStore(
             self._zk,
-            office,
+            term,
             node_id=self._broker_id,
-            lost=lambda why: self._lost(office, why),
+            lost=lambda why: self._lost(term, why),
             wall_ms=self._wall_ms,
             randbytes=self._rng.randbytes,
             reporter=self._reporter,
@@ -140,47 +140,47 @@ class ControllerRole:
             log_dir_failed=self._log_dir_failed,
             reporter=self._reporter,
         )
-        term = self._term = Term(office, store, controller, watches)
-        term.task = asyncio.create_task(self._open(term))
+        active = self._active = ActiveController(term, store, controller, watches)
+        active.task = asyncio.create_task(self._open(active))
 
-    async def _open(self, term: Term) -> None:
-        controller = term.controller
+    async def _open(self, active: ActiveController) -> None:
+        controller = active.controller
         try:
             await controller.open()
-            await controller.reconcile(partial(_first, term.store, controller))
-            await term.watches.start()
-            if self._term is term:
-                term.ready = True
+            await controller.reconcile(partial(_first, active.store, controller))
+            await active.watches.start()
+            if self._active is active:
+                active.ready = True
                 self._elected(controller)
         except NotControllerError:
             return
         except Exception as error:
-            self._reporter.error("a controller cannot begin", epoch=term.office.epoch, exc_info=error)
-            self._candidate.resign(term.office, pause_ms=_PAUSE_MS)
+            self._reporter.error("a controller cannot begin", epoch=active.term.epoch, exc_info=error)
+            self._candidate.resign(active.term, pause_ms=_PAUSE_MS)
 
-    def _lost(self, office: Office, why: str) -> None:
+    def _lost(self, term: ControllerTerm, why: str) -> None:
         """Whoever is the controller then reads what is really there; it may be us."""
-        self._reporter.warning("this is no more the controller", epoch=office.epoch, why=why)
-        self._candidate.resign(office)
+        self._reporter.warning("this is no more the controller", epoch=term.epoch, why=why)
+        self._candidate.resign(term)
 
     def _end(self) -> None:
-        term, self._term = self._term, None
-        assert term is not None, "what ends has begun"
-        term.store.end()
-        if term.ready:
+        active, self._active = self._active, None
+        assert active is not None, "what ends has begun"
+        active.store.end()
+        if active.ready:
             self._resigned()
-        ended = asyncio.create_task(self._tidy(term))
+        ended = asyncio.create_task(self._tidy(active))
         self._ended.add(ended)
         ended.add_done_callback(self._ended.discard)
 
-    async def _tidy(self, term: Term) -> None:
-        assert term.task is not None
-        term.task.cancel()
+    async def _tidy(self, active: ActiveController) -> None:
+        assert active.task is not None
+        active.task.cancel()
         with suppress(asyncio.CancelledError):
-            await term.task
-        await term.watches.close()
-        await term.controller.close()
+            await active.task
+        await active.watches.close()
+        await active.controller.close()
 
 
 async def _first(store: ZooKeeperStore, controller: Controller, image: ClusterImage) -> Sequence[Message]:
-    return begin_term(image, controller.context, store.znode_cache.doubtful)
+    return begin_term(image, controller.context, store.znode_cache.restarted_in_sync)

@@ -34,7 +34,7 @@ _LARGEST = MAX_REQUEST_BYTES - 4096
 """Room is left for the fence and a chroot."""
 
 
-class Office(NamedTuple):
+class ControllerTerm(NamedTuple):
     """A term as the controller: its epoch, the version of `/controller_epoch`, and the session that it ends with."""
 
     epoch: int
@@ -45,9 +45,9 @@ class Office(NamedTuple):
 class FencedWriter:
     """`lost` is called once, when nothing more can be written; with the reason."""
 
-    def __init__(self, zk: ZooKeeper, office: Office, lost: Callable[[str], None]) -> None:
+    def __init__(self, zk: ZooKeeper, term: ControllerTerm, lost: Callable[[str], None]) -> None:
         self._zk = zk
-        self._office = office
+        self._term = term
         self._lost = lost
         self._why_lost = ""
 
@@ -86,7 +86,7 @@ class FencedWriter:
         return NotControllerError(self._why_lost)
 
     async def _transaction(self, ops: Sequence[Op], *, may_fail: bool = False) -> None:
-        fence = Check(paths.CONTROLLER_EPOCH, self._office.epoch_version)
+        fence = Check(paths.CONTROLLER_EPOCH, self._term.epoch_version)
         while True:
             self._check_session()
             try:
@@ -109,7 +109,7 @@ class FencedWriter:
     def _check_session(self) -> None:
         if self._why_lost:
             raise NotControllerError(self._why_lost)
-        if self._zk.session_id != self._office.session_id:
+        if self._zk.session_id != self._term.session_id:
             raise self.lose("the session is over")
 
     async def _done(self, ops: Sequence[Op]) -> bool:

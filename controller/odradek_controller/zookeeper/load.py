@@ -71,7 +71,7 @@ class ZnodeCache:
     """Topics that are there, and not in the image, because some node of theirs cannot be read."""
     producer_ids: int = 0
     """The version of `/latest_producer_id_block`."""
-    doubtful: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    restarted_in_sync: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
     """Who is in sync by a state that is older than its registration: it began anew since, and the controller of that
     time did not live to hear of it."""
 
@@ -87,7 +87,7 @@ class LoadedCluster(NamedTuple):
 
 async def load(zk: ZooKeeper, epoch: int) -> LoadedCluster:
     """All of it. Raises InvalidZnodeError if the cluster itself cannot be read, and what a `ZooKeeper` raises."""
-    nodes = ZnodeCache()
+    cache = ZnodeCache()
     damaged: list[InvalidZnodeError] = []
     features = await read_features(zk)
     brokers = {
@@ -96,13 +96,13 @@ async def load(zk: ZooKeeper, epoch: int) -> LoadedCluster:
         if broker is not None
     }
     found = [topic for topic in await read_each(zk, damaged, await children(zk, paths.TOPICS), read_topic) if topic]
-    nodes.topics = {topic.name: topic.version for topic in found}
+    cache.topics = {topic.name: topic.version for topic in found}
     began = {broker.id: broker.epoch for broker in brokers.values()}
     named = [topic for topic in found if topic.node.topic_id is not None]
-    topics = await _read_all_partitions(zk, damaged, named, began, nodes.doubtful)
-    nodes.unreadable = topics_of(damaged)
-    configs = await _load_configs(zk, damaged, nodes)
-    next_producer_id, nodes.producer_ids = await _read_producer_ids(zk)
+    topics = await _read_all_partitions(zk, damaged, named, began, cache.restarted_in_sync)
+    cache.unreadable = topics_of(damaged)
+    configs = await _load_configs(zk, damaged, cache)
+    next_producer_id, cache.producer_ids = await _read_producer_ids(zk)
     image = ClusterImage(
         cluster_id=decode_cluster_id(paths.CLUSTER_ID, await _data(zk, paths.CLUSTER_ID)),
         offset=0,
@@ -113,10 +113,10 @@ async def load(zk: ZooKeeper, epoch: int) -> LoadedCluster:
         topics_by_id={topic.id: topic for topic in topics.values()},
         configs=configs,
         next_producer_id=next_producer_id,
-        security=_kept(nodes, damaged),
+        security=_kept(cache, damaged),
     )
     without_id = {topic.name: topic.node for topic in found if topic.node.topic_id is None}
-    return LoadedCluster(image, nodes, without_id, tuple(damaged))
+    return LoadedCluster(image, cache, without_id, tuple(damaged))
 
 
 async def read_features(zk: ZooKeeper) -> dict[str, int] | None:
@@ -209,7 +209,7 @@ async def _read_all_partitions(
     damaged: list[InvalidZnodeError],
     topics: list[FoundTopic],
     began: Mapping[int, int],
-    doubtful: dict[TopicPartition, frozenset[int]],
+    restarted_in_sync: dict[TopicPartition, frozenset[int]],
 ) -> dict[str, TopicImage]:
     """The topics of whose partitions none is damaged. `began` are the epochs of the brokers that are there."""
     places = [(topic, index) for topic in topics for index in topic.node.partitions]
@@ -218,7 +218,7 @@ async def _read_all_partitions(
         partitions.setdefault(topic.name, []).append(partition)
         doubts = frozenset(broker for broker in partition.isr if began.get(broker, 0) > written)
         if doubts:
-            doubtful[topic.name, index] = doubts
+            restarted_in_sync[topic.name, index] = doubts
     return {
         topic.name: TopicImage(topic.node.topic_id, topic.name, tuple(partitions[topic.name]))
         for topic in topics
@@ -294,15 +294,15 @@ def config_entity(resource: ConfigResource) -> str | None:
 
 
 async def _load_configs(
-    zk: ZooKeeper, damaged: list[InvalidZnodeError], nodes: ZnodeCache
+    zk: ZooKeeper, damaged: list[InvalidZnodeError], cache: ZnodeCache
 ) -> dict[ConfigResource, dict[str, str]]:
     entities = [
         f"{folder}/{name}" for folder in ("topics", "brokers") for name in await children(zk, f"/config/{folder}")
     ]
-    entities += await quota_entities(zk, nodes.with_clients)
+    entities += await quota_entities(zk, cache.with_clients)
     read = await read_each(zk, damaged, entities, _read_entity)
-    nodes.configs = {entity: values for entity, values in read if values is not None}
-    found = {config_resource(entity): values for entity, values in nodes.configs.items() if values}
+    cache.configs = {entity: values for entity, values in read if values is not None}
+    found = {config_resource(entity): values for entity, values in cache.configs.items() if values}
     return {resource: values for resource, values in found.items() if resource is not None}
 
 
@@ -324,10 +324,10 @@ async def _read_entity(zk: ZooKeeper, entity: str) -> tuple[str, dict[str, str] 
     return entity, await read_config(zk, entity)
 
 
-def _kept(nodes: ZnodeCache, damaged: list[InvalidZnodeError]) -> SecurityImage:
+def _kept(cache: ZnodeCache, damaged: list[InvalidZnodeError]) -> SecurityImage:
     limits: dict[QuotaEntity, dict[str, float]] = {}
     scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
-    for entity, values in nodes.configs.items():
+    for entity, values in cache.configs.items():
         if not is_quota_entity(entity):
             continue
         try:

@@ -47,7 +47,7 @@ class PendingRecords:
 
 
 def begin_term(
-    image: ClusterImage, context: CommandContext, doubtful: Mapping[tuple[str, int], frozenset[int]]
+    image: ClusterImage, context: CommandContext, restarted_in_sync: Mapping[tuple[str, int], frozenset[int]]
 ) -> list[Message]:
     """Nobody who is not there is in sync or leads, whoever can lead does, and what was begun goes on.
 
@@ -55,19 +55,19 @@ def begin_term(
     come, as far as others are not. (Kafka's controller does not see that; a leader would go on in its epoch with less.)
     """
     pending = PendingRecords(image)
-    pending.add(_led_by_who_is_there(image, context, doubtful))
+    pending.add(_led_by_who_is_there(image, context, restarted_in_sync))
     pending.add(begin_partitions(pending.image))
     return pending.records
 
 
 def _led_by_who_is_there(
-    image: ClusterImage, context: CommandContext, doubtful: Mapping[tuple[str, int], frozenset[int]]
+    image: ClusterImage, context: CommandContext, restarted_in_sync: Mapping[tuple[str, int], frozenset[int]]
 ) -> Iterator[Message]:
     layers = context.layers(image)
     for topic in image.topics.values():
         policy = election_policy(image, topic.name, layers)
         for index, partition in enumerate(topic.partitions):
-            doubts = doubtful.get((topic.name, index), frozenset())
+            doubts = restarted_in_sync.get((topic.name, index), frozenset())
             alive = tuple(replica for replica in partition.isr if image.is_active(replica))
             alive = tuple(replica for replica in alive if replica not in doubts) or alive
             if partition.leader in doubts:

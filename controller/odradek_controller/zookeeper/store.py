@@ -23,7 +23,7 @@ from ..replay import replay
 from ..store import Appended, QuorumState
 from . import paths
 from .client import ConnectionLossError, Create, Op, SessionExpiredError, Set, ZooKeeper
-from .fenced import MAX_BYTES, FencedWriter, Office
+from .fenced import MAX_BYTES, ControllerTerm, FencedWriter
 from .json_text import InvalidZnodeError
 from .load import NO_STATE, FoundTopic, LoadedCluster, ZnodeCache, load, read_features, read_partitions
 from .record_storage import check_places
@@ -43,7 +43,7 @@ class ZooKeeperStore:
     def __init__(
         self,
         zk: ZooKeeper,
-        office: Office,
+        term: ControllerTerm,
         *,
         node_id: int,
         lost: Callable[[str], None],
@@ -53,13 +53,13 @@ class ZooKeeperStore:
         max_bytes: int = MAX_BYTES,
     ) -> None:
         self._zk = zk
-        self._office = office
+        self._term = term
         self._node_id = node_id
         self._wall_ms = wall_ms
         self._randbytes = randbytes
         self._reporter = reporter
         self._max_bytes = max_bytes
-        self._writer = FencedWriter(zk, office, lost)
+        self._writer = FencedWriter(zk, term, lost)
         self._image = ClusterImage()
         self.znode_cache = ZnodeCache()
         self.external_changes = ExternalChanges()
@@ -75,7 +75,7 @@ class ZooKeeperStore:
     async def _open(self) -> ClusterImage:
         if await read_features(self._zk) is None:
             await self._enable_features()
-        loaded = await load(self._zk, self._office.epoch)
+        loaded = await load(self._zk, self._term.epoch)
         self.znode_cache = loaded.znode_cache
         image = await self._with_ids(loaded)
         for error in loaded.damaged:
@@ -109,14 +109,14 @@ class ZooKeeperStore:
         """Raises NotControllerError, and RefusedRecordError for what has no place in ZooKeeper."""
         external, self.external_changes = self.external_changes, ExternalChanges()
         check_places(records)
-        delta = replay(self._image, records, offset=self._image.offset + len(records), epoch=self._office.epoch)
+        delta = replay(self._image, records, offset=self._image.offset + len(records), epoch=self._term.epoch)
         await self._look_for_folders(delta, external)
-        plan = ZnodeOperations(self._office.epoch, self.znode_cache, external, _given_to(records))
-        plan.add(delta)
-        await self._writer.write(plan.ops, self._max_bytes)
-        plan.done()
+        operations = ZnodeOperations(self._term.epoch, self.znode_cache, external, _given_to(records))
+        operations.add(delta)
+        await self._writer.write(operations.ops, self._max_bytes)
+        operations.done()
         self._image = delta.image
-        return Appended(delta.image.offset, self._office.epoch)
+        return Appended(delta.image.offset, self._term.epoch)
 
     async def tidy(self, op: Op) -> bool:
         """Change a node that others write, too; whether it was still there to be changed. Raises NotControllerError."""
@@ -160,7 +160,7 @@ class ZooKeeperStore:
     def quorum(self) -> QuorumState:
         """There is none to speak of: the controller is whoever holds `/controller`."""
         offset = self._image.offset
-        return QuorumState(self._node_id, self._office.epoch, offset, offset, (), self._wall_ms())
+        return QuorumState(self._node_id, self._term.epoch, offset, offset, (), self._wall_ms())
 
     def applied(self, image: ClusterImage) -> None:
         """Nothing to do: every change is a whole one."""
