@@ -12,7 +12,7 @@ from controller.tests.zookeeper_kit import DoubleWorld, World
 from odradek_controller.store import NotControllerError
 from odradek_controller.zookeeper import paths
 from odradek_controller.zookeeper.client import Create, ZooKeeper
-from odradek_controller.zookeeper.controller_election import NOBODY, Candidate
+from odradek_controller.zookeeper.controller_election import NOBODY, ControllerCandidate
 from odradek_controller.zookeeper.fenced import ControllerTerm, FencedWriter
 from odradek_controller.zookeeper.znodes import ControllerZnode
 from odradek_log.reporting import StandardReporter
@@ -26,7 +26,7 @@ class Broker:
         self.id = broker_id
         self.events: list[ControllerTerm | str] = []
         self.seen: list[int] = []
-        self.candidate = Candidate(
+        self.candidate = ControllerCandidate(
             zk,
             broker_id,
             wall_ms=lambda: 1_700_000_000_000,

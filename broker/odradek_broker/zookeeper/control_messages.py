@@ -18,7 +18,7 @@ from odradek_controller.image import (
     PartitionRegistration,
     TopicImage,
 )
-from odradek_controller.zookeeper.topic_deletion import Deletions
+from odradek_controller.zookeeper.topic_deletion import TopicDeletionManager
 from odradek_wire.message import Message
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek_wire.messages.stop_replica import StopReplicaRequest
@@ -48,7 +48,7 @@ def began_anew(delta: MetadataDelta) -> list[int]:
 
 
 def everything(
-    image: ClusterImage, broker_id: int, controller_id: int, deletions: Deletions, kind: int
+    image: ClusterImage, broker_id: int, controller_id: int, deletions: TopicDeletionManager, kind: int
 ) -> list[Message]:
     """All that a broker has to know that may know nothing; if it is FULL, what these do not name is not there. What it
     has still to delete comes first, or it would be kept as a stray."""
@@ -90,7 +90,7 @@ def _deleted(index: int) -> StopReplicaRequest.StopReplicaPartitionState:
 class Changes:
     """What one delta says, found out once for all brokers."""
 
-    def __init__(self, delta: MetadataDelta, controller_id: int, deletions: Deletions) -> None:
+    def __init__(self, delta: MetadataDelta, controller_id: int, deletions: TopicDeletionManager) -> None:
         self._delta = delta
         self._image = delta.image
         self._controller_id = controller_id

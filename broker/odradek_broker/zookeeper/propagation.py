@@ -27,7 +27,7 @@ from odradek_broker.zookeeper.control_messages import (
 )
 from odradek_controller.image import LOST_DIRECTORY, BrokerRegistration, ClusterImage, MetadataDelta, TopicImage
 from odradek_controller.store import NotControllerError
-from odradek_controller.zookeeper.topic_deletion import Deletions
+from odradek_controller.zookeeper.topic_deletion import TopicDeletionManager
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
@@ -48,7 +48,7 @@ class Term(Protocol):
     """Whose word this is: the controller (`ZooKeeperController`), which hears what brokers answer to it."""
 
     @property
-    def deletions(self) -> Deletions: ...
+    def deletions(self) -> TopicDeletionManager: ...
 
     @property
     def unreadable(self) -> Collection[str]:

@@ -25,7 +25,7 @@ from odradek_controller.image import (
     PartitionRegistration,
     TopicImage,
 )
-from odradek_controller.zookeeper.topic_deletion import Deletions
+from odradek_controller.zookeeper.topic_deletion import TopicDeletionManager
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
@@ -120,7 +120,7 @@ class Term:
     """The controller, which remembers what it has heard."""
 
     def __init__(self) -> None:
-        self.deletions = Deletions()
+        self.deletions = TopicDeletionManager()
         self.unreadable: set[str] = set()
         self.found: list[tuple[int, int, set[Any], set[Any]]] = []
         self.heard: list[tuple[int, set[Any], set[Any]]] = []

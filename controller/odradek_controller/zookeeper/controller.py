@@ -38,7 +38,7 @@ from ..replay import replay
 from . import paths
 from .client import Create
 from .store import ZooKeeperStore
-from .topic_deletion import Deletions
+from .topic_deletion import TopicDeletionManager
 
 
 class ZooKeeperController(Controller):
@@ -59,7 +59,7 @@ class ZooKeeperController(Controller):
             store, node_id=node_id, static=static, emulation=Emulation.KAFKA_3_9, rng=rng, reporter=reporter
         )
         self._reports = reporter
-        self.deletions = Deletions()
+        self.deletions = TopicDeletionManager()
 
     @property
     def unreadable(self) -> Collection[str]:

@@ -36,7 +36,7 @@ from .znodes import ControllerZnode, decode_number, encode_number
 NOBODY = -1
 
 
-class Candidate:
+class ControllerCandidate:
     """A broker that would be the controller whenever there is none.
 
     `elected` is called with each term that begins, `resigned` when it is over: by `resign` or `close`, because the

@@ -20,7 +20,7 @@ from ..image import ClusterImage
 from ..store import NotControllerError
 from .client import ZooKeeper
 from .controller import ZooKeeperController
-from .controller_election import Candidate
+from .controller_election import ControllerCandidate
 from .fenced import ControllerTerm
 from .reconciling import begin_term
 from .store import ZooKeeperStore
@@ -83,7 +83,7 @@ class ControllerRole:
         self._reporter = reporter
         self._active: ActiveController | None = None
         self._ended: set[asyncio.Task[None]] = set()
-        self._candidate = Candidate(
+        self._candidate = ControllerCandidate(
             zk,
             broker_id,
             wall_ms=wall_ms,

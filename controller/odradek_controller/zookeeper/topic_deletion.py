@@ -17,7 +17,7 @@ from .load import NO_STATE
 Place = tuple[str, int]
 
 
-class Deletions:
+class TopicDeletionManager:
     """Of one term. `begun` is called with topics that brokers are to be told of now, by whoever tells brokers; `ended`
     when nobody holds some topic any more."""
 

@@ -19,7 +19,7 @@ from . import paths
 from .client import ConnectionLossError, SessionEvent, SessionExpiredError, WatchedEvent, ZooKeeper
 from .controller import ZooKeeperController
 from .store import ZooKeeperStore
-from .znode_readers import Looks
+from .znode_readers import ZnodeReaders
 
 _PAUSE_MS = 1_000
 """Before the next look at what one has failed at, unless an event comes first."""
@@ -46,7 +46,7 @@ class Watches:
         self._sleep = sleep
         self._reporter = reporter
         self._watched: set[str] = set()
-        self._looks = Looks(
+        self._readers = ZnodeReaders(
             zk,
             controller.context,
             store,
@@ -90,8 +90,8 @@ class Watches:
     def _look_at_all(self) -> None:
         """There are no watches: we begin, or they went with the connection."""
         self._watched.clear()
-        self._looks.forget()
-        self._due.update(dict.fromkeys(self._looks.table))
+        self._readers.forget()
+        self._due.update(dict.fromkeys(self._readers.table))
         self._wake.set()
 
     def _look_at(self, path: str) -> None:
@@ -110,12 +110,12 @@ class Watches:
         self._watched.discard(event.path)
         folder, _, name = event.path.rpartition("/")
         if folder == paths.TOPICS:
-            self._looks.topic_happened(name)
-        self._look_at(event.path if event.path in self._looks.table else folder)
+            self._readers.topic_happened(name)
+        self._look_at(event.path if event.path in self._readers.table else folder)
 
     def _applied(self, delta: MetadataDelta) -> None:
         """What a tool has asked for may have come to its end, or what it waits for."""
-        for path in self._looks.concerned(delta):
+        for path in self._readers.concerned(delta):
             self._look_at(path)
 
     async def _run(self) -> None:
@@ -132,7 +132,7 @@ class Watches:
             del self._due[path]
             try:
                 await self._zk.until_connected()
-                await self._controller.reconcile(self._looks.table[path])
+                await self._controller.reconcile(self._readers.table[path])
             except ConnectionLossError:
                 self._look_at_all()
             except SessionExpiredError:

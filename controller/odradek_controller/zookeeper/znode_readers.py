@@ -52,7 +52,7 @@ from .reconciling import (
     topic_appeared,
 )
 from .store import ZooKeeperStore
-from .topic_deletion import Deletions
+from .topic_deletion import TopicDeletionManager
 from .znode_operations import ExternalChanges
 from .znodes import (
     Assignment,
@@ -68,12 +68,12 @@ from .znodes import (
 CHANGE_EXPIRES_MS = 15 * 60 * 1000
 """How long a change notification stays for brokers that are cut off; Kafka's."""
 
-Look = Callable[[ClusterImage], Awaitable[Sequence[Message]]]
+Reader = Callable[[ClusterImage], Awaitable[Sequence[Message]]]
 Notice = TypeVar("Notice")
 Replicas = tuple[int, ...]
 
 
-class Looks:
+class ZnodeReaders:
     """For one term. `watch(path)` gives the watch to leave with a read, `unwatch(path)` says that there was no node to
     leave it at; `again(path)` asks for another look.
     """
@@ -83,7 +83,7 @@ class Looks:
         zk: ZooKeeper,
         context: CommandContext,
         store: ZooKeeperStore,
-        deletions: Deletions,
+        deletions: TopicDeletionManager,
         *,
         watch: Callable[[str], Watch | None],
         unwatch: Callable[[str], None],
@@ -109,7 +109,7 @@ class Looks:
         self._reassigning: dict[TopicPartition, Replicas] = {}
         self._elected: tuple[bytes, int] | None = None
         self._held_up: set[str] = set()
-        self.table: Mapping[str, Look] = {
+        self.table: Mapping[str, Reader] = {
             paths.BROKER_IDS: self._brokers,
             paths.TOPICS: self._topics,
             paths.DELETE_TOPICS: self._to_delete,
