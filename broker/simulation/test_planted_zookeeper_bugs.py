@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from odradek_broker.zookeeper.adapter import Adapter
+from odradek_broker.zookeeper.adapter import ControlRequestAdapter
 from odradek_controller.commands import isr
 from odradek_controller.image import ClusterImage
 from odradek_controller.zookeeper import controller_election, controller_role, fenced, paths, znode_readers
@@ -38,24 +38,24 @@ def election_that_counts_up_an_epoch_that_others_have_counted_up(patch: pytest.M
 
 
 def broker_that_heeds_whoever_says_to_be_the_controller(patch: pytest.MonkeyPatch) -> None:
-    def stale(self: Adapter, request: Any) -> ErrorCode:
+    def stale(self: ControlRequestAdapter, request: Any) -> ErrorCode:
         is_stale = -1 < request.broker_epoch < self.broker_epoch
         return ErrorCode.STALE_BROKER_EPOCH if is_stale else ErrorCode.NONE
 
-    patch.setattr(Adapter, "_stale", stale)
+    patch.setattr(ControlRequestAdapter, "epoch_error", stale)
 
 
 def broker_that_heeds_what_was_said_to_its_registration_before(patch: pytest.MonkeyPatch) -> None:
-    stale = Adapter._stale
+    stale = ControlRequestAdapter.epoch_error
 
-    def any_registration(self: Adapter, request: Any) -> ErrorCode:
+    def any_registration(self: ControlRequestAdapter, request: Any) -> ErrorCode:
         told, request.broker_epoch = request.broker_epoch, self.broker_epoch
         try:
             return stale(self, request)
         finally:
             request.broker_epoch = told
 
-    patch.setattr(Adapter, "_stale", any_registration)
+    patch.setattr(ControlRequestAdapter, "epoch_error", any_registration)
 
 
 def controller_that_heeds_a_registration_that_is_over(patch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from odradek_controller.zookeeper.config_entities import credentials
 from odradek_controller.zookeeper.controller_election import NOBODY
 from odradek_controller.zookeeper.fenced import ControllerTerm, FencedWriter
 from odradek_controller.zookeeper.load import NO_STATE, load
-from odradek_controller.zookeeper.record_storage import PLACES
+from odradek_controller.zookeeper.record_storage import RECORD_STORAGE
 from odradek_controller.zookeeper.store import ZooKeeperStore
 from odradek_controller.zookeeper.znodes import Assignment, PartitionState, TopicZnode
 from odradek_log.reporting import StandardReporter
@@ -74,7 +74,7 @@ def setting(kind: int, name: str, **values: str) -> IncrementalAlterConfigsReque
 
 
 def test_every_record_has_a_place_or_is_refused() -> None:
-    assert set(PLACES) == set(RECORD_TYPES.values())
+    assert set(RECORD_STORAGE) == set(RECORD_TYPES.values())
 
 
 async def test_a_new_topic_has_the_nodes_of_kafka() -> None:

@@ -30,6 +30,7 @@ from odradek_controller.image import (
 from odradek_controller.replay import replay
 from odradek_controller.zookeeper.json_text import InvalidZnodeError
 from odradek_controller.zookeeper.reconciling import config_changed
+from odradek_controller.zookeeper.znodes import TopicPartition
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek_wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -47,7 +48,6 @@ _UNKNOWN = PartitionRegistration((), (), NO_LEADER, -1, -1)
 """Stands where a later partition of a topic has been told of, and this one has not."""
 
 Response = TypeVar("Response")
-Key = tuple[str, int]
 
 
 class Outcome(NamedTuple, Generic[Response]):
@@ -57,7 +57,7 @@ class Outcome(NamedTuple, Generic[Response]):
     response: Response
 
 
-class Given(NamedTuple):
+class AssignedReplica(NamedTuple):
     """A replica that the controller has given to this broker."""
 
     topic_id: Uuid
@@ -65,7 +65,7 @@ class Given(NamedTuple):
     halted: bool = False
 
 
-class Adapter:
+class ControlRequestAdapter:
     """The controller's requests in, in their order; deltas out."""
 
     def __init__(self, image: ClusterImage, broker_id: int) -> None:
@@ -73,7 +73,7 @@ class Adapter:
         self.image = image
         self.broker_id = broker_id
         self.controller_epoch = 0
-        self._given: dict[Key, Given] = {}
+        self._assigned: dict[TopicPartition, AssignedReplica] = {}
         self._complete = False
 
     @property
@@ -87,13 +87,13 @@ class Adapter:
         known = self.image.brokers.get(self.broker_id)
         fenced = known is None or known.fenced
         brokers = {**self.image.brokers, self.broker_id: registration._replace(fenced=fenced)}
-        return self._turn(replace(self.image, brokers=brokers), brokers=frozenset({self.broker_id}))
+        return self._advance(replace(self.image, brokers=brokers), brokers=frozenset({self.broker_id}))
 
-    def configured(self, configs: Mapping[ConfigResource, Mapping[str, str]]) -> MetadataDelta:
+    def configs_changed(self, configs: Mapping[ConfigResource, Mapping[str, str]]) -> MetadataDelta:
         """These resources have these configurations now, others than before."""
-        return self._turn(self._with_configs(configs), configs=frozenset(configs))
+        return self._advance(self._with_configs(configs), configs=frozenset(configs))
 
-    def limited(
+    def entities_changed(
         self, entities: Mapping[str, Mapping[str, str]]
     ) -> tuple[MetadataDelta | None, list[InvalidZnodeError]]:
         """Users, clients and addresses have these quotas and credentials now; None: that is no news. What cannot be
@@ -107,7 +107,7 @@ class Adapter:
         if not news:
             return None, damaged
         security = replay(self.image, news, offset=self.image.offset).image.security
-        return self._turn(replace(self.image, security=security), security=True), damaged
+        return self._advance(replace(self.image, security=security), security=True), damaged
 
     def unknown_topics(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> list[str]:
         """Topics that the request is the first to name: their configurations are to be read before it is handled."""
@@ -121,48 +121,48 @@ class Adapter:
     # -- LeaderAndIsr -------------------------------------------------------------------------------------------------
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> Outcome[LeaderAndIsrResponse]:
-        error = self._stale(request)
+        error = self.epoch_error(request)
         if error:
             return Outcome(None, LeaderAndIsrResponse(error_code=error))
         response = LeaderAndIsrResponse()
         by_topic: dict[Uuid, LeaderAndIsrResponse.LeaderAndIsrTopicError] = {}
         builder = _TopicsBuilder(self.image)
         named = set()
-        for name, told_id, state in _given_states(request):
+        for name, request_id, state in _leader_and_isr_states(request):
             named.add((name, state.partition_index))
-            error = self._give(builder, name, self._topic_id(name, told_id), state)
+            error = self._assign(builder, name, self._topic_id(name, request_id), state)
             answered = LeaderAndIsrResponse.LeaderAndIsrPartitionError(name, state.partition_index, error)
             # Before version 5 the answers of all topics stand together, from then on by topic.
             response.partition_errors.append(answered)
-            topic = by_topic.get(told_id)
+            topic = by_topic.get(request_id)
             if topic is None:
-                topic = by_topic[told_id] = LeaderAndIsrResponse.LeaderAndIsrTopicError(told_id)
+                topic = by_topic[request_id] = LeaderAndIsrResponse.LeaderAndIsrTopicError(request_id)
                 response.topics.append(topic)
             topic.partition_errors.append(answered)
-        replica_actions: dict[Key, ReplicaAction] = {}
+        replica_actions: dict[TopicPartition, ReplicaAction] = {}
         if request.type == FULL:
             self._complete = True
-            replica_actions = dict.fromkeys(sorted(self._given.keys() - named), ReplicaAction.MARK_STRAY)
+            replica_actions = dict.fromkeys(sorted(self._assigned.keys() - named), ReplicaAction.MARK_STRAY)
             for key in replica_actions:
-                del self._given[key]
+                del self._assigned[key]
         image = replace(self.image, epoch=request.controller_epoch, controller_id=request.controller_id)
-        return Outcome(self._turn(builder.in_image(image), builder, replica_actions=replica_actions), response)
+        return Outcome(self._advance(builder.in_image(image), builder, replica_actions=replica_actions), response)
 
-    def _give(
+    def _assign(
         self, builder: _TopicsBuilder, name: str, topic_id: Uuid, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState
     ) -> ErrorCode:
         key = (name, state.partition_index)
-        given = self._given.get(key)
+        assigned = self._assigned.get(key)
         if topic_id == ZERO_UUID:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        if given is not None and given.topic_id != topic_id:
+        if assigned is not None and assigned.topic_id != topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        if given is not None and state.leader_epoch < given.leader_epoch:
+        if assigned is not None and state.leader_epoch < assigned.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if self.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        self._given[key] = Given(topic_id, state.leader_epoch)
-        partition, known = _given_partition(state), builder.get(topic_id, state.partition_index)
+        self._assigned[key] = AssignedReplica(topic_id, state.leader_epoch)
+        partition, known = _assigned_partition(state), builder.get(topic_id, state.partition_index)
         if known is not None and known.replicas == partition.replicas:
             partition = partition._replace(directories=known.directories)
         builder.put(name, topic_id, state.partition_index, partition)
@@ -172,14 +172,14 @@ class Adapter:
     # -- UpdateMetadata -----------------------------------------------------------------------------------------------
 
     def update_metadata(self, request: UpdateMetadataRequest) -> Outcome[UpdateMetadataResponse]:
-        error = self._stale(request)
+        error = self.epoch_error(request)
         if error:
             return Outcome(None, UpdateMetadataResponse(error_code=error))
         builder = _TopicsBuilder(self.image)
         named = set()
         live = {broker.id for broker in request.live_brokers}
-        for name, told_id, state in _shown_states(request):
-            topic_id = self._topic_id(name, told_id)
+        for name, request_id, state in _update_metadata_states(request):
+            topic_id = self._topic_id(name, request_id)
             if topic_id == ZERO_UUID:
                 continue  # A controller older than topic ids: nothing could be hosted or asked for under none.
             named.add(topic_id)
@@ -187,17 +187,19 @@ class Adapter:
                 builder.delete(topic_id)
             else:
                 self._show(builder, name, topic_id, state, live)
-        replica_actions: dict[Key, ReplicaAction] = {}
+        replica_actions: dict[TopicPartition, ReplicaAction] = {}
         if request.type == FULL:
             for topic_id in sorted(self.image.topics_by_id.keys() - named):
                 builder.delete(topic_id)
                 replica_actions.update(
                     (key, ReplicaAction.MARK_STRAY)
-                    for key, given in sorted(self._given.items())
-                    if given.topic_id == topic_id
+                    for key, assigned in sorted(self._assigned.items())
+                    if assigned.topic_id == topic_id
                 )
         gone = {topic.name: topic.id for topic in builder.deleted.values()}
-        self._given = {key: given for key, given in self._given.items() if gone.get(key[0]) != given.topic_id}
+        self._assigned = {
+            key: assigned for key, assigned in self._assigned.items() if gone.get(key[0]) != assigned.topic_id
+        }
         brokers = self._brokers(request)
         image = builder.in_image(
             replace(self.image, epoch=request.controller_epoch, controller_id=request.controller_id, brokers=brokers)
@@ -205,7 +207,7 @@ class Adapter:
         before = self.image.brokers
         changed = frozenset(key for key in before.keys() | brokers.keys() if before.get(key) != brokers.get(key))
         return Outcome(
-            self._turn(image, builder, brokers=changed, replica_actions=replica_actions), UpdateMetadataResponse()
+            self._advance(image, builder, brokers=changed, replica_actions=replica_actions), UpdateMetadataResponse()
         )
 
     def _show(
@@ -234,8 +236,8 @@ class Adapter:
         if known is not None and known.replicas == replicas:
             shown = shown._replace(adding_replicas=known.adding_replicas, removing_replicas=known.removing_replicas)
         builder.put(name, topic_id, index, shown)
-        given = self._given.get((name, index))
-        if given == Given(topic_id, state.leader_epoch) and self.broker_id in replicas and shown != known:
+        assigned = self._assigned.get((name, index))
+        if assigned == AssignedReplica(topic_id, state.leader_epoch) and self.broker_id in replicas and shown != known:
             # Within its epoch: who is in sync, which only UpdateMetadata tells after an AlterPartition.
             builder.changed.setdefault(topic_id, set()).add(index)
 
@@ -257,33 +259,33 @@ class Adapter:
     # -- StopReplica --------------------------------------------------------------------------------------------------
 
     def stop_replica(self, request: StopReplicaRequest) -> Outcome[StopReplicaResponse]:
-        error = self._stale(request)
+        error = self.epoch_error(request)
         if error:
             return Outcome(None, StopReplicaResponse(error_code=error))
         response = StopReplicaResponse()
-        replica_actions: dict[Key, ReplicaAction] = {}
+        replica_actions: dict[TopicPartition, ReplicaAction] = {}
         for stop in _stops(request):
             key = (stop.topic, stop.partition)
-            given = self._given.get(key)
+            assigned = self._assigned.get(key)
             error = ErrorCode.NONE
-            if given is not None and 0 <= stop.leader_epoch < given.leader_epoch:
+            if assigned is not None and 0 <= stop.leader_epoch < assigned.leader_epoch:
                 error = ErrorCode.FENCED_LEADER_EPOCH
             elif stop.delete:
                 # Also of a partition that is not given: its topic may have been deleted while this broker was down.
                 replica_actions[key] = ReplicaAction.DELETE
-                self._given.pop(key, None)
-            elif given is not None:
+                self._assigned.pop(key, None)
+            elif assigned is not None:
                 replica_actions[key] = ReplicaAction.STOP
-                self._given[key] = given._replace(halted=True)
+                self._assigned[key] = assigned._replace(halted=True)
             response.partition_errors.append(
                 StopReplicaResponse.StopReplicaPartitionError(stop.topic, stop.partition, error)
             )
         image = replace(self.image, epoch=request.controller_epoch)
-        return Outcome(self._turn(image, replica_actions=replica_actions), response)
+        return Outcome(self._advance(image, replica_actions=replica_actions), response)
 
     # -- all of them --------------------------------------------------------------------------------------------------
 
-    def _stale(self, request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> ErrorCode:
+    def epoch_error(self, request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> ErrorCode:
         """Why the request does not count; if it does, its controller is the one from now on."""
         if request.broker_epoch != _NO_EPOCH and request.broker_epoch < self.broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
@@ -292,19 +294,19 @@ class Adapter:
         self.controller_epoch = request.controller_epoch
         return ErrorCode.NONE
 
-    def _topic_id(self, name: str, told: Uuid) -> Uuid:
+    def _topic_id(self, name: str, request_id: Uuid) -> Uuid:
         """Older versions tell none: then that of the topic of that name."""
         known = self.image.topics.get(name)
-        return told if told != ZERO_UUID or known is None else known.id
+        return request_id if request_id != ZERO_UUID or known is None else known.id
 
-    def _turn(
+    def _advance(
         self,
         image: ClusterImage,
         topics: _TopicsBuilder | None = None,
         *,
         brokers: frozenset[int] = frozenset(),
         configs: frozenset[ConfigResource] = frozenset(),
-        replica_actions: Mapping[Key, ReplicaAction] | None = None,
+        replica_actions: Mapping[TopicPartition, ReplicaAction] | None = None,
         security: bool = False,
     ) -> MetadataDelta:
         before, self.image = self.image, image
@@ -391,7 +393,7 @@ class _TopicsBuilder:
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-def _given_partition(state: LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> PartitionRegistration:
+def _assigned_partition(state: LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> PartitionRegistration:
     replicas, isr = tuple(state.replicas), tuple(state.isr)
     return PartitionRegistration(
         replicas,
@@ -405,7 +407,7 @@ def _given_partition(state: LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> P
     )
 
 
-def _given_states(
+def _leader_and_isr_states(
     request: LeaderAndIsrRequest,
 ) -> Iterator[tuple[str, Uuid, LeaderAndIsrRequest.LeaderAndIsrPartitionState]]:
     for topic in request.topic_states:
@@ -415,7 +417,7 @@ def _given_states(
         yield state.topic_name, ZERO_UUID, state
 
 
-def _shown_states(
+def _update_metadata_states(
     request: UpdateMetadataRequest,
 ) -> Iterator[tuple[str, Uuid, UpdateMetadataRequest.UpdateMetadataPartitionState]]:
     for topic in request.topic_states:

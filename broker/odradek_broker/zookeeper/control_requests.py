@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from odradek_broker.zookeeper.adapter import Adapter
+from odradek_broker.zookeeper.adapter import ControlRequestAdapter
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch, Entities
 from odradek_broker.zookeeper.metadata_source import ZooKeeperSource
 from odradek_controller.configs.table import Resource
@@ -33,7 +33,7 @@ class ControlRequestHandler:
     def __init__(
         self,
         *,
-        adapter: Adapter,
+        adapter: ControlRequestAdapter,
         configs: ConfigWatch,
         source: ZooKeeperSource,
         submit_local: Callable[[Message], Awaitable[Any]],
@@ -86,18 +86,18 @@ class ControlRequestHandler:
                 self._report_what_is_still_there(delta, response)
             return response
 
-    async def configured(self, configs: Configs) -> None:
+    async def configs_changed(self, configs: Configs) -> None:
         """Publish those of these configurations that differ from the image."""
         async with self._handling:
             known = self._adapter.image.configs
             news = {key: values for key, values in configs.items() if values != known.get(key, {})}
             if news:
-                self._source.publish(self._adapter.configured(news))
+                self._source.publish(self._adapter.configs_changed(news))
 
-    async def limited(self, entities: Entities) -> None:
+    async def entities_changed(self, entities: Entities) -> None:
         """Publish changed quotas and credentials; an entity that cannot be read keeps its last value."""
         async with self._handling:
-            delta, damaged = self._adapter.limited(entities)
+            delta, damaged = self._adapter.entities_changed(entities)
             for error in damaged:
                 self._log.error("a quota or a credential cannot be read", path=error.path, exc_info=error)
             if delta is not None:
@@ -108,7 +108,7 @@ class ControlRequestHandler:
         if names:
             wanted = [ConfigResource(Resource.TOPIC, name) for name in names]
             found = await self._configs.retried(lambda: self._configs.of(wanted))
-            self._source.publish(self._adapter.configured(found))
+            self._source.publish(self._adapter.configs_changed(found))
 
     def _report_broken_disks(self, response: LeaderAndIsrResponse) -> None:
         partitions = self._broker().partitions

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
 from odradek_broker.inter_broker.channel import BrokerChannel
-from odradek_broker.zookeeper.adapter import Adapter
+from odradek_broker.zookeeper.adapter import ControlRequestAdapter
 from odradek_broker.zookeeper.config_writer import ConfigWriter
 from odradek_broker.zookeeper.metadata_source import ZooKeeperSource
 from odradek_controller.image import BrokerRegistration, Endpoint
@@ -69,7 +69,7 @@ class ZooKeeperControllerChannel:
     def __init__(
         self,
         *,
-        adapter: Adapter,
+        adapter: ControlRequestAdapter,
         source: ZooKeeperSource,
         connection: BrokerChannel,
         register: Callable[[BrokerRegistrationRequest], Awaitable[int]],

@@ -18,7 +18,7 @@ from odradek_broker.metadata.cluster_ports import ClusterPorts
 from odradek_broker.metadata.directory_identity import claim_over_zookeeper, cluster_of
 from odradek_broker.metadata.leader_balancer import LeaderBalancer
 from odradek_broker.node import Node
-from odradek_broker.zookeeper.adapter import Adapter
+from odradek_broker.zookeeper.adapter import ControlRequestAdapter
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch, Entities
 from odradek_broker.zookeeper.config_writer import ConfigWriter
 from odradek_broker.zookeeper.consumer_offsets import ConsumerOffsets
@@ -72,8 +72,8 @@ class Member:
         self._ending: asyncio.Task[None] | None = None
         self.ended = asyncio.Event()
         """Set when it has ended because its disks failed."""
-        self.adapter = Adapter(ClusterImage(offset=0, levels=zookeeper_levels({})), node.id)
-        self.configs = ConfigWatch(zk, self._configured, node.timers.sleep, self._log)
+        self.adapter = ControlRequestAdapter(ClusterImage(offset=0, levels=zookeeper_levels({})), node.id)
+        self.configs = ConfigWatch(zk, self._configs_changed, node.timers.sleep, self._log)
         self.source = ZooKeeperSource(self.adapter, node.timers.sleep, self._log)
         self.channel = ZooKeeperControllerChannel(
             adapter=self.adapter,
@@ -102,7 +102,7 @@ class Member:
                 static=config.static,
                 emulation=Emulation.KAFKA_3_9,
             ),
-            self.control_requests.configured,
+            self.control_requests.configs_changed,
         )
         self.registration = Registration(
             zk,
@@ -151,8 +151,8 @@ class Member:
         claim_over_zookeeper(node.directories, cluster, node.id)
         self.adapter.image = replace(self.adapter.image, cluster_id=cluster)
         configs, entities = await self.configs.start()
-        self.adapter.configured(configs)
-        await self.control_requests.limited(entities)
+        self.adapter.configs_changed(configs)
+        await self.control_requests.entities_changed(entities)
         acls = await acl_znodes.kept(self._zk)
         if acls:
             self._log.warning(
@@ -168,9 +168,9 @@ class Member:
         await node.join(ports, self._directory_failed)
         self.role.start()
 
-    async def _configured(self, configs: Configs, entities: Entities) -> None:
-        await self.control_requests.configured(configs)
-        await self.control_requests.limited(entities)
+    async def _configs_changed(self, configs: Configs, entities: Entities) -> None:
+        await self.control_requests.configs_changed(configs)
+        await self.control_requests.entities_changed(entities)
 
     def _broker(self) -> Broker:
         return self.node.broker

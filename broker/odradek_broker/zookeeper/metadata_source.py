@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 
 from odradek_broker.logger import Logger
-from odradek_broker.zookeeper.adapter import Adapter
+from odradek_broker.zookeeper.adapter import ControlRequestAdapter
 from odradek_controller.image import ClusterImage, MetadataDelta
 from odradek_controller.levels import NOT_OVER_ZOOKEEPER, Emulation, zookeeper_apis
 from odradek_wire.uuid import Uuid
@@ -26,7 +26,7 @@ class ZooKeeperSource:
     stores_features = False
     stores_client_metrics = False
 
-    def __init__(self, adapter: Adapter, sleep: Callable[[int], Awaitable[None]], log: Logger) -> None:
+    def __init__(self, adapter: ControlRequestAdapter, sleep: Callable[[int], Awaitable[None]], log: Logger) -> None:
         """`sleep` takes milliseconds."""
         self._adapter = adapter
         self._sleep = sleep

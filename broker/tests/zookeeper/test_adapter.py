@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from odradek_broker.metadata.view import offline_replicas
-from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE, Adapter
+from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE, ControlRequestAdapter
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import (
     BrokerRegistration,
@@ -27,8 +27,8 @@ ME, CONTROLLER = 1, 7
 OWN_EPOCH = 100
 
 
-def adapter() -> Adapter:
-    found = Adapter(ClusterImage(cluster_id="c"), ME)
+def adapter() -> ControlRequestAdapter:
+    found = ControlRequestAdapter(ClusterImage(cluster_id="c"), ME)
     found.registered(BrokerRegistration(ME, OWN_EPOCH, ZERO_UUID, (Endpoint("PLAINTEXT", "me", 1),), (), None, False))
     return found
 
@@ -220,7 +220,7 @@ def test_older_metadata_does_not_replace_newer() -> None:
 def test_a_topic_that_is_being_deleted_goes_with_its_configuration() -> None:
     found = adapter()
     resource = ConfigResource(Resource.TOPIC, "t")
-    found.configured({resource: {"cleanup.policy": "compact"}})
+    found.configs_changed({resource: {"cleanup.policy": "compact"}})
     found.leader_and_isr(given(led_by(1)))
     delta, _ = found.update_metadata(shown(seen(LEADER_DURING_DELETE, leader_epoch=EPOCH_DURING_DELETE)))
     assert delta is not None
@@ -299,8 +299,8 @@ def test_configurations_are_read_of_topics_that_a_request_names_first() -> None:
 def test_a_configuration_without_entries_is_none() -> None:
     found = adapter()
     resource = ConfigResource(Resource.TOPIC, "t")
-    assert found.configured({resource: {"a": "b"}}).image.configs == {resource: {"a": "b"}}
-    delta = found.configured({resource: {}})
+    assert found.configs_changed({resource: {"a": "b"}}).image.configs == {resource: {"a": "b"}}
+    delta = found.configs_changed({resource: {}})
     assert (delta.configs, delta.image.configs) == ({resource}, {})
 
 
@@ -373,11 +373,11 @@ def test_quotas_and_credentials_of_many_are_one_delta_and_what_cannot_be_read_st
     found = adapter()
     scram = "salt=czE=,stored_key=c3Q=,server_key=c2U=,iterations=4096"
     users = {f"users/u{number}": {"producer_byte_rate": "7", "SCRAM-SHA-256": scram} for number in range(3)}
-    delta, damaged = found.limited(users)
+    delta, damaged = found.entities_changed(users)
     assert delta is not None
     assert delta.image.security.scram_credentials.keys() == {(f"u{number}", 1) for number in range(3)}
-    assert found.limited(users) == (None, [])
-    delta, damaged = found.limited({"users/u0": {}, "users/u1": {"producer_byte_rate": "many"}})
+    assert found.entities_changed(users) == (None, [])
+    delta, damaged = found.entities_changed({"users/u0": {}, "users/u1": {"producer_byte_rate": "many"}})
     assert delta is not None
     assert [error.path for error in damaged] == ["/config/users/u1"]
     assert found.image.security.scram_credentials.keys() == {("u1", 1), ("u2", 1)}

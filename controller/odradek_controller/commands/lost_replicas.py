@@ -17,11 +17,15 @@ from ..image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, ClusterImage, Partitio
 from .context import CommandContext
 from .policy import election_policy
 
-Place = tuple[Uuid, int]
+TopicIdPartition = tuple[Uuid, int]
 
 
 def replicas_found(
-    image: ClusterImage, broker_id: int, lost: Collection[Place], served: Collection[Place], context: CommandContext
+    image: ClusterImage,
+    broker_id: int,
+    lost: Collection[TopicIdPartition],
+    served: Collection[TopicIdPartition],
+    context: CommandContext,
 ) -> list[Message]:
     """Of what is lost the broker leads nothing and, unless it was the last, is not in sync; what it serves it may lead
     again."""

@@ -28,7 +28,7 @@ from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateF
 from ..commands.brokers import controlled_shutdown
 from ..commands.delete_topics import delete_topics
 from ..commands.elect_leaders import balance, elect_leaders
-from ..commands.lost_replicas import Place, replicas_found
+from ..commands.lost_replicas import TopicIdPartition, replicas_found
 from ..commands.reassign import alter_reassignments
 from ..controller import Controller
 from ..image import BrokerRegistration, ClusterImage
@@ -112,7 +112,7 @@ class ZooKeeperController(Controller):
     # -- what brokers answer ------------------------------------------------------------------------------------------
 
     async def replicas_found(
-        self, broker: BrokerRegistration, lost: Collection[Place], served: Collection[Place]
+        self, broker: BrokerRegistration, lost: Collection[TopicIdPartition], served: Collection[TopicIdPartition]
     ) -> None:
         """A broker has said which replicas it serves no more, or again, if it is still in this registration."""
 

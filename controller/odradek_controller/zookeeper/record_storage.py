@@ -36,7 +36,7 @@ from odradek_wire.messages.zk_migration_state_record import ZkMigrationStateReco
 from ..store import RefusedRecordError
 
 
-class Place(Enum):
+class RecordStorage(Enum):
     TOPICS = "/brokers/topics"
     """A topic's node says who holds its partitions; a partition's state who leads it and who is in sync."""
     CONFIGS = "/config"
@@ -44,44 +44,44 @@ class Place(Enum):
     PRODUCER_IDS = "/latest_producer_id_block"
     BROKER_IDS = "/brokers/ids"
     """Brokers keep their own nodes there. What the controller thinks of them is in its memory only."""
-    NOWHERE = ""
+    NOT_STORED = ""
     """Nothing would be in it that ZooKeeper mode knows: marks of transactions, eligible leaders."""
     REFUSED = "-"
     """Kafka's controller does not write this in ZooKeeper mode: a broker does, or nobody."""
 
 
-PLACES: Mapping[type[Message], Place] = {
-    TopicRecord: Place.TOPICS,
-    PartitionRecord: Place.TOPICS,
-    PartitionChangeRecord: Place.TOPICS,
-    RemoveTopicRecord: Place.TOPICS,
-    ConfigRecord: Place.CONFIGS,
-    ClientQuotaRecord: Place.CONFIGS,
-    UserScramCredentialRecord: Place.CONFIGS,
-    RemoveUserScramCredentialRecord: Place.CONFIGS,
-    ProducerIdsRecord: Place.PRODUCER_IDS,
-    RegisterBrokerRecord: Place.BROKER_IDS,
-    UnregisterBrokerRecord: Place.BROKER_IDS,
-    FenceBrokerRecord: Place.BROKER_IDS,
-    UnfenceBrokerRecord: Place.BROKER_IDS,
-    BrokerRegistrationChangeRecord: Place.BROKER_IDS,
-    ClearElrRecord: Place.NOWHERE,
-    NoOpRecord: Place.NOWHERE,
-    BeginTransactionRecord: Place.NOWHERE,
-    EndTransactionRecord: Place.NOWHERE,
-    AbortTransactionRecord: Place.NOWHERE,
-    AccessControlEntryRecord: Place.REFUSED,
-    RemoveAccessControlEntryRecord: Place.REFUSED,
-    DelegationTokenRecord: Place.REFUSED,
-    RemoveDelegationTokenRecord: Place.REFUSED,
-    FeatureLevelRecord: Place.REFUSED,
-    RegisterControllerRecord: Place.REFUSED,
-    ZkMigrationStateRecord: Place.REFUSED,
+RECORD_STORAGE: Mapping[type[Message], RecordStorage] = {
+    TopicRecord: RecordStorage.TOPICS,
+    PartitionRecord: RecordStorage.TOPICS,
+    PartitionChangeRecord: RecordStorage.TOPICS,
+    RemoveTopicRecord: RecordStorage.TOPICS,
+    ConfigRecord: RecordStorage.CONFIGS,
+    ClientQuotaRecord: RecordStorage.CONFIGS,
+    UserScramCredentialRecord: RecordStorage.CONFIGS,
+    RemoveUserScramCredentialRecord: RecordStorage.CONFIGS,
+    ProducerIdsRecord: RecordStorage.PRODUCER_IDS,
+    RegisterBrokerRecord: RecordStorage.BROKER_IDS,
+    UnregisterBrokerRecord: RecordStorage.BROKER_IDS,
+    FenceBrokerRecord: RecordStorage.BROKER_IDS,
+    UnfenceBrokerRecord: RecordStorage.BROKER_IDS,
+    BrokerRegistrationChangeRecord: RecordStorage.BROKER_IDS,
+    ClearElrRecord: RecordStorage.NOT_STORED,
+    NoOpRecord: RecordStorage.NOT_STORED,
+    BeginTransactionRecord: RecordStorage.NOT_STORED,
+    EndTransactionRecord: RecordStorage.NOT_STORED,
+    AbortTransactionRecord: RecordStorage.NOT_STORED,
+    AccessControlEntryRecord: RecordStorage.REFUSED,
+    RemoveAccessControlEntryRecord: RecordStorage.REFUSED,
+    DelegationTokenRecord: RecordStorage.REFUSED,
+    RemoveDelegationTokenRecord: RecordStorage.REFUSED,
+    FeatureLevelRecord: RecordStorage.REFUSED,
+    RegisterControllerRecord: RecordStorage.REFUSED,
+    ZkMigrationStateRecord: RecordStorage.REFUSED,
 }
 
 
-def check_places(records: Sequence[Message]) -> None:
+def check_storable(records: Sequence[Message]) -> None:
     """Raises RefusedRecordError."""
     for record in records:
-        if PLACES[type(record)] is Place.REFUSED:
+        if RECORD_STORAGE[type(record)] is RecordStorage.REFUSED:
             raise RefusedRecordError(f"{type(record).__name__} cannot be kept in ZooKeeper")

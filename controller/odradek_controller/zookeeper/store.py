@@ -26,7 +26,7 @@ from .client import ConnectionLossError, Create, Op, SessionExpiredError, Set, Z
 from .fenced import MAX_BYTES, ControllerTerm, FencedWriter
 from .json_text import InvalidZnodeError
 from .load import NO_STATE, FoundTopic, LoadedCluster, ZnodeCache, load, read_features, read_partitions
-from .record_storage import check_places
+from .record_storage import check_storable
 from .znode_operations import ExternalChanges, ZnodeOperations
 from .znodes import TopicZnode, encode_features
 
@@ -108,7 +108,7 @@ class ZooKeeperStore:
     async def append(self, records: Sequence[Message], levels: Levels) -> Appended:
         """Raises NotControllerError, and RefusedRecordError for what has no place in ZooKeeper."""
         external, self.external_changes = self.external_changes, ExternalChanges()
-        check_places(records)
+        check_storable(records)
         delta = replay(self._image, records, offset=self._image.offset + len(records), epoch=self._term.epoch)
         await self._look_for_folders(delta, external)
         operations = ZnodeOperations(self._term.epoch, self.znode_cache, external, _given_to(records))

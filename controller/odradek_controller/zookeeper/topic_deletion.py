@@ -13,8 +13,7 @@ from odradek_wire.uuid import Uuid
 
 from ..image import ClusterImage, TopicImage
 from .load import NO_STATE
-
-Place = tuple[str, int]
+from .znodes import TopicPartition
 
 
 class TopicDeletionManager:
@@ -45,7 +44,7 @@ class TopicDeletionManager:
         if new:
             self.begun(new)
 
-    def of(self, broker_id: int) -> list[Place]:
+    def of(self, broker_id: int) -> list[TopicPartition]:
         """What a broker has still to delete."""
         return sorted(
             (name, index)
@@ -54,7 +53,7 @@ class TopicDeletionManager:
             if replica == broker_id
         )
 
-    def deleted(self, broker_id: int, places: Collection[Place]) -> None:
+    def deleted(self, broker_id: int, places: Collection[TopicPartition]) -> None:
         """The broker has deleted these."""
         ended = False
         for name, index in places:
