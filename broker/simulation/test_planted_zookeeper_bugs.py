@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from odradek_broker.zookeeper.adapter import ControlRequestAdapter
+from odradek_broker.zookeeper.control_request_adapter import ControlRequestAdapter
 from odradek_controller.commands import isr
 from odradek_controller.image import ClusterImage
 from odradek_controller.zookeeper import controller_election, controller_role, fenced, paths, znode_readers

@@ -1,6 +1,6 @@
 """The brokers under test: processes of a cluster over ZooKeeper, one on each host, ZooKeeper itself in memory too.
 
-Owns how brokers begin and end, and their sessions. Each is `Member`, as `odradek up --zookeeper` starts it, with a
+Owns how brokers begin and end, and their sessions. Each is `BrokerProcess`, as `odradek up --zookeeper` starts it, with a
 clock of its own; what passes between members, and every transaction of ZooKeeper, is shown to the checks.
 """
 
@@ -17,7 +17,7 @@ from odradek_broker.clock import Clock
 from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.node import Node
 from odradek_broker.replication.partition import Partition
-from odradek_broker.zookeeper.member import Member
+from odradek_broker.zookeeper.broker_process import BrokerProcess
 from odradek_controller.controller import Controller
 from odradek_controller.image import ClusterImage
 from odradek_controller.zookeeper.client import MultiError, Op, OpResult, ZooKeeper, ZooKeeperError
@@ -96,7 +96,7 @@ class ZooKeeperMembers:
         self._disk = disk
         self._network = network
         self._trace = trace
-        self._members: dict[int, Member] = {}
+        self._members: dict[int, BrokerProcess] = {}
         self._ending: dict[int, asyncio.Task[None]] = {}
         self._changing = [asyncio.Lock() for _ in self.ids]
         self._weak: int | None = None
@@ -255,7 +255,7 @@ class ZooKeeperMembers:
         member = self._members[broker] = await self._member.start(self._static(broker), session, around)
         self._ending[broker] = asyncio.get_running_loop().create_task(self._when_ended(broker, member))
 
-    async def _when_ended(self, broker: int, member: Member) -> None:
+    async def _when_ended(self, broker: int, member: BrokerProcess) -> None:
         """A process that has lost its disks is gone, as if it were killed."""
         await member.ended.wait()
         if self._members.get(broker) is member:
@@ -304,8 +304,8 @@ class ZooKeeperMembers:
         }
 
 
-def watched_by(checks: ZooKeeperChecks) -> type[Member]:
-    class WatchedMember(Member):
+def watched_by(checks: ZooKeeperChecks) -> type[BrokerProcess]:
+    class WatchedMember(BrokerProcess):
         """What it answers to other brokers is shown to the checks."""
 
         def __init__(self, node: Node, zk: ZooKeeper, environment: BrokerEnvironment) -> None:

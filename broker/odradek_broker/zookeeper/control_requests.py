@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from odradek_broker.zookeeper.adapter import ControlRequestAdapter
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch, Entities
+from odradek_broker.zookeeper.control_request_adapter import ControlRequestAdapter
 from odradek_broker.zookeeper.metadata_source import ZooKeeperSource
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import ConfigResource, MetadataDelta, ReplicaAction

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
 from odradek_broker.inter_broker.channel import BrokerChannel
-from odradek_broker.zookeeper.adapter import ControlRequestAdapter
 from odradek_broker.zookeeper.config_writer import ConfigWriter
+from odradek_broker.zookeeper.control_request_adapter import ControlRequestAdapter
 from odradek_broker.zookeeper.metadata_source import ZooKeeperSource
 from odradek_controller.image import BrokerRegistration, Endpoint
 from odradek_controller.principal import Principal

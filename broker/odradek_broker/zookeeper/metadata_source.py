@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 
 from odradek_broker.logger import Logger
-from odradek_broker.zookeeper.adapter import ControlRequestAdapter
+from odradek_broker.zookeeper.control_request_adapter import ControlRequestAdapter
 from odradek_controller.image import ClusterImage, MetadataDelta
 from odradek_controller.levels import NOT_OVER_ZOOKEEPER, Emulation, zookeeper_apis
 from odradek_wire.uuid import Uuid

@@ -156,7 +156,7 @@ class ZooKeeperController(Controller):
         for result in response.responses:
             if result.error_code == ErrorCode.NONE:
                 assert result.name is not None
-                await self.store.tidy(Create(paths.delete_topic(result.name)))
+                await self.store.try_write(Create(paths.delete_topic(result.name)))
         return response
 
     async def _create_partitions(

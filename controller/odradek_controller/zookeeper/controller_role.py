@@ -169,11 +169,11 @@ class ControllerRole:
         active.store.end()
         if active.ready:
             self._resigned()
-        ended = asyncio.create_task(self._tidy(active))
+        ended = asyncio.create_task(self._close_term(active))
         self._ended.add(ended)
         ended.add_done_callback(self._ended.discard)
 
-    async def _tidy(self, active: ActiveController) -> None:
+    async def _close_term(self, active: ActiveController) -> None:
         assert active.task is not None
         active.task.cancel()
         with suppress(asyncio.CancelledError):

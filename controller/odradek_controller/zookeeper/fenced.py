@@ -66,7 +66,7 @@ class FencedWriter:
         for part in parts:
             await self._transaction(part)
 
-    async def tidy(self, op: Op) -> bool:
+    async def try_write(self, op: Op) -> bool:
         """Do this one, and say whether it could be done: others write such a node, too. Raises NotControllerError."""
         try:
             await self._transaction([op], may_fail=True)

@@ -87,8 +87,8 @@ class ZooKeeperStore:
 
     async def _enable_features(self) -> None:
         """As Kafka's first controller since 2.7: from here on there are features, though none to speak of."""
-        if not await self.tidy(Create(paths.FEATURE, encode_features({}))):
-            await self.tidy(Set(paths.FEATURE, encode_features({})))
+        if not await self.try_write(Create(paths.FEATURE, encode_features({}))):
+            await self.try_write(Set(paths.FEATURE, encode_features({})))
 
     async def _with_ids(self, loaded: LoadedCluster) -> ClusterImage:
         topics = dict(loaded.image.topics)
@@ -118,9 +118,9 @@ class ZooKeeperStore:
         self._image = delta.image
         return Appended(delta.image.offset, self._term.epoch)
 
-    async def tidy(self, op: Op) -> bool:
+    async def try_write(self, op: Op) -> bool:
         """Change a node that others write, too; whether it was still there to be changed. Raises NotControllerError."""
-        return await self._writer.tidy(op)
+        return await self._writer.try_write(op)
 
     async def _look_for_folders(self, delta: MetadataDelta, external: ExternalChanges) -> None:
         """A partition without a state may have a node, if a controller fell while it began the partition."""

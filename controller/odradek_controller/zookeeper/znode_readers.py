@@ -194,7 +194,7 @@ class ZnodeReaders:
         if topic_id is None:
             topic_id = known.id if known is not None else random_uuid(self._randbytes)
             found = found._replace(node=TopicZnode(topic_id, found.node.partitions), version=found.version + 1)
-            if not await self._store.tidy(Set(paths.topic(name), found.node.encode(), found.version - 1)):
+            if not await self._store.try_write(Set(paths.topic(name), found.node.encode(), found.version - 1)):
                 return []
         partitions = await read_partitions(self._zk, found)
         nodes.topics[name] = found.version
@@ -226,7 +226,7 @@ class ZnodeReaders:
             if topic is not None and enabled:
                 topics.append(topic)
             elif not enabled or name not in self._store.znode_cache.unreadable:
-                await self._store.tidy(Delete(paths.delete_topic(name)))
+                await self._store.try_write(Delete(paths.delete_topic(name)))
         self._store.znode_cache.marked = {topic.name for topic in topics}
         self._held_up = {
             topic.name
@@ -263,9 +263,9 @@ class ZnodeReaders:
         kept = {key: replicas for key, replicas in listed.items() if key in moving or key in changed}
         self._reassigning = kept
         if not kept:
-            await self._store.tidy(Delete(paths.REASSIGN_PARTITIONS, version))
+            await self._store.try_write(Delete(paths.REASSIGN_PARTITIONS, version))
         elif kept != listed:
-            await self._store.tidy(Set(paths.REASSIGN_PARTITIONS, encode_reassignment(kept), version))
+            await self._store.try_write(Set(paths.REASSIGN_PARTITIONS, encode_reassignment(kept), version))
         return records
 
     def _begin_reassignments(self, image: ClusterImage, wanted: Mapping[TopicPartition, Replicas]) -> Sequence[Message]:
@@ -288,7 +288,7 @@ class ZnodeReaders:
         if wish is None or wish == self._elected:
             self._elected = None
             if wish is not None:
-                await self._store.tidy(Delete(paths.PREFERRED_ELECTION, wish[1]))
+                await self._store.try_write(Delete(paths.PREFERRED_ELECTION, wish[1]))
             return ()
         self._elected = wish
         self._again(paths.PREFERRED_ELECTION)
@@ -327,7 +327,7 @@ class ZnodeReaders:
                 entity = await self._notice(path, decode_config_change)
                 entities.update({} if entity is None else {entity: None})
             elif now_ms - seen_ms > CHANGE_EXPIRES_MS:
-                await self._store.tidy(Delete(path))
+                await self._store.try_write(Delete(path))
                 continue
             listed[path] = now_ms if seen_ms is None else seen_ms
         pending = PendingRecords(image)
@@ -370,7 +370,7 @@ class ZnodeReaders:
                 assignment = Assignment(known.replicas, known.adding_replicas, known.removing_replicas)
                 records += state_changed(image.topics[topic].id, index, registered(assignment, found))
         for path in noticed:
-            await self._store.tidy(Delete(path))
+            await self._store.try_write(Delete(path))
         self._store.external_changes = external
         return records
 
@@ -378,7 +378,7 @@ class ZnodeReaders:
         noticed = [f"{paths.LOG_DIR_EVENTS}/{name}" for name in await self._children(paths.LOG_DIR_EVENTS)]
         brokers = {await self._notice(path, decode_log_dir_event) for path in noticed}
         for path in noticed:
-            await self._store.tidy(Delete(path))
+            await self._store.try_write(Delete(path))
         failed = sorted(broker for broker in brokers if broker is not None)
         if failed:
             self._log_dir_failed(failed)

@@ -107,7 +107,7 @@ def command(
             else:
                 place = {"zookeeper.connect": zookeeper, "broker.id": str(broker_id), "node.id": str(broker_id)}
                 static = {**statics[0], **of_zookeeper, **place}
-                loop.run_until_complete(_serve_member(static, zookeeper, logger))
+                loop.run_until_complete(_serve_process(static, zookeeper, logger))
         except ImportError as error:
             raise click.ClickException(f"{error}: pip install odradek[zookeeper]") from error
         except OSError as error:
@@ -154,24 +154,24 @@ async def _end(stopped: asyncio.Event, failed: asyncio.Event) -> None:
         raise click.ClickException("every log directory has failed")
 
 
-async def _serve_member(static: dict[str, str], zookeeper: str, logger: Logger) -> None:
+async def _serve_process(static: dict[str, str], zookeeper: str, logger: Logger) -> None:
     # Only who has a cluster over ZooKeeper pays for loading what it needs.
     from odradek_broker.environment import BrokerEnvironment
-    from odradek_broker.zookeeper.member import DEFAULTS, Member
+    from odradek_broker.zookeeper.broker_process import DEFAULTS, BrokerProcess
     from odradek_controller.zookeeper.kazoo_client import KazooZooKeeper
 
     stopped = _stopped()
     timeout_ms = int({**DEFAULTS, **static}["zookeeper.session.timeout.ms"])
     zk = await KazooZooKeeper.connect(zookeeper, session_timeout_ms=timeout_ms, reporter=logger)
     try:
-        member = await Member.start(static, zk, BrokerEnvironment.of(static, log=logger))
+        process = await BrokerProcess.start(static, zk, BrokerEnvironment.of(static, log=logger))
         try:
-            listener = member.node.listeners[0]
+            listener = process.node.listeners[0]
             click.echo(format_address(listener.advertised_host, listener.advertised_port))
-            await _end(stopped, member.ended)
+            await _end(stopped, process.ended)
         finally:
-            if not member.ended.is_set():
-                await member.stop()
+            if not process.ended.is_set():
+                await process.stop()
     finally:
         await zk.close()
 

@@ -12,9 +12,9 @@ import structlog
 
 from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
 from odradek_broker.inter_broker.channel import BrokerChannel
-from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE
-from odradek_broker.zookeeper.control_messages import INCREMENTAL
-from odradek_broker.zookeeper.propagation import BACKOFF_MS, Propagation
+from odradek_broker.zookeeper.broker_requests import INCREMENTAL
+from odradek_broker.zookeeper.control_request_adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE
+from odradek_broker.zookeeper.controller_channel_manager import BACKOFF_MS, ControllerChannelManager
 from odradek_controller.image import (
     LOST_DIRECTORY,
     UNASSIGNED_DIRECTORY,
@@ -116,7 +116,7 @@ class Wire:
         pass
 
 
-class Term:
+class TermEvents:
     """The controller, which remembers what it has heard."""
 
     def __init__(self) -> None:
@@ -133,11 +133,11 @@ class Term:
         self.found.append((broker.id, broker.epoch, set(lost), set(served)))
 
 
-class Office:
+class World:
     def __init__(self) -> None:
         self.brokers = Recorder()
-        self.term = Term()
-        self.propagation = Propagation(
+        self.term = TermEvents()
+        self.manager = ControllerChannelManager(
             CONTROLLER,
             self.term,
             self.brokers.channel,
@@ -148,25 +148,25 @@ class Office:
 
     async def become(self, after: ClusterImage) -> None:
         before, self.image = self.image, after
-        self.propagation.apply(MetadataDelta.between(before, after))
+        self.manager.apply(MetadataDelta.between(before, after))
         for _ in range(20):
             await asyncio.sleep(0)
 
 
 @pytest.fixture
-async def office() -> Any:
-    found = Office()
+async def world() -> Any:
+    found = World()
     yield found
-    await found.propagation.close()
+    await found.manager.close()
 
 
 def kinds(told: list[Message]) -> list[type[Message]]:
     return [type(each) for each in told]
 
 
-async def test_a_broker_that_knows_nothing_is_told_everything(office: Office) -> None:
-    await office.become(image([1, 2], partition((1, 2), 1), partition((1,), 1)))
-    metadata, given = office.brokers.take(2)
+async def test_a_broker_that_knows_nothing_is_told_everything(world: World) -> None:
+    await world.become(image([1, 2], partition((1, 2), 1), partition((1,), 1)))
+    metadata, given = world.brokers.take(2)
     assert isinstance(metadata, UpdateMetadataRequest)
     assert (metadata.type, metadata.controller_id, metadata.controller_epoch, metadata.broker_epoch) == (
         FULL,
@@ -181,128 +181,128 @@ async def test_a_broker_that_knows_nothing_is_told_everything(office: Office) ->
     assert [each.partition_index for each in given.topic_states[0].partition_states] == [0]
 
 
-async def test_nothing_is_said_to_be_all_there_is_while_a_topic_cannot_be_read(office: Office) -> None:
-    office.term.unreadable.add("damaged")
+async def test_nothing_is_said_to_be_all_there_is_while_a_topic_cannot_be_read(world: World) -> None:
+    world.term.unreadable.add("damaged")
     with structlog.testing.capture_logs() as logged:
-        await office.become(image([1], partition((1,), 1)))
+        await world.become(image([1], partition((1,), 1)))
     assert [(each["broker"], each["topics"]) for each in logged] == [(1, ["damaged"])]
-    assert [each.type for each in office.brokers.take(1)] == [INCREMENTAL] * 2  # type: ignore[attr-defined]
-    office.term.unreadable.clear()
-    await office.become(image([1], partition((1,), 1, 1)))
-    assert [each.type for each in office.brokers.take(1)] == [FULL] * 2  # type: ignore[attr-defined]
-    await office.become(image([1], partition((1,), 1, 2)))
-    assert [each.type for each in office.brokers.take(1)] == [INCREMENTAL] * 2  # type: ignore[attr-defined]
+    assert [each.type for each in world.brokers.take(1)] == [INCREMENTAL] * 2  # type: ignore[attr-defined]
+    world.term.unreadable.clear()
+    await world.become(image([1], partition((1,), 1, 1)))
+    assert [each.type for each in world.brokers.take(1)] == [FULL] * 2  # type: ignore[attr-defined]
+    await world.become(image([1], partition((1,), 1, 2)))
+    assert [each.type for each in world.brokers.take(1)] == [INCREMENTAL] * 2  # type: ignore[attr-defined]
 
 
-async def test_a_change_is_given_to_replicas_and_shown_to_all(office: Office) -> None:
-    await office.become(image([1, 2, 3], partition((1, 2), 1)))
-    office.brokers.told.clear()
-    await office.become(image([1, 2, 3], partition((1, 2), 2, 1)))
-    given, shown = office.brokers.take(1)
+async def test_a_change_is_given_to_replicas_and_shown_to_all(world: World) -> None:
+    await world.become(image([1, 2, 3], partition((1, 2), 1)))
+    world.brokers.told.clear()
+    await world.become(image([1, 2, 3], partition((1, 2), 2, 1)))
+    given, shown = world.brokers.take(1)
     assert isinstance(given, LeaderAndIsrRequest)
     (state,) = given.topic_states[0].partition_states
     assert (state.leader, state.leader_epoch, state.is_new) == (2, 1, False)
     assert isinstance(shown, UpdateMetadataRequest)
-    assert kinds(office.brokers.take(3)) == [UpdateMetadataRequest]
+    assert kinds(world.brokers.take(3)) == [UpdateMetadataRequest]
 
 
-async def test_a_new_partition_is_said_to_be_new(office: Office) -> None:
-    await office.become(image([1]))
-    office.brokers.told.clear()
-    await office.become(image([1], partition((1,), 1)))
-    given = office.brokers.take(1)[0]
+async def test_a_new_partition_is_said_to_be_new(world: World) -> None:
+    await world.become(image([1]))
+    world.brokers.told.clear()
+    await world.become(image([1], partition((1,), 1)))
+    given = world.brokers.take(1)[0]
     assert isinstance(given, LeaderAndIsrRequest)
     assert [each.is_new for each in given.topic_states[0].partition_states] == [True]
 
 
-async def test_who_loses_a_replica_deletes_it(office: Office) -> None:
-    await office.become(image([1, 2, 3], partition((1, 2), 1)))
-    office.brokers.told.clear()
-    await office.become(image([1, 2, 3], partition((1, 3), 1, 1)))
-    shown, stop = office.brokers.take(2)
+async def test_who_loses_a_replica_deletes_it(world: World) -> None:
+    await world.become(image([1, 2, 3], partition((1, 2), 1)))
+    world.brokers.told.clear()
+    await world.become(image([1, 2, 3], partition((1, 3), 1, 1)))
+    shown, stop = world.brokers.take(2)
     assert isinstance(shown, UpdateMetadataRequest)
     assert isinstance(stop, StopReplicaRequest)
     (state,) = stop.topic_states[0].partition_states
     assert (state.partition_index, state.leader_epoch, state.delete_partition) == (0, 1, True)
 
 
-async def test_a_topic_to_delete_is_unseen_first_deleted_then_and_not_spoken_of_any_more(office: Office) -> None:
+async def test_a_topic_to_delete_is_unseen_first_deleted_then_and_not_spoken_of_any_more(world: World) -> None:
     before = image([1, 2], partition((1, 2), 1))
-    await office.become(before)
-    office.brokers.told.clear()
-    office.term.deletions.begin([before.topics["t"]])
-    await office.become(image([1, 2], partition((1, 2), 2, 1)))
+    await world.become(before)
+    world.brokers.told.clear()
+    world.term.deletions.begin([before.topics["t"]])
+    await world.become(image([1, 2], partition((1, 2), 2, 1)))
     for broker in (1, 2):
-        shown, stop = office.brokers.take(broker)
+        shown, stop = world.brokers.take(broker)
         assert isinstance(shown, UpdateMetadataRequest)
         assert shown.topic_states[0].partition_states[0].leader == LEADER_DURING_DELETE
         assert isinstance(stop, StopReplicaRequest)
         (state,) = stop.topic_states[0].partition_states
         assert (state.leader_epoch, state.delete_partition) == (EPOCH_DURING_DELETE, True)
-    assert sorted(office.term.heard) == [(1, {("t", 0)}, set()), (2, {("t", 0)}, set())]
-    await office.become(image([1, 2]))
-    assert office.brokers.told == {}
+    assert sorted(world.term.heard) == [(1, {("t", 0)}, set()), (2, {("t", 0)}, set())]
+    await world.become(image([1, 2]))
+    assert world.brokers.told == {}
 
 
-async def test_who_was_not_there_is_told_first_of_all_what_it_has_still_to_delete(office: Office) -> None:
+async def test_who_was_not_there_is_told_first_of_all_what_it_has_still_to_delete(world: World) -> None:
     before = image([1], partition((1, 2), 1), partition((2,), -1))
-    await office.become(before)
-    office.term.deletions.begin([before.topics["t"]])
+    await world.become(before)
+    world.term.deletions.begin([before.topics["t"]])
     refusals = [StopReplicaResponse.StopReplicaPartitionError("t", 1, ErrorCode.KAFKA_STORAGE_ERROR)]
-    office.brokers.answer = StopReplicaResponse(partition_errors=refusals)
-    await office.become(replace(before, brokers=image([1, 2]).brokers))
-    stop, shown, given = office.brokers.take(2)
+    world.brokers.answer = StopReplicaResponse(partition_errors=refusals)
+    await world.become(replace(before, brokers=image([1, 2]).brokers))
+    stop, shown, given = world.brokers.take(2)
     assert isinstance(stop, StopReplicaRequest)
     assert [state.partition_index for state in stop.topic_states[0].partition_states] == [0, 1]
     assert isinstance(shown, UpdateMetadataRequest)
     assert {state.leader for state in shown.topic_states[0].partition_states} == {LEADER_DURING_DELETE}
     assert isinstance(given, LeaderAndIsrRequest)
     assert given.topic_states == []
-    assert office.term.heard[-1] == (2, {("t", 0)}, {("t", 1)})
-    assert office.term.deletions.of(2) == [("t", 1)]
+    assert world.term.heard[-1] == (2, {("t", 0)}, {("t", 1)})
+    assert world.term.deletions.of(2) == [("t", 1)]
 
 
-async def test_a_topic_whose_node_somebody_has_removed_is_unseen_and_deleted(office: Office) -> None:
-    await office.become(image([1, 2], partition((1,), 1)))
-    office.brokers.told.clear()
-    await office.become(image([1, 2]))
-    shown, stop = office.brokers.take(1)
+async def test_a_topic_whose_node_somebody_has_removed_is_unseen_and_deleted(world: World) -> None:
+    await world.become(image([1, 2], partition((1,), 1)))
+    world.brokers.told.clear()
+    await world.become(image([1, 2]))
+    shown, stop = world.brokers.take(1)
     assert isinstance(shown, UpdateMetadataRequest)
     assert shown.topic_states[0].partition_states[0].leader == LEADER_DURING_DELETE
     assert isinstance(stop, StopReplicaRequest)
     (state,) = stop.topic_states[0].partition_states
     assert (state.leader_epoch, state.delete_partition) == (EPOCH_DURING_DELETE, True)
-    assert kinds(office.brokers.take(2)) == [UpdateMetadataRequest]
+    assert kinds(world.brokers.take(2)) == [UpdateMetadataRequest]
 
 
-async def test_a_follower_that_goes_is_halted(office: Office) -> None:
-    await office.become(image([1, 2], partition((1, 2), 1)))
-    office.brokers.told.clear()
-    await office.become(image([1, 2], partition((1, 2), 1, 1, isr=(1,)), going=(2,)))
-    stop = office.brokers.take(2)[-1]
+async def test_a_follower_that_goes_is_halted(world: World) -> None:
+    await world.become(image([1, 2], partition((1, 2), 1)))
+    world.brokers.told.clear()
+    await world.become(image([1, 2], partition((1, 2), 1, 1, isr=(1,)), going=(2,)))
+    stop = world.brokers.take(2)[-1]
     assert isinstance(stop, StopReplicaRequest)
     assert [each.delete_partition for each in stop.topic_states[0].partition_states] == [False]
-    assert kinds(office.brokers.take(1)) == [LeaderAndIsrRequest, UpdateMetadataRequest]
+    assert kinds(world.brokers.take(1)) == [LeaderAndIsrRequest, UpdateMetadataRequest]
 
 
-async def test_whoever_registers_again_is_told_everything_in_its_new_epoch(office: Office) -> None:
-    await office.become(image([1, 2], partition((1, 2), 1)))
-    office.brokers.told.clear()
-    await office.become(image([1, 2], partition((1, 2), 1), epochs={2: 500}))
-    told = office.brokers.take(2)
+async def test_whoever_registers_again_is_told_everything_in_its_new_epoch(world: World) -> None:
+    await world.become(image([1, 2], partition((1, 2), 1)))
+    world.brokers.told.clear()
+    await world.become(image([1, 2], partition((1, 2), 1), epochs={2: 500}))
+    told = world.brokers.take(2)
     assert [(each.type, each.broker_epoch) for each in told] == [(FULL, 500)] * 2  # type: ignore[attr-defined]
-    assert kinds(office.brokers.take(1)) == [UpdateMetadataRequest]
+    assert kinds(world.brokers.take(1)) == [UpdateMetadataRequest]
 
 
-async def test_a_broker_that_cannot_be_reached_gets_everything_in_order_later(office: Office) -> None:
-    office.brokers.down.add(2)
-    await office.become(image([1, 2], partition((1, 2), 1)))
-    await office.become(image([1, 2], partition((1, 2), 2, 1)))
-    assert office.brokers.take(2) == []
-    assert office.brokers.failures > 0
-    office.brokers.down.clear()
-    await office.become(office.image)
-    assert kinds(office.brokers.take(2)) == [
+async def test_a_broker_that_cannot_be_reached_gets_everything_in_order_later(world: World) -> None:
+    world.brokers.down.add(2)
+    await world.become(image([1, 2], partition((1, 2), 1)))
+    await world.become(image([1, 2], partition((1, 2), 2, 1)))
+    assert world.brokers.take(2) == []
+    assert world.brokers.failures > 0
+    world.brokers.down.clear()
+    await world.become(world.image)
+    assert kinds(world.brokers.take(2)) == [
         UpdateMetadataRequest,
         LeaderAndIsrRequest,
         LeaderAndIsrRequest,
@@ -310,74 +310,72 @@ async def test_a_broker_that_cannot_be_reached_gets_everything_in_order_later(of
     ]
 
 
-async def test_a_broker_that_is_gone_is_told_nothing_more(office: Office) -> None:
-    office.brokers.down.add(2)
-    await office.become(image([1, 2], partition((1, 2), 1)))
-    await office.become(image([1], partition((1, 2), 1, 1, isr=(1,))))
-    office.brokers.down.clear()
-    await office.become(office.image)
-    assert office.brokers.take(2) == []
+async def test_a_broker_that_is_gone_is_told_nothing_more(world: World) -> None:
+    world.brokers.down.add(2)
+    await world.become(image([1, 2], partition((1, 2), 1)))
+    await world.become(image([1], partition((1, 2), 1, 1, isr=(1,))))
+    world.brokers.down.clear()
+    await world.become(world.image)
+    assert world.brokers.take(2) == []
 
 
-async def test_a_change_that_was_under_way_when_the_term_ended_is_told_to_nobody(office: Office) -> None:
-    await office.become(image([1, 2], partition((1, 2), 1)))
-    assert len(office.brokers.take(2)) == 2
-    await office.propagation.close()
-    await office.become(image([1, 2], partition((1, 2), 2, 1)))
-    assert office.brokers.take(2) == []
+async def test_a_change_that_was_under_way_when_the_term_ended_is_told_to_nobody(world: World) -> None:
+    await world.become(image([1, 2], partition((1, 2), 1)))
+    assert len(world.brokers.take(2)) == 2
+    await world.manager.close()
+    await world.become(image([1, 2], partition((1, 2), 2, 1)))
+    assert world.brokers.take(2) == []
 
 
-async def test_too_long_a_queue_becomes_everything_anew(office: Office) -> None:
-    office.brokers.down.add(2)
-    await office.become(image([1, 2], partition((1, 2), 1)))
+async def test_too_long_a_queue_becomes_everything_anew(world: World) -> None:
+    world.brokers.down.add(2)
+    await world.become(image([1, 2], partition((1, 2), 1)))
     for epoch in range(1, 600):
-        office.propagation.apply(
-            MetadataDelta.between(office.image, after := image([1, 2], partition((1, 2), 1, epoch)))
-        )
-        office.image = after
-    office.brokers.down.clear()
+        world.manager.apply(MetadataDelta.between(world.image, after := image([1, 2], partition((1, 2), 1, epoch))))
+        world.image = after
+    world.brokers.down.clear()
     for _ in range(3000):
         await asyncio.sleep(0)
-    told = office.brokers.take(2)
+    told = world.brokers.take(2)
     assert len(told) < 1000
     last = [each for each in told if isinstance(each, LeaderAndIsrRequest)][-1]
     assert last.topic_states[0].partition_states[0].leader_epoch == 599
 
 
-async def test_a_broken_disk_is_heard_of(office: Office) -> None:
+async def test_a_broken_disk_is_heard_of(world: World) -> None:
     errors = [LeaderAndIsrResponse.LeaderAndIsrPartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR)]
-    office.brokers.answer = LeaderAndIsrResponse(topics=[LeaderAndIsrResponse.LeaderAndIsrTopicError(T, errors)])
+    world.brokers.answer = LeaderAndIsrResponse(topics=[LeaderAndIsrResponse.LeaderAndIsrTopicError(T, errors)])
     with structlog.testing.capture_logs() as logged:
-        await office.become(image([1], partition((1,), 1)))
+        await world.become(image([1], partition((1,), 1)))
     assert [(each["log_level"], each["to"], each["errors"]) for each in logged] == [
         ("error", 1, {"KAFKA_STORAGE_ERROR": 1})
     ]
-    assert office.term.found == [(1, 101, {(T, 0)}, set())]
+    assert world.term.found == [(1, 101, {(T, 0)}, set())]
 
 
-async def test_a_disk_that_works_again_is_heard_of_and_what_is_known_is_no_news(office: Office) -> None:
+async def test_a_disk_that_works_again_is_heard_of_and_what_is_known_is_no_news(world: World) -> None:
     lost = partition((1, 2), 2)._replace(directories=(LOST_DIRECTORY, UNASSIGNED_DIRECTORY))
     answers = [LeaderAndIsrResponse.LeaderAndIsrPartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR)]
-    office.brokers.answer = LeaderAndIsrResponse(topics=[LeaderAndIsrResponse.LeaderAndIsrTopicError(T, answers)])
-    await office.become(image([1], lost))
-    assert office.term.found == []
+    world.brokers.answer = LeaderAndIsrResponse(topics=[LeaderAndIsrResponse.LeaderAndIsrTopicError(T, answers)])
+    await world.become(image([1], lost))
+    assert world.term.found == []
     answers[0].error_code = ErrorCode.STALE_CONTROLLER_EPOCH
-    office.propagation.ask_again([1, 7])
-    await office.become(office.image)
-    assert office.term.found == []
+    world.manager.ask_again([1, 7])
+    await world.become(world.image)
+    assert world.term.found == []
     answers[0].error_code = ErrorCode.NONE
-    office.propagation.ask_again([1])
-    await office.become(office.image)
-    assert office.term.found == [(1, 101, set(), {(T, 0)})]
+    world.manager.ask_again([1])
+    await world.become(world.image)
+    assert world.term.found == [(1, 101, set(), {(T, 0)})]
 
 
-async def test_who_has_lost_a_disk_is_given_once_more_what_it_holds_and_others_see_it_offline(office: Office) -> None:
-    await office.become(image([1, 2], partition((1, 2), 1), partition((2,), 2)))
-    office.brokers.told.clear()
-    office.propagation.ask_again([1])
+async def test_who_has_lost_a_disk_is_given_once_more_what_it_holds_and_others_see_it_offline(world: World) -> None:
+    await world.become(image([1, 2], partition((1, 2), 1), partition((2,), 2)))
+    world.brokers.told.clear()
+    world.manager.ask_again([1])
     lost = partition((1, 2), 2, 1, isr=(2,))._replace(directories=(LOST_DIRECTORY, UNASSIGNED_DIRECTORY))
-    await office.become(image([1, 2], lost, partition((2,), 2)))
-    asked, given, shown = office.brokers.take(1)
+    await world.become(image([1, 2], lost, partition((2,), 2)))
+    asked, given, shown = world.brokers.take(1)
     assert isinstance(asked, LeaderAndIsrRequest)
     assert [each.partition_index for each in asked.topic_states[0].partition_states] == [0]
     assert asked.type == INCREMENTAL

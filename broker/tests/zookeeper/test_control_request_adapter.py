@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from odradek_broker.metadata.view import offline_replicas
-from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, FULL, LEADER_DURING_DELETE, ControlRequestAdapter
+from odradek_broker.zookeeper.control_request_adapter import (
+    EPOCH_DURING_DELETE,
+    FULL,
+    LEADER_DURING_DELETE,
+    ControlRequestAdapter,
+)
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import (
     BrokerRegistration,

@@ -18,16 +18,16 @@ from odradek_broker.metadata.cluster_ports import ClusterPorts
 from odradek_broker.metadata.directory_identity import claim_over_zookeeper, cluster_of
 from odradek_broker.metadata.leader_balancer import LeaderBalancer
 from odradek_broker.node import Node
-from odradek_broker.zookeeper.adapter import ControlRequestAdapter
+from odradek_broker.zookeeper.broker_znode import BrokerZnodeRegistration
 from odradek_broker.zookeeper.config_watch import Configs, ConfigWatch, Entities
 from odradek_broker.zookeeper.config_writer import ConfigWriter
 from odradek_broker.zookeeper.consumer_offsets import ConsumerOffsets
+from odradek_broker.zookeeper.control_request_adapter import ControlRequestAdapter
 from odradek_broker.zookeeper.control_requests import ControlRequestHandler
 from odradek_broker.zookeeper.controller_channel import ZooKeeperControllerChannel
+from odradek_broker.zookeeper.controller_channel_manager import BACKOFF_MS, ControllerChannelManager
 from odradek_broker.zookeeper.log_dir_events import LogDirEvents
 from odradek_broker.zookeeper.metadata_source import ZooKeeperSource
-from odradek_broker.zookeeper.propagation import BACKOFF_MS, Propagation
-from odradek_broker.zookeeper.registration import Registration
 from odradek_controller.commands.context import CommandContext
 from odradek_controller.configs.table import Release
 from odradek_controller.image import BrokerRegistration, ClusterImage, Endpoint
@@ -56,7 +56,7 @@ _SLACK_MS = 10_000
 """A session may end later than its timeout by a tick of the server, or by the time of another server's election."""
 
 
-class Member:
+class BrokerProcess:
     """`start` one on a running loop; end it with `stop`, or with `kill` as a crash would."""
 
     def __init__(self, node: Node, zk: ZooKeeper, environment: BrokerEnvironment) -> None:
@@ -66,7 +66,7 @@ class Member:
         self._config = config = node.config
         self._rng = random.Random(environment.randbytes(32))
         self._log = environment.log.bind(broker=node.id)
-        self._propagation: Propagation | None = None
+        self._channel_manager: ControllerChannelManager | None = None
         self._balancer = LeaderBalancer(config, node.timers, self._log)
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
@@ -104,7 +104,7 @@ class Member:
             ),
             self.control_requests.configs_changed,
         )
-        self.registration = Registration(
+        self.registration = BrokerZnodeRegistration(
             zk,
             node.id,
             timeout_ms=config.integer("zookeeper.session.timeout.ms") + _SLACK_MS,
@@ -128,7 +128,7 @@ class Member:
         )
 
     @classmethod
-    async def start(cls, static: Mapping[str, str], zk: ZooKeeper, environment: BrokerEnvironment) -> Member:
+    async def start(cls, static: Mapping[str, str], zk: ZooKeeper, environment: BrokerEnvironment) -> BrokerProcess:
         """A broker that answers when this returns; who is the controller may not be decided by then.
 
         Raises ValueError for a configuration that cannot be served, or when another broker has the id;
@@ -210,27 +210,27 @@ class Member:
     def _elected(self, controller: ZooKeeperController) -> None:
         self._log.info("this broker is the controller", epoch=controller.image.epoch)
         self.channel.local = controller
-        self._propagation = Propagation(
+        self._channel_manager = ControllerChannelManager(
             self.node.id,
             controller,
             self._broker_channel,
             self.node.timers.sleep,
             self._log,
         )
-        controller.subscribe(self._propagation.apply)
+        controller.subscribe(self._channel_manager.apply)
         self._balancer.start(controller.balance_leaders)
 
     def _log_dir_failed(self, broker_ids: list[int]) -> None:
         """Who is elected later asks everybody anyway."""
-        if self._propagation is not None:
-            self._propagation.ask_again(broker_ids)
+        if self._channel_manager is not None:
+            self._channel_manager.ask_again(broker_ids)
 
     def _resigned(self) -> None:
         self._log.info("this broker is the controller no more")
         self.channel.local = None
-        propagation, self._propagation = self._propagation, None
-        if propagation is not None:
-            self._later(propagation.close())
+        manager, self._channel_manager = self._channel_manager, None
+        if manager is not None:
+            self._later(manager.close())
         self._balancer.cancel()
 
     def _later(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
@@ -272,8 +272,8 @@ class Member:
         """As kill -9 would end it: connections break, nothing is written any more, here or in ZooKeeper. Its session is
         whoever's that brought it."""
         self.channel.local = None
-        if self._propagation is not None:
-            await self._propagation.close()
+        if self._channel_manager is not None:
+            await self._channel_manager.close()
         await self._abandon()
         self._later(self.role.close())
 

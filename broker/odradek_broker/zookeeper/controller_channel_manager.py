@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
 from odradek_broker.inter_broker.channel import BrokerChannel
-from odradek_broker.zookeeper.adapter import FULL
-from odradek_broker.zookeeper.control_messages import (
+from odradek_broker.zookeeper.broker_requests import (
     INCREMENTAL,
     VERSIONS,
-    Changes,
-    began_anew,
-    deletion,
-    everything,
-    held_by,
+    ChangeRequests,
+    assigned_replicas,
+    deletion_requests,
+    full_requests,
     live_brokers,
+    restarted_brokers,
 )
+from odradek_broker.zookeeper.control_request_adapter import FULL
 from odradek_controller.image import LOST_DIRECTORY, BrokerRegistration, ClusterImage, MetadataDelta, TopicImage
 from odradek_controller.store import NotControllerError
 from odradek_controller.zookeeper.topic_deletion import TopicDeletionManager
@@ -44,7 +44,7 @@ BACKOFF_MS = (10, 20, 50, 100)
 """Before a broker gets the same request again, after its first failure, the second …"""
 
 
-class Term(Protocol):
+class TermEvents(Protocol):
     """Whose word this is: the controller (`ZooKeeperController`), which hears what brokers answer to it."""
 
     @property
@@ -72,13 +72,13 @@ Channel = Callable[[BrokerRegistration], BrokerChannel]
 Sleep = Callable[[int], Awaitable[None]]
 
 
-class Propagation:
+class ControllerChannelManager:
     """Of one controller, for one term. Give it to `Controller.subscribe`; `close` it when the term ends."""
 
     def __init__(
         self,
         controller_id: int,
-        term: Term,
+        term: TermEvents,
         channel: Channel,
         sleep: Sleep,
         log: Logger,
@@ -89,7 +89,7 @@ class Propagation:
         self.channel = channel
         self.sleep = sleep
         self._log = log
-        self._queues: dict[int, _Queue] = {}
+        self._queues: dict[int, _RequestQueue] = {}
         self._closed = False
         self.image = ClusterImage()
         term.deletions.begun = self._delete
@@ -102,23 +102,23 @@ class Propagation:
         live = live_brokers(delta.image)
         for broker_id in [key for key in self._queues if key not in live]:
             self._queues.pop(broker_id).close()
-        changes = Changes(delta, self._controller_id, self._term.deletions)
-        anew = set(began_anew(delta))
+        changes = ChangeRequests(delta, self._controller_id, self._term.deletions)
+        restarted = set(restarted_brokers(delta))
         for broker_id, registration in live.items():
             queue = self._queues.get(broker_id)
-            if queue is None or broker_id in anew:
+            if queue is None or broker_id in restarted:
                 if queue is not None:
                     queue.close()
-                queue = self._queues[broker_id] = _Queue(self, registration)
-                queue.add(self.everything(broker_id))
+                queue = self._queues[broker_id] = _RequestQueue(self, registration)
+                queue.add(self.full_requests(broker_id))
             elif queue.may_hold_more and not self._term.unreadable:
-                queue.add(self.everything(broker_id))
+                queue.add(self.full_requests(broker_id))
             else:
                 queue.add(changes.of(broker_id))
 
     def _delete(self, topics: Sequence[TopicImage]) -> None:
         for broker_id, queue in self._queues.items():
-            queue.add(deletion(self.image, broker_id, self._controller_id, topics))
+            queue.add(deletion_requests(self.image, broker_id, self._controller_id, topics))
 
     def ask_again(self, broker_ids: Iterable[int]) -> None:
         """These have lost replicas: which, their answers say when they are given them once more. (Who is going would
@@ -127,7 +127,7 @@ class Propagation:
             queue = self._queues.get(broker_id)
             if queue is not None and not self.image.brokers[broker_id].in_controlled_shutdown:
                 shown = self._term.deletions.without(self.image)
-                queue.add(held_by(shown, broker_id, self._controller_id))
+                queue.add(assigned_replicas(shown, broker_id, self._controller_id))
 
     async def close(self) -> None:
         """Send nothing more: when this returns, no task does."""
@@ -145,7 +145,7 @@ class Propagation:
         response: type[Message] = APIS[request.API_KEY].response_class()
         return await channel.request(request, VERSIONS[type(request)], response)
 
-    def everything(self, broker_id: int) -> list[Message]:
+    def full_requests(self, broker_id: int) -> list[Message]:
         unreadable = self._term.unreadable
         if unreadable:
             self._log.error(
@@ -155,7 +155,7 @@ class Propagation:
             )
         self._queues[broker_id].may_hold_more = bool(unreadable)
         kind = INCREMENTAL if unreadable else FULL
-        return everything(self.image, broker_id, self._controller_id, self._term.deletions, kind)
+        return full_requests(self.image, broker_id, self._controller_id, self._term.deletions, kind)
 
     async def answered(self, broker: BrokerRegistration, request: Message, response: Message) -> None:
         """A refusal is not asked again: a newer controller, or the broker's next registration, has made it void."""
@@ -196,13 +196,13 @@ class Propagation:
         lost, served = set(), set()
         for topic in response.topics:
             for each in topic.partition_errors:
-                place = Uuid(topic.topic_id), each.partition_index
-                partition = self.image.partition(*place)
+                key = Uuid(topic.topic_id), each.partition_index
+                partition = self.image.partition(*key)
                 known = partition is not None and partition.directory(broker_id) == LOST_DIRECTORY
                 if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR and not known:
-                    lost.add(place)
+                    lost.add(key)
                 elif each.error_code == ErrorCode.NONE and known:
-                    served.add(place)
+                    served.add(key)
         return lost, served
 
     def failed(self, broker_id: int, error: Exception) -> None:
@@ -212,10 +212,10 @@ class Propagation:
         self._log.warning("broker cannot be told; trying again", to=broker_id, error=str(error))
 
 
-class _Queue:
+class _RequestQueue:
     """What one broker, in one registration, is still to be told."""
 
-    def __init__(self, owner: Propagation, registration: BrokerRegistration) -> None:
+    def __init__(self, owner: ControllerChannelManager, registration: BrokerRegistration) -> None:
         self._owner = owner
         self._registration = registration
         self._waiting: deque[Message] = deque()
@@ -230,7 +230,7 @@ class _Queue:
         if len(self._waiting) > _WAITING_MAX:
             # What is not named any more would be kept as a stray: deletions are still said one by one.
             stops = [request for request in self._waiting if isinstance(request, StopReplicaRequest)]
-            self._waiting = deque([*stops, *self._owner.everything(self._registration.id)])
+            self._waiting = deque([*stops, *self._owner.full_requests(self._registration.id)])
         self._wake.set()
 
     def close(self) -> None:

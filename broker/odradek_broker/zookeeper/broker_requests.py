@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from odradek_broker.zookeeper.adapter import EPOCH_DURING_DELETE, LEADER_DURING_DELETE
+from odradek_broker.zookeeper.control_request_adapter import EPOCH_DURING_DELETE, LEADER_DURING_DELETE
 from odradek_controller.image import (
     LOST_DIRECTORY,
     BrokerRegistration,
@@ -29,7 +29,7 @@ VERSIONS: dict[type[Message], int] = {LeaderAndIsrRequest: 7, UpdateMetadataRequ
 INCREMENTAL = 0
 """What Kafka's controller says of a request that names what changed: nothing."""
 
-Place = tuple[TopicImage, int]
+PartitionRef = tuple[TopicImage, int]
 
 
 def live_brokers(image: ClusterImage) -> dict[int, BrokerRegistration]:
@@ -37,7 +37,7 @@ def live_brokers(image: ClusterImage) -> dict[int, BrokerRegistration]:
     return {broker.id: broker for broker in image.live_brokers()}
 
 
-def began_anew(delta: MetadataDelta) -> list[int]:
+def restarted_brokers(delta: MetadataDelta) -> list[int]:
     """The live brokers that know nothing yet of this controller's, or have registered again."""
     before = live_brokers(delta.before)
     return [
@@ -47,29 +47,31 @@ def began_anew(delta: MetadataDelta) -> list[int]:
     ]
 
 
-def everything(
+def full_requests(
     image: ClusterImage, broker_id: int, controller_id: int, deletions: TopicDeletionManager, kind: int
 ) -> list[Message]:
     """All that a broker has to know that may know nothing; if it is FULL, what these do not name is not there. What it
     has still to delete comes first, or it would be kept as a stray."""
-    places = _places(deletions.without(image))
-    held = [place for place in places if broker_id in _partition(place).replicas]
+    refs = _all_refs(deletions.without(image))
+    held = [ref for ref in refs if broker_id in _partition(ref).replicas]
     stops = [(name, _deleted(index)) for name, index in deletions.of(broker_id)]
     going = [topic for topic in image.topics.values() if topic.id in deletions]
     return [
         *([_stop_replica(image, broker_id, controller_id, stops)] if stops else []),
-        _update_metadata(image, broker_id, controller_id, places, going, kind),
+        _update_metadata(image, broker_id, controller_id, refs, going, kind),
         _leader_and_isr(image, broker_id, controller_id, held, (), kind),
     ]
 
 
-def held_by(image: ClusterImage, broker_id: int, controller_id: int) -> list[Message]:
+def assigned_replicas(image: ClusterImage, broker_id: int, controller_id: int) -> list[Message]:
     """What a broker has been given, once more."""
-    held = [place for place in _places(image) if broker_id in _partition(place).replicas]
+    held = [ref for ref in _all_refs(image) if broker_id in _partition(ref).replicas]
     return [_leader_and_isr(image, broker_id, controller_id, held, (), INCREMENTAL)] if held else []
 
 
-def deletion(image: ClusterImage, broker_id: int, controller_id: int, topics: Iterable[TopicImage]) -> list[Message]:
+def deletion_requests(
+    image: ClusterImage, broker_id: int, controller_id: int, topics: Iterable[TopicImage]
+) -> list[Message]:
     """These topics are not to be seen any more, and then what the broker holds of them is to go."""
     stops = [
         (topic.name, _deleted(index))
@@ -87,32 +89,32 @@ def _deleted(index: int) -> StopReplicaRequest.StopReplicaPartitionState:
     return StopReplicaRequest.StopReplicaPartitionState(index, EPOCH_DURING_DELETE, True)
 
 
-class Changes:
+class ChangeRequests:
     """What one delta says, found out once for all brokers."""
 
     def __init__(self, delta: MetadataDelta, controller_id: int, deletions: TopicDeletionManager) -> None:
         self._delta = delta
         self._image = delta.image
         self._controller_id = controller_id
-        self._places: list[Place] = [
+        self._refs: list[PartitionRef] = [
             (delta.image.topics_by_id[topic_id], index)
             for topic_id, indexes in delta.partitions.items()
             if topic_id not in deletions
             for index in indexes
         ]
-        self._new = {place for place in map(_key, self._places) if delta.before.partition(*place) is None}
+        self._new = {key for key in map(_key, self._refs) if delta.before.partition(*key) is None}
         self._deleted = [topic for topic in delta.deleted_topics.values() if topic.id not in deletions]
 
     def of(self, broker_id: int) -> list[Message]:
         """In their order, for a broker that knows what was before."""
         image, controller_id = self._image, self._controller_id
         found: list[Message] = []
-        held = [place for place in self._places if broker_id in _partition(place).replicas]
+        held = [ref for ref in self._refs if broker_id in _partition(ref).replicas]
         if held:
-            new = [place for place in held if _key(place) in self._new]
+            new = [ref for ref in held if _key(ref) in self._new]
             found.append(_leader_and_isr(image, broker_id, controller_id, held, new, INCREMENTAL))
-        if self._places or self._deleted or self._delta.brokers:
-            found.append(_update_metadata(image, broker_id, controller_id, self._places, self._deleted, INCREMENTAL))
+        if self._refs or self._deleted or self._delta.brokers:
+            found.append(_update_metadata(image, broker_id, controller_id, self._refs, self._deleted, INCREMENTAL))
         stops = list(self._stops(broker_id))
         if stops:
             found.append(_stop_replica(image, broker_id, controller_id, stops))
@@ -125,7 +127,7 @@ class Changes:
                 if broker_id in partition.replicas:
                     yield topic.name, _deleted(index)
         going = self._image.brokers[broker_id].in_controlled_shutdown
-        for topic, index in self._places:
+        for topic, index in self._refs:
             before, after = self._delta.before.partition(topic.id, index), topic.partitions[index]
             if before is None or broker_id not in before.replicas:
                 continue
@@ -136,29 +138,34 @@ class Changes:
                 yield topic.name, state(index, after.leader_epoch, False)
 
 
-def _places(image: ClusterImage) -> list[Place]:
+def _all_refs(image: ClusterImage) -> list[PartitionRef]:
     return [(topic, index) for topic in image.topics.values() for index in range(len(topic.partitions))]
 
 
-def _partition(place: Place) -> PartitionRegistration:
-    topic, index = place
+def _partition(ref: PartitionRef) -> PartitionRegistration:
+    topic, index = ref
     return topic.partitions[index]
 
 
-def _key(place: Place) -> tuple[Uuid, int]:
-    topic, index = place
+def _key(ref: PartitionRef) -> tuple[Uuid, int]:
+    topic, index = ref
     return topic.id, index
 
 
-def _by_topic(places: Iterable[Place]) -> Iterator[tuple[TopicImage, list[int]]]:
+def _by_topic(refs: Iterable[PartitionRef]) -> Iterator[tuple[TopicImage, list[int]]]:
     indexes: dict[bytes, tuple[TopicImage, list[int]]] = {}
-    for topic, index in places:
+    for topic, index in refs:
         indexes.setdefault(topic.id, (topic, []))[1].append(index)
     return iter(indexes.values())
 
 
 def _leader_and_isr(
-    image: ClusterImage, broker_id: int, controller_id: int, places: list[Place], new: Iterable[Place], kind: int
+    image: ClusterImage,
+    broker_id: int,
+    controller_id: int,
+    refs: list[PartitionRef],
+    new: Iterable[PartitionRef],
+    kind: int,
 ) -> LeaderAndIsrRequest:
     fresh = set(map(_key, new))
     return LeaderAndIsrRequest(
@@ -189,7 +196,7 @@ def _leader_and_isr(
                     for partition in (topic.partitions[index],)
                 ],
             )
-            for topic, indexes in _by_topic(places)
+            for topic, indexes in _by_topic(refs)
         ],
     )
 
@@ -198,7 +205,7 @@ def _update_metadata(
     image: ClusterImage,
     broker_id: int,
     controller_id: int,
-    places: Iterable[Place],
+    refs: Iterable[PartitionRef],
     deleted: Iterable[TopicImage],
     kind: int,
 ) -> UpdateMetadataRequest:
@@ -206,7 +213,7 @@ def _update_metadata(
         UpdateMetadataRequest.UpdateMetadataTopicState(
             topic.name, topic.id, [_state(image, index, topic.partitions[index]) for index in indexes]
         )
-        for topic, indexes in _by_topic(places)
+        for topic, indexes in _by_topic(refs)
     ]
     topics += [
         UpdateMetadataRequest.UpdateMetadataTopicState(

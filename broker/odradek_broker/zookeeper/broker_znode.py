@@ -23,7 +23,7 @@ from odradek_controller.zookeeper.client import (
 from odradek_controller.zookeeper.znodes import BrokerZnode
 
 
-class Registration:
+class BrokerZnodeRegistration:
     """One broker's. `renewed` is called with the epoch of every registration but the first."""
 
     def __init__(
