@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from odradek_wire.messages.delete_topics import DeleteTopicsResponse
 
 Listener = Callable[[MetadataDelta], None]
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 
 
 class Controller:
@@ -155,33 +155,33 @@ class Controller:
         """Fence a broker that has ended, so that other replicas become leaders."""
         await self._change(lambda image: (brokers.fence_broker(image, broker_id, self.context), None))
 
-    async def reconcile(self, look: Callable[[ClusterImage], Awaitable[Sequence[Message]]]) -> None:
+    async def reconcile(self, read: Callable[[ClusterImage], Awaitable[Sequence[Message]]]) -> None:
         """Make the change that follows from what others have stored; nothing else is changed while `look` reads it."""
 
         async def change() -> None:
             async with self._changing:
-                await self._make(await look(self.image))
+                await self._commit(await read(self.image))
 
-        await _to_its_end(change())
+        await _run_to_completion(change())
 
-    async def _change(self, decide: Callable[[ClusterImage], tuple[Sequence[Message], Answer]]) -> Answer:
-        async def change() -> Answer:
+    async def _change(self, decide: Callable[[ClusterImage], tuple[Sequence[Message], Response]]) -> Response:
+        async def change() -> Response:
             async with self._changing:
-                records, answer = decide(self.image)
-                await self._make(records)
-            return answer
+                records, response = decide(self.image)
+                await self._commit(records)
+            return response
 
-        return await _to_its_end(change())
+        return await _run_to_completion(change())
 
-    async def _make(self, records: Sequence[Message]) -> None:
+    async def _commit(self, records: Sequence[Message]) -> None:
         if records:
             offset, epoch = await self.store.append(records, self.image.levels)
             delta = replay(self.image, records, offset=offset, epoch=epoch)
             self.image = delta.image
-            self._tell(delta)
+            self._publish(delta)
             self.store.applied(delta.image)
 
-    def _tell(self, delta: MetadataDelta) -> None:
+    def _publish(self, delta: MetadataDelta) -> None:
         """What is stored has happened, whether a listener can live with it or not (Kafka's FaultHandler)."""
         for listener in tuple(self._listeners):
             try:
@@ -192,7 +192,7 @@ class Controller:
                 )
 
 
-async def _to_its_end(work: Coroutine[None, None, Answer]) -> Answer:
+async def _run_to_completion(work: Coroutine[None, None, Response]) -> Response:
     """Who asked may go away while the records are on their way: once they are stored, they must be replayed."""
     task = asyncio.ensure_future(work)
     # Nobody is left then to hear that it failed.

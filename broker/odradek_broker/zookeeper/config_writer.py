@@ -39,8 +39,8 @@ class _Response(Protocol):
     responses: list  # type: ignore[type-arg]  # each of the two has a class of its own
 
 
-Answer = TypeVar("Answer", bound=_Response)
-Decide = Callable[[ClusterImage], tuple[Sequence[Message], Answer]]
+Response = TypeVar("Response", bound=_Response)
+Decide = Callable[[ClusterImage], tuple[Sequence[Message], Response]]
 
 
 class ConfigWriter:
@@ -69,13 +69,13 @@ class ConfigWriter:
         named = [ConfigResource(each.resource_type, each.resource_name) for each in request.resources]
         return await self._change(named, lambda image: incremental_alter_configs(image, request, self._context))
 
-    async def _change(self, named: Iterable[ConfigResource], decide: Decide[Answer]) -> Answer:
+    async def _change(self, named: Iterable[ConfigResource], decide: Decide[Response]) -> Response:
         async with self._changing:
             wanted = sorted({each for each in named if config_entity(each) is not None})
             now = await self._configs.retried(partial(self._configs.of, wanted))
             image = self._image()
             image = replace(image, configs={**image.configs, **now})
-            records, answer = decide(image)
+            records, response = decide(image)
             kept = [each for each in records if isinstance(each, ConfigRecord) and config_entity(_of(each)) is not None]
             after = replay(image, kept).image.configs
             changed = {resource: after.get(resource, {}) for resource in sorted({_of(each) for each in kept})}
@@ -83,14 +83,14 @@ class ConfigWriter:
                 await self._configs.retried(partial(self._write, resource, values))
             if changed:
                 await self._written(changed)
-        for result in answer.responses:
+        for result in response.responses:
             if result.resource_type == Resource.CLIENT_METRICS:
                 # Kafka keeps these only where a quorum of controllers is.
                 result.error_code = ErrorCode.INVALID_REQUEST
                 result.error_message = (
                     "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS"
                 )
-        return answer
+        return response
 
     async def _write(self, resource: ConfigResource, values: Mapping[str, str]) -> None:
         entity = config_entity(resource)

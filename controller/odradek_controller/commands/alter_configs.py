@@ -27,14 +27,14 @@ from .config_rules import check_resource, check_values
 from .context import CommandContext, Refusal
 
 
-class Operation(IntEnum):
+class OpType(IntEnum):
     SET = 0
     DELETE = 1
     APPEND = 2
     SUBTRACT = 3
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """One configuration of a request."""
 
     name: str
@@ -42,7 +42,7 @@ class Change(NamedTuple):
     value: str | None
 
 
-class Result(NamedTuple):
+class ResourceResult(NamedTuple):
     """What both responses tell of a resource, in the order of their fields."""
 
     error: ErrorCode
@@ -57,7 +57,7 @@ def incremental_alter_configs(
     wanted = [
         (
             ConfigResource(resource.resource_type, resource.resource_name),
-            [Change(config.name, config.config_operation, config.value) for config in resource.configs],
+            [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs],
         )
         for resource in request.resources
     ]
@@ -72,7 +72,7 @@ def alter_configs(
     wanted = [
         (
             ConfigResource(resource.resource_type, resource.resource_name),
-            [Change(config.name, Operation.SET, config.value) for config in resource.configs],
+            [ConfigChange(config.name, OpType.SET, config.value) for config in resource.configs],
         )
         for resource in request.resources
     ]
@@ -83,11 +83,11 @@ def alter_configs(
 
 def _alter_all(
     image: ClusterImage,
-    wanted: Sequence[tuple[ConfigResource, Sequence[Change]]],
+    wanted: Sequence[tuple[ConfigResource, Sequence[ConfigChange]]],
     context: CommandContext,
     *,
     replace: bool,
-) -> tuple[list[Message], list[Result]]:
+) -> tuple[list[Message], list[ResourceResult]]:
     """Each resource on its own: one that is refused does not hinder the others."""
     times = Counter(key for key, _ in wanted)
     records: list[Message] = []
@@ -95,10 +95,10 @@ def _alter_all(
     for key, changes in wanted:
         done = _REPEATED if times[key] > 1 else _alter(image, key, changes, context, replace=replace)
         if isinstance(done, Refusal):
-            results.append(Result(done.error, done.message, key.type, key.name))
+            results.append(ResourceResult(done.error, done.message, key.type, key.name))
         else:
             records += done
-            results.append(Result(ErrorCode.NONE, None, key.type, key.name))
+            results.append(ResourceResult(ErrorCode.NONE, None, key.type, key.name))
     return records, results
 
 
@@ -108,7 +108,7 @@ _REPEATED = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at mos
 def _alter(
     image: ClusterImage,
     key: ConfigResource,
-    changes: Sequence[Change],
+    changes: Sequence[ConfigChange],
     context: CommandContext,
     *,
     replace: bool,
@@ -122,17 +122,17 @@ def _alter(
         refusal = _apply(item, key, after, context, image)
         if refusal is not None:
             return refusal
-    changed = {item.name for item in changes if item.operation != Operation.DELETE}
+    changed = {item.name for item in changes if item.operation != OpType.DELETE}
     refusal = check_values(image, key.type, key.name, after, changed, context)
     if refusal is not None:
         return refusal
     return _records(key, before, after)
 
 
-def _check_shape(changes: Sequence[Change]) -> Refusal | None:
+def _check_shape(changes: Sequence[ConfigChange]) -> Refusal | None:
     if len({item.name for item in changes}) < len(changes):
         return Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    nulls = [item.name for item in changes if item.value is None and item.operation != Operation.DELETE]
+    nulls = [item.name for item in changes if item.value is None and item.operation != OpType.DELETE]
     if nulls:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
     if any(not 0 <= item.operation <= 3 for item in changes):
@@ -141,16 +141,16 @@ def _check_shape(changes: Sequence[Change]) -> Refusal | None:
 
 
 def _apply(
-    item: Change, key: ConfigResource, values: dict[str, str], context: CommandContext, image: ClusterImage
+    item: ConfigChange, key: ConfigResource, values: dict[str, str], context: CommandContext, image: ClusterImage
 ) -> Refusal | None:
     """The change made in `values`; APPEND and SUBTRACT start from what applies when there is no override."""
     name, value = item.name, item.value or ""
-    if item.operation == Operation.DELETE:
+    if item.operation == OpType.DELETE:
         values.pop(name, None)
-    elif item.operation == Operation.SET:
+    elif item.operation == OpType.SET:
         values[name] = value
     else:
-        operation = Operation(item.operation)
+        operation = OpType(item.operation)
         definition = definitions(Resource(key.type), context.release).get(name)
         if definition is None or definition.type is not Type.LIST:
             return Refusal(
@@ -159,7 +159,7 @@ def _apply(
             )
         words = _words(values[name] if name in values else _below(name, key, context, image))
         wanted = _words(value)
-        if operation is Operation.APPEND:
+        if operation is OpType.APPEND:
             words += [word for word in wanted if word not in words]
         else:
             words = [word for word in words if word not in wanted]

@@ -13,18 +13,16 @@ from ..image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, ClusterImage
 from .context import CommandContext
 from .policy import election_policy
 
-Response = AssignReplicasToDirsResponse
-
 
 def assign_replicas_to_dirs(
     image: ClusterImage, request: AssignReplicasToDirsRequest, context: CommandContext
-) -> tuple[list[Message], Response]:
+) -> tuple[list[Message], AssignReplicasToDirsResponse]:
     """Each partition by itself. Of what is lost the broker is no leader any more, and not in sync."""
     if not image.levels.directories:
-        return [], Response(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        return [], AssignReplicasToDirsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
-        return [], Response(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        return [], AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     records: list[Message] = []
     directories = []
     for directory in request.directories:
@@ -37,10 +35,10 @@ def assign_replicas_to_dirs(
                 if isinstance(found, PartitionChangeRecord):
                     records.append(found)
                 error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
-                results.append(Response.PartitionData(asked.partition_index, error))
-            topics.append(Response.TopicData(topic.topic_id, results))
-        directories.append(Response.DirectoryData(directory.id, topics))
-    return records, Response(directories=directories)
+                results.append(AssignReplicasToDirsResponse.PartitionData(asked.partition_index, error))
+            topics.append(AssignReplicasToDirsResponse.TopicData(topic.topic_id, results))
+        directories.append(AssignReplicasToDirsResponse.DirectoryData(directory.id, topics))
+    return records, AssignReplicasToDirsResponse(directories=directories)
 
 
 def _assign(

@@ -13,8 +13,8 @@ from ..placement import PlacementError, check_assignment, place
 from .context import CommandContext, Refusal
 from .new_partitions import MAX_PARTITIONS_PER_REQUEST, TOO_MANY, partition_record, usable_brokers
 
-Topic = CreatePartitionsRequest.CreatePartitionsTopic
-Result = CreatePartitionsResponse.CreatePartitionsTopicResult
+CreatePartitionsTopic = CreatePartitionsRequest.CreatePartitionsTopic
+CreatePartitionsTopicResult = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
 def create_partitions(
@@ -23,21 +23,23 @@ def create_partitions(
     times = Counter(topic.name for topic in request.topics)
     records: list[Message] = []
     results = [
-        Result(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name, count in times.items() if count > 1
+        CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        for name, count in times.items()
+        if count > 1
     ]
     for topic in request.topics:
         if times[topic.name] > 1:
             continue
         done = _grow(image, topic, context)
         if isinstance(done, Refusal):
-            results.append(Result(topic.name, done.error, done.message))
+            results.append(CreatePartitionsTopicResult(topic.name, done.error, done.message))
         else:
             records += done
-            results.append(Result(topic.name))
+            results.append(CreatePartitionsTopicResult(topic.name))
     return ([] if request.validate_only else records), CreatePartitionsResponse(results=results)
 
 
-def _grow(image: ClusterImage, request: Topic, context: CommandContext) -> list[Message] | Refusal:
+def _grow(image: ClusterImage, request: CreatePartitionsTopic, context: CommandContext) -> list[Message] | Refusal:
     topic = image.topics.get(request.name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -65,7 +67,7 @@ def _grow(image: ClusterImage, request: Topic, context: CommandContext) -> list[
 
 
 def _replicas(
-    image: ClusterImage, topic: TopicImage, request: Topic, context: CommandContext
+    image: ClusterImage, topic: TopicImage, request: CreatePartitionsTopic, context: CommandContext
 ) -> list[list[int]] | Refusal:
     before = len(topic.partitions)
     more = request.count - before

@@ -21,9 +21,9 @@ from .new_partitions import MAX_PARTITIONS_PER_REQUEST, TOO_MANY, partition_reco
 from .topic_configs import check_topic_configs
 from .topic_names import METADATA_TOPIC, check_collision, check_topic_name
 
-Topic = CreateTopicsRequest.CreatableTopic
-Result = CreateTopicsResponse.CreatableTopicResult
-Config = CreateTopicsResponse.CreatableTopicConfigs
+CreatableTopic = CreateTopicsRequest.CreatableTopic
+CreatableTopicResult = CreateTopicsResponse.CreatableTopicResult
+CreatableTopicConfigs = CreateTopicsResponse.CreatableTopicConfigs
 
 
 class Created(NamedTuple):
@@ -43,8 +43,8 @@ def create_topics(
     too_many = _partitions(request, defaults[0]) > MAX_PARTITIONS_PER_REQUEST
     times = Counter(topic.name for topic in request.topics)
     records: list[Message] = []
-    results: list[Result] = []
-    late: list[Result] = []
+    results: list[CreatableTopicResult] = []
+    late: list[CreatableTopicResult] = []
     for topic in request.topics:
         if times[topic.name] > 1:
             continue
@@ -80,7 +80,7 @@ def _check_names(image: ClusterImage, name: str) -> Refusal | None:
 
 
 def _create(
-    image: ClusterImage, topic: Topic, context: CommandContext, layers: BrokerLayers, defaults: tuple[int, int]
+    image: ClusterImage, topic: CreatableTopic, context: CommandContext, layers: BrokerLayers, defaults: tuple[int, int]
 ) -> Created | Refusal:
     overrides = {config.name: config.value for config in topic.configs}
     refusal = check_topic_configs(overrides, layers, image.levels)
@@ -107,7 +107,7 @@ def _new_topic_id(image: ClusterImage, context: CommandContext) -> Uuid:
     return topic_id
 
 
-def _assigned(image: ClusterImage, topic: Topic) -> list[list[int]] | Refusal:
+def _assigned(image: ClusterImage, topic: CreatableTopic) -> list[list[int]] | Refusal:
     """By hand: partitions from 0 without gaps, all with as many replicas as the first."""
     if topic.replication_factor != -1:
         return Refusal(
@@ -142,7 +142,7 @@ def _assigned(image: ClusterImage, topic: Topic) -> list[list[int]] | Refusal:
 
 
 def _placed(
-    image: ClusterImage, topic: Topic, context: CommandContext, defaults: tuple[int, int]
+    image: ClusterImage, topic: CreatableTopic, context: CommandContext, defaults: tuple[int, int]
 ) -> list[list[int]] | Refusal:
     if topic.replication_factor != -1 and topic.replication_factor <= 0:
         return Refusal(
@@ -161,17 +161,19 @@ def _placed(
         )
 
 
-def _refused(name: str, refusal: Refusal) -> Result:
-    return Result(name=name, error_code=refusal.error, error_message=refusal.message)
+def _refused(name: str, refusal: Refusal) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=refusal.error, error_message=refusal.message)
 
 
-def _created(topic: Topic, created: Created, layers: BrokerLayers, plain: PlainTopicEntries) -> Result:
+def _created(
+    topic: CreatableTopic, created: Created, layers: BrokerLayers, plain: PlainTopicEntries
+) -> CreatableTopicResult:
     overrides = {config.name: config.value for config in topic.configs if config.value is not None}
     entries = layers.topic_entries(overrides) if overrides else plain.of(layers)
     internal = [name for name in overrides if definitions(Resource.TOPIC, layers.release)[name].internal]
-    configs = [Config(entry.name, entry.value, False, entry.resolved, False) for entry in entries]
-    configs += [Config(name, overrides[name], False, 1, False) for name in internal]
-    return Result(
+    configs = [CreatableTopicConfigs(entry.name, entry.value, False, entry.resolved, False) for entry in entries]
+    configs += [CreatableTopicConfigs(name, overrides[name], False, 1, False) for name in internal]
+    return CreatableTopicResult(
         name=topic.name,
         topic_id=created.topic_id,
         error_message=None,

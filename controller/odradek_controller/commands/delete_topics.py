@@ -13,7 +13,7 @@ from odradek_wire.uuid import ZERO_UUID, Uuid
 from ..image import ClusterImage, TopicImage
 from .context import CommandContext, Refusal
 
-Result = DeleteTopicsResponse.DeletableTopicResult
+DeletableTopicResult = DeleteTopicsResponse.DeletableTopicResult
 Wanted = tuple[str | None, Uuid]
 
 _UNKNOWN_NAME = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -51,7 +51,7 @@ def delete_topics(
             results.append(_refused(name, key, _UNKNOWN_ID if name is None else _UNKNOWN_NAME))
         else:
             records.append(RemoveTopicRecord(topic.id))
-            results.append(Result(topic.name, topic.id))
+            results.append(DeletableTopicResult(topic.name, topic.id))
     return records, DeleteTopicsResponse(responses=results)
 
 
@@ -75,5 +75,5 @@ def _malformed(
     return None if message is None else Refusal(ErrorCode.INVALID_REQUEST, message)
 
 
-def _refused(name: str | None, key: Uuid, refusal: Refusal) -> Result:
-    return Result(name, key, refusal.error, refusal.message)
+def _refused(name: str | None, key: Uuid, refusal: Refusal) -> DeletableTopicResult:
+    return DeletableTopicResult(name, key, refusal.error, refusal.message)

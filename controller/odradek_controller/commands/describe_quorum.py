@@ -11,8 +11,8 @@ from ..store import QuorumState
 from .context import CommandContext
 from .topic_names import METADATA_TOPIC
 
-Topic = DescribeQuorumResponse.TopicData
-Partition = DescribeQuorumResponse.PartitionData
+TopicData = DescribeQuorumResponse.TopicData
+PartitionData = DescribeQuorumResponse.PartitionData
 Node = DescribeQuorumResponse.Node
 
 
@@ -22,7 +22,7 @@ def describe_quorum(
     """Anything but partition 0 of the metadata topic is unknown; the answer has the shape of the question."""
     quorum = context.quorum()
     topics = [
-        Topic(topic.topic_name, [_partition(topic.topic_name, p.partition_index, quorum) for p in topic.partitions])
+        TopicData(topic.topic_name, [_partition(topic.topic_name, p.partition_index, quorum) for p in topic.partitions])
         for topic in request.topics
     ]
     if not any(partition.error_code == ErrorCode.NONE for topic in topics for partition in topic.partitions):
@@ -34,9 +34,11 @@ def describe_quorum(
     return [], DescribeQuorumResponse(topics=topics, nodes=nodes)
 
 
-def _partition(topic: str, index: int, quorum: QuorumState) -> Partition:
+def _partition(topic: str, index: int, quorum: QuorumState) -> PartitionData:
     if topic != METADATA_TOPIC or index != 0:
-        return Partition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        return PartitionData(
+            index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+        )
     # The leader has caught up with itself at this very moment.
     voters = [
         DescribeQuorumResponse.ReplicaState(
@@ -44,7 +46,7 @@ def _partition(topic: str, index: int, quorum: QuorumState) -> Partition:
         )
         for voter in quorum.voters
     ]
-    return Partition(
+    return PartitionData(
         partition_index=0,
         leader_id=quorum.leader_id,
         leader_epoch=quorum.leader_epoch,

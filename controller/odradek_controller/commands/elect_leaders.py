@@ -24,8 +24,8 @@ _IMPOSSIBLE = {
     UNCLEAN: Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."),
 }
 
-TopicResult = ElectLeadersResponse.ReplicaElectionResult
-Result = ElectLeadersResponse.PartitionResult
+ReplicaElectionResult = ElectLeadersResponse.ReplicaElectionResult
+PartitionResult = ElectLeadersResponse.PartitionResult
 
 
 def elect_leaders(
@@ -38,14 +38,14 @@ def elect_leaders(
     records: list[Message] = []
     response = ElectLeadersResponse()
     for name, indexes in _asked(image, request):
-        topic_result = TopicResult(name)
+        topic_result = ReplicaElectionResult(name)
         for index in indexes:
             done = _elect(image, name, index, request.election_type, layers)
             if isinstance(done, PartitionChangeRecord):
                 records.append(done)
-                topic_result.partition_result.append(Result(index, ErrorCode.NONE, None))
+                topic_result.partition_result.append(PartitionResult(index, ErrorCode.NONE, None))
             elif done is not _NOT_NEEDED or request.topic_partitions is not None:
-                topic_result.partition_result.append(Result(index, done.error, done.message))
+                topic_result.partition_result.append(PartitionResult(index, done.error, done.message))
         response.replica_election_results.append(topic_result)
     return records, response
 
@@ -56,7 +56,7 @@ def _unknown_type(request: ElectLeadersRequest) -> ElectLeadersResponse:
     return ElectLeadersResponse(
         error_code=error,
         replica_election_results=[
-            TopicResult(asked.topic, [Result(index, error, message) for index in asked.partitions])
+            ReplicaElectionResult(asked.topic, [PartitionResult(index, error, message) for index in asked.partitions])
             for asked in request.topic_partitions or ()
         ],
     )

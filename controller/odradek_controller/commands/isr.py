@@ -14,7 +14,7 @@ from .context import CommandContext
 from .policy import election_policy
 
 Proposal = AlterPartitionRequest.PartitionData
-Result = AlterPartitionResponse.PartitionData
+PartitionResponse = AlterPartitionResponse.PartitionData
 
 
 def alter_partition(
@@ -40,18 +40,18 @@ def alter_partition(
 
 def _alter(
     image: ClusterImage, broker_id: int, topic: TopicImage | None, proposal: Proposal, context: CommandContext
-) -> tuple[Result, PartitionChangeRecord | None]:
+) -> tuple[PartitionResponse, PartitionChangeRecord | None]:
     index = proposal.partition_index
     if topic is None:
-        return Result(index, ErrorCode.UNKNOWN_TOPIC_ID), None
+        return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_ID), None
     if not 0 <= index < len(topic.partitions):
-        return Result(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
+        return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
     partition = topic.partitions[index]
     wanted = {state.broker_id: state.broker_epoch for state in proposal.new_isr_with_epochs}
     wanted.update((replica, -1) for replica in proposal.new_isr if replica not in wanted)
     error = _check(image, broker_id, partition, proposal, wanted)
     if error is not ErrorCode.NONE:
-        return Result(index, error), None
+        return PartitionResponse(index, error), None
     record = change(
         topic.id,
         index,
@@ -66,12 +66,12 @@ def _alter(
     after = partition if record is None else changed_partition(partition, record)
     if after.leader != broker_id:
         # The reassignment ended with this ISR, and its leader with it: unusually, an error and a change.
-        return Result(index, ErrorCode.NEW_LEADER_ELECTED), record
+        return PartitionResponse(index, ErrorCode.NEW_LEADER_ELECTED), record
     return _state(index, after), record
 
 
-def _state(index: int, partition: PartitionRegistration) -> Result:
-    return Result(
+def _state(index: int, partition: PartitionRegistration) -> PartitionResponse:
+    return PartitionResponse(
         index,
         ErrorCode.NONE,
         partition.leader,

@@ -23,8 +23,8 @@ from .context import CommandContext, Refusal
 from .new_partitions import default_directory
 from .policy import election_policy
 
-Result = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
-Ongoing = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
+ReassignablePartitionResponse = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+OngoingPartitionReassignment = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 
 def alter_reassignments(
@@ -48,10 +48,10 @@ def alter_reassignments(
             index = wanted.partition_index
             done = _reassign(image, topic.name, index, wanted.replicas, context, request, allow_unregistered)
             if isinstance(done, Refusal):
-                results.append(Result(index, done.error, done.message))
+                results.append(ReassignablePartitionResponse(index, done.error, done.message))
             else:
                 records += done
-                results.append(Result(index, ErrorCode.NONE, None))
+                results.append(ReassignablePartitionResponse(index, ErrorCode.NONE, None))
         response.responses.append(AlterPartitionReassignmentsResponse.ReassignableTopicResponse(topic.name, results))
     return records, response
 
@@ -137,5 +137,7 @@ def list_reassignments(
     return [], response
 
 
-def _ongoing(index: int, partition: PartitionRegistration) -> Ongoing:
-    return Ongoing(index, list(partition.replicas), list(partition.adding_replicas), list(partition.removing_replicas))
+def _ongoing(index: int, partition: PartitionRegistration) -> OngoingPartitionReassignment:
+    return OngoingPartitionReassignment(
+        index, list(partition.replicas), list(partition.adding_replicas), list(partition.removing_replicas)
+    )
