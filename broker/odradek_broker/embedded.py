@@ -26,8 +26,8 @@ from odradek_broker.metadata.leader_balancer import LeaderBalancer
 from odradek_broker.node import Node
 from odradek_broker.timers import Timers
 from odradek_controller.controller import Controller
-from odradek_controller.embedded import EmbeddedStore
 from odradek_controller.levels import Emulation, Levels, served_features
+from odradek_controller.metadata_log_store import MetadataLogStore
 from odradek_log.directory import LogDirectory
 from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -49,7 +49,7 @@ class EmbeddedCluster:
         self._executor = DiskExecutor(self._timers, environment.log)
         self._emulation = Emulation(config.setting(EMULATE))
         self._metadata_directory: LogDirectory | None = None
-        self._store: EmbeddedStore | None = None
+        self._store: MetadataLogStore | None = None
         self._balancer = LeaderBalancer(config, self._timers, environment.log)
         self._ending: dict[Node, asyncio.Task[None]] = {}
         self.ended = asyncio.Event()
@@ -114,13 +114,13 @@ class EmbeddedCluster:
             node_id = CONTROLLER_ID
             claim([self._metadata_directory], cluster_id, node_id, around.randbytes)
         emulation = self._emulation
-        self._store = EmbeddedStore(
+        self._store = MetadataLogStore(
             self._metadata_directory or nodes[0].directories[0],
             node_id=node_id,
             cluster_id=cluster_id,
             initial=Levels(served_features(emulation.initial.finalized, TABLE.served)),
             on_disk=self._on_disk,
-            settle=self._executor.finish if config.setting(SYNC) == "always" else None,
+            flush_now=self._executor.finish if config.setting(SYNC) == "always" else None,
         )
         self.controller = Controller(
             self._store,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from odradek_broker.zookeeper.control_request_adapter import ControlRequestAdapter
-from odradek_controller.commands import isr
+from odradek_controller.commands import alter_partition as alter_partition_command
 from odradek_controller.image import ClusterImage
 from odradek_controller.zookeeper import controller_election, controller_role, fenced, paths, znode_readers
 from odradek_controller.zookeeper.client import Check, Delete, Set
@@ -59,7 +59,7 @@ def broker_that_heeds_what_was_said_to_its_registration_before(patch: pytest.Mon
 
 
 def controller_that_heeds_a_registration_that_is_over(patch: pytest.MonkeyPatch) -> None:
-    decide = isr.alter_partition
+    decide = alter_partition_command.alter_partition
 
     def any_registration(image: ClusterImage, request: Any, *rest: Any) -> Any:
         epoch = image.brokers[request.broker_id].epoch
@@ -69,7 +69,7 @@ def controller_that_heeds_a_registration_that_is_over(patch: pytest.MonkeyPatch)
         finally:
             request.broker_epoch = told
 
-    patch.setattr(isr, "alter_partition", any_registration)
+    patch.setattr(alter_partition_command, "alter_partition", any_registration)
 
 
 def new_controller_that_does_not_see_who_began_anew(patch: pytest.MonkeyPatch) -> None:

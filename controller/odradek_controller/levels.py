@@ -230,19 +230,6 @@ _RANGES = {
 }
 
 
-NOT_OVER_ZOOKEEPER = frozenset((55, 64, 74, 75, 80, 81))
-"""APIs that Kafka 3.9 has only with a quorum of controllers behind it: DescribeQuorum, UnregisterBroker,
-ListConfigResources, DescribeTopicPartitions, AddRaftVoter, RemoveRaftVoter."""
-
-
-def zookeeper_apis() -> ApiRanges:
-    """What Kafka 3.9 advertises to clients over ZooKeeper; not what there only brokers are to ask, although it
-    advertises that, too."""
-    found = _api_ranges(Emulation.KAFKA_3_9)
-    assert found is not None
-    return {key: versions for key, versions in found.items() if key not in NOT_OVER_ZOOKEEPER}
-
-
 def _api_ranges(emulation: Emulation) -> ApiRanges | None:
     if emulation is Emulation.UNION:
         return None

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from odradek_controller.commands.context import CommandContext
 from odradek_controller.controller import Controller
-from odradek_controller.embedded import MAX_BATCH_BYTES, EmbeddedStore
 from odradek_controller.image import ClusterImage
 from odradek_controller.levels import Emulation, Features
+from odradek_controller.metadata_log_store import MAX_BATCH_BYTES, MetadataLogStore
 from odradek_controller.replay import replay
 from odradek_controller.snapshot_writer import MAX_LOG_BYTES, SNAPSHOT_RECORDS, OnDisk
 from odradek_log.directory import LogDirectory
@@ -131,7 +131,7 @@ async def running(
         later=lambda _delay, callback: later.append(callback),
         disk=disk or RealDisk(sync=False),
     )
-    store = EmbeddedStore(
+    store = MetadataLogStore(
         directory,
         node_id=1,
         cluster_id=CLUSTER_ID,

@@ -3,6 +3,7 @@
 import pytest
 from controller.tests.controller_kit import cluster, context, directory_of, image_of, registration, uuid_of
 
+from odradek_controller.commands.alter_partition import alter_partition
 from odradek_controller.commands.brokers import (
     controlled_shutdown,
     fence_broker,
@@ -11,7 +12,6 @@ from odradek_controller.commands.brokers import (
     unregister_broker,
 )
 from odradek_controller.commands.features import update_features
-from odradek_controller.commands.isr import alter_partition
 from odradek_controller.commands.producer_ids import allocate_producer_ids
 from odradek_controller.image import RECOVERING, ClusterImage, PartitionRegistration
 from odradek_controller.levels import Emulation, served_features

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from controller.tests.controller_kit import CLUSTER_ID, directory_of, join, running, topics
 from odradek_peers import KAFKA_3_9, KAFKA_4_3, ApacheKafka, JavaTools
 
-from odradek_controller.embedded import EmbeddedStore
 from odradek_controller.levels import Emulation
+from odradek_controller.metadata_log_store import MetadataLogStore
 from odradek_log.directory import LogDirectory
 from odradek_log.meta_properties import MetaProperties
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -49,7 +49,7 @@ async def _write(path: Path, emulation: Emulation = Emulation.UNION) -> str:
         await join(controller, 1, 11)
         await controller.submit(_with_configs("one", 1, retention_ms="3600000"))
         await controller.submit(topics("two", partitions=3))
-        assert isinstance(controller.store, EmbeddedStore)
+        assert isinstance(controller.store, MetadataLogStore)
         snapshot = controller.store.write_snapshot().file_name
         await controller.submit(topics("gone"))
         await controller.submit(DeleteTopicsRequest(topic_names=["gone"]))

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from controller.tests.controller_kit import cluster, context, directory_of, image_of, uuid_of
 
+from odradek_controller.commands.alter_partition import alter_partition
 from odradek_controller.commands.brokers import fence_broker
 from odradek_controller.commands.elect_leaders import PREFERRED, UNCLEAN, balance, elect_leaders
-from odradek_controller.commands.isr import alter_partition
 from odradek_controller.commands.reassign import alter_reassignments, list_reassignments
 from odradek_controller.image import NO_LEADER, RECOVERING, ClusterImage, PartitionRegistration
 from odradek_controller.levels import Emulation

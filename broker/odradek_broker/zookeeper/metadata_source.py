@@ -9,7 +9,8 @@ from dataclasses import replace
 from odradek_broker.logger import Logger
 from odradek_broker.zookeeper.control_request_adapter import ControlRequestAdapter
 from odradek_controller.image import ClusterImage, MetadataDelta
-from odradek_controller.levels import NOT_OVER_ZOOKEEPER, Emulation, zookeeper_apis
+from odradek_controller.levels import Emulation
+from odradek_controller.zookeeper.api_ranges import KRAFT_ONLY_APIS, zookeeper_apis
 from odradek_wire.uuid import Uuid
 
 Listener = Callable[[MetadataDelta], None]
@@ -21,7 +22,7 @@ class ZooKeeperSource:
     emulation = Emulation.KAFKA_3_9
     apis = zookeeper_apis()
     refuses_expired = False
-    unserved_apis: Collection[int] = NOT_OVER_ZOOKEEPER
+    unserved_apis: Collection[int] = KRAFT_ONLY_APIS
     # Brokers of Kafka 3.9 support no feature over ZooKeeper.
     stores_features = False
     stores_client_metrics = False

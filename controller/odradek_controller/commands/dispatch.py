@@ -40,7 +40,7 @@ COMMANDS: Mapping[int, Row] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Row("reassign", "alter_reassignments"),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Row("reassign", "list_reassignments"),
     ApiKey.DESCRIBE_QUORUM: Row("describe_quorum", "describe_quorum"),
-    ApiKey.ALTER_PARTITION: Row("isr", "alter_partition"),
+    ApiKey.ALTER_PARTITION: Row("alter_partition", "alter_partition"),
     ApiKey.UPDATE_FEATURES: Row("features", "update_features"),
     ApiKey.BROKER_REGISTRATION: Row("brokers", "register_broker"),
     ApiKey.BROKER_HEARTBEAT: Row("brokers", "broker_heartbeat"),

@@ -46,15 +46,15 @@ LOG_CONFIG = LogConfig(
     segment_ms=7 * 24 * 3600 * 1000,
 )
 _READ_BYTES = 4 << 20
-Settle = Callable[[Callable[[], None]], Awaitable[None]]
+FlushNow = Callable[[Callable[[], None]], Awaitable[None]]
 
 
-class EmbeddedStore:
+class MetadataLogStore:
     """The one writer of a metadata log.
 
     Records outlive this process once `append` returned, and the machine once they were flushed: `on_disk` runs what
     waits for the disk, on another thread; without it the log is flushed by `close` and with each snapshot. With
-    `settle`, which waits as well, `append` returns once they were flushed.
+    `flush_now`, which waits as well, `append` returns once they were flushed.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class EmbeddedStore:
         cluster_id: str,
         initial: Levels = Emulation.UNION.initial,
         on_disk: OnDisk | None = None,
-        settle: Settle | None = None,
+        flush_now: FlushNow | None = None,
         snapshot_records: int = SNAPSHOT_RECORDS,
         max_log_bytes: int = MAX_LOG_BYTES,
         max_batch_bytes: int = MAX_BATCH_BYTES,
@@ -77,7 +77,7 @@ class EmbeddedStore:
         self._cluster_id = cluster_id
         self._initial = initial
         self._on_disk = on_disk
-        self._settle = settle
+        self._flush_now = flush_now
         self._flush_due = False
         self._max_batch_bytes = max_batch_bytes
         self._log: Log | None = None
@@ -244,9 +244,9 @@ class EmbeddedStore:
 
     async def _appended(self) -> Appended:
         offset = self.next_offset - 1
-        if self._settle is not None:
+        if self._flush_now is not None:
             assert self._log is not None, "the store is open"
-            await self._settle(self._log.flush)
+            await self._flush_now(self._log.flush)
         return Appended(offset, self._epoch)
 
     def _write(self, batch: bytearray) -> None:
@@ -255,7 +255,7 @@ class EmbeddedStore:
         done = log.append(batch, self._epoch, origin=AppendOrigin.RAFT_LEADER)
         assert not isinstance(done, Rejection), f"our own batch was refused: {done}"
         self._last_append_ms = self._wall_ms()
-        if self._on_disk is not None and self._settle is None and not self._flush_due:
+        if self._on_disk is not None and self._flush_now is None and not self._flush_due:
             self._flush_due = True
             self._on_disk(self._flush)
 

@@ -12,9 +12,9 @@ from log.tests.failing_disk import FailingDisk
 
 from odradek_controller.commands.brokers import fence_broker
 from odradek_controller.controller import Controller
-from odradek_controller.embedded import EmbeddedStore
 from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta
 from odradek_controller.levels import Emulation
+from odradek_controller.metadata_log_store import MetadataLogStore
 from odradek_controller.replay import InvalidMetadataError, replay
 from odradek_controller.snapshots import decode_snapshot
 from odradek_log.errors import LogOfflineError
@@ -40,8 +40,8 @@ def unpack(archive: Path, target: Path) -> None:
         opened.extractall(target, filter="data")
 
 
-def store_of(controller: Controller) -> EmbeddedStore:
-    assert isinstance(controller.store, EmbeddedStore)
+def store_of(controller: Controller) -> MetadataLogStore:
+    assert isinstance(controller.store, MetadataLogStore)
     return controller.store
 
 
