@@ -1,7 +1,7 @@
-"""The brokers under test: processes of a cluster over ZooKeeper, one on each host, ZooKeeper itself in memory too.
+"""The brokers under test: processes of a cluster over ZooKeeper, one on each host, with ZooKeeper in memory.
 
-Owns how brokers begin and end, and their sessions. Each is `BrokerProcess`, as `odradek up --zookeeper` starts it, with a
-clock of its own; what passes between members, and every transaction of ZooKeeper, is shown to the checks.
+Owns the start and the end of brokers, and their sessions. Each broker is a `BrokerProcess`, as `odradek up --zookeeper`
+starts it, with its own clock. The checks see all requests between brokers and all transactions of ZooKeeper.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Who leads a partition, and what changes when brokers come and go.
+"""Leader election: the leader of a partition, and the record of each change to a partition.
 
-Pure functions over a partition and the brokers that are active. A leader is the first assigned replica that is active
-and in the ISR; with eligible leaders (KIP-966) the first of those when the ISR has nobody, and who led last when they
-have nobody either; with unclean election the first active replica at all, marked as recovering. Source:
-PartitionChangeBuilder, KIP-966, KIP-704.
+Pure functions over a partition and the active brokers. The leader is the first assigned replica that is active and in
+the ISR. With eligible leader replicas (KIP-966), an empty ISR falls back to those, and then to the last known leader.
+Unclean election takes the first active replica and marks the partition as recovering. Sources: PartitionChangeBuilder,
+KIP-966, KIP-704.
 """
 
 from __future__ import annotations
@@ -15,25 +15,24 @@ from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 from odradek_wire.uuid import Uuid
 
 from .image import LOST_DIRECTORY, NO_LEADER, RECOVERING, PartitionRegistration
-from .reassignment import finished
+from .reassignment import complete_if_in_sync
 
 Active = Callable[[int], bool]
 
 
 class Election(Enum):
-    """What is asked for."""
+    """The kind of an election."""
 
     PREFERRED = "preferred"
-    """The first assigned replica when it can lead, otherwise whoever leads stays."""
+    """Elect the first assigned replica if it can lead; otherwise keep the leader."""
     ONLINE = "online"
-    """Whoever leads stays; otherwise the first that can."""
+    """Keep the leader if it can lead; otherwise elect the first replica that can."""
     UNCLEAN = "unclean"
-    """As ONLINE, and if nobody can without loss, the first that is active."""
+    """As ONLINE, but elect the first active replica, which may lose records, if no other can lead."""
 
 
 def elect(partition: PartitionRegistration, active: Active, election: Election) -> tuple[int, bool]:
-    """The leader (NO_LEADER if there can be none) and whether the choice may lose records."""
-
+    """Return the leader (NO_LEADER if no replica can lead) and whether the choice may lose records."""
     safe = partition.isr or partition.eligible_leader_replicas
 
     def has_it(broker: int) -> bool:
@@ -51,7 +50,7 @@ def elect(partition: PartitionRegistration, active: Active, election: Election) 
         if can_lead(broker):
             return broker, False
     if not safe and len(partition.last_known_elr) == 1 and has_it(partition.last_known_elr[0]):
-        # Nobody is known to have everything: who led last is the best guess (KIP-966's balanced recovery).
+        # No replica is known to have all records: the last known leader most probably has (KIP-966, balanced recovery).
         return partition.last_known_elr[0], True
     if election is Election.UNCLEAN:
         for broker in partition.replicas:
@@ -73,30 +72,29 @@ def change(
     bump_leader_epoch: bool = False,
     unclean_shutdown: int | None = None,
 ) -> PartitionChangeRecord | None:
-    """The record that brings a partition to what is `wanted` of it and to the leader that follows; None if nothing
-    changes.
+    """Return the record that changes the partition to `wanted` and elects its leader; None if nothing changes.
 
-    `wanted` differs from `partition` in replicas, ISR, reassignment or recovery state; the rest follows: a reassignment
-    that has come to its end is finished, and with `eligible_leaders` whoever leaves an ISR that falls below `min_isr`
-    stays eligible, except for the broker of an `unclean_shutdown`. With `bump_leader_epoch` the leader epoch counts every
-    change but a grown ISR.
+    `wanted` may have other replicas, another ISR, reassignment or recovery state. The record also completes a
+    reassignment whose replicas are in sync. With `eligible_leaders`, a replica that leaves an ISR below `min_isr`
+    becomes an eligible leader, unless it is the broker `unclean_shutdown`. With `bump_leader_epoch`, each change except
+    an expanded ISR increments the leader epoch.
     """
-    target = finished(wanted or partition)
+    target = complete_if_in_sync(wanted or partition)
     if eligible_leaders:
         target = _with_eligible_leaders(partition, target, min_isr, unclean_shutdown)
     leader, unclean = elect(target, active, election)
     if unclean:
         target = target._replace(isr=(leader,), eligible_leader_replicas=(), leader_recovery_state=RECOVERING)
     elif leader != NO_LEADER and leader not in target.isr:
-        # An eligible leader holds all that was committed: it leads alone, and nothing need be recovered.
+        # An eligible leader has all committed records: it is the whole ISR, and recovers nothing.
         rest = tuple(replica for replica in target.eligible_leader_replicas if replica != leader)
         target = target._replace(isr=(leader,), eligible_leader_replicas=rest)
     if eligible_leaders or target.last_known_elr:
         target = target._replace(last_known_elr=_last_known(partition, target, leader))
     record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
     dropped = not set(partition.replicas) <= set(target.replicas)
-    if leader != partition.leader or dropped or (bump_leader_epoch and _is_news(partition, target)):
-        # A replica that is dropped must not be counted by a leader that has not heard of it: a new epoch fences both.
+    if leader != partition.leader or dropped or (bump_leader_epoch and _needs_new_epoch(partition, target)):
+        # A new epoch fences a leader that would still count the removed replica.
         record.leader = leader
     for name in _LISTS:
         before, after = getattr(partition, name), getattr(target, name)
@@ -107,7 +105,7 @@ def change(
     return None if record == PartitionChangeRecord(partition_id=index, topic_id=topic_id) else record
 
 
-def _is_news(before: PartitionRegistration, target: PartitionRegistration) -> bool:
+def _needs_new_epoch(before: PartitionRegistration, target: PartitionRegistration) -> bool:
     assigned = all(
         getattr(before, name) == getattr(target, name) for name in ("replicas", "adding_replicas", "removing_replicas")
     )
@@ -126,7 +124,7 @@ _LISTS = (
 
 
 def _last_known(before: PartitionRegistration, target: PartitionRegistration, leader: int) -> tuple[int, ...]:
-    """Who led last, remembered as long as nobody leads."""
+    """Return the last known leader while the partition has no leader."""
     if leader != NO_LEADER:
         return ()
     if before.leader != NO_LEADER and not target.isr:
@@ -158,9 +156,10 @@ def without_broker(
     bump_leader_epoch: bool = False,
     after_unclean_shutdown: bool = False,
 ) -> PartitionChangeRecord | None:
-    """The record when a broker stops being active: it leaves the ISR unless it is the last there, and leads no more.
+    """Return the record for a broker that is no longer active: it leaves the ISR, unless it is the last member, and the
+    leadership.
 
-    `after_unclean_shutdown`: it ended without closing its logs, and may not have what it had. Then it is no eligible leader.
+    After an unclean shutdown a broker may have lost records: it does not become an eligible leader.
     """
     shrunk = tuple(replica for replica in partition.isr if replica != broker)
     if not shrunk and not eligible_leaders:

@@ -1,8 +1,8 @@
-"""A partition on its way from some replicas to others.
+"""The reassignment of a partition to other replicas.
 
-Pure functions over a partition. While it is under way, a partition has the replicas it shall have, followed by those
-it shall lose; `adding_replicas` and `removing_replicas` say which are which. It ends when all that are added are in
-sync, or, where none is added, all that stay. Sources: KIP-455, and the answers of a running 4.3.
+Pure functions over a partition. During a reassignment the replicas are the target replicas followed by those to remove;
+`adding_replicas` and `removing_replicas` name both kinds. The reassignment completes when all added replicas are in
+sync, or, if it adds none, all target replicas. Sources: KIP-455, and the responses of a running Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from odradek_wire.uuid import Uuid
 from .image import PartitionRegistration
 
 DirectoryOf = Callable[[int], Uuid]
-"""Where a replica that is new on a broker goes."""
+"""Returns the log directory for a new replica on a broker."""
 
 
-def begun(partition: PartitionRegistration, target: Sequence[int], directory_of: DirectoryOf) -> PartitionRegistration:
-    """The partition that is to have the replicas of `target`, the preferred leader first.
+def begin(partition: PartitionRegistration, target: Sequence[int], directory_of: DirectoryOf) -> PartitionRegistration:
+    """Return the partition with a reassignment to `target`, which has the preferred leader first.
 
-    As in Kafka 4.3, what an earlier reassignment was still adding counts as a replica like any other, and is still
-    named as added where this one adds nothing. There Kafka also keeps naming what is now to be removed, and where
-    nothing is to be removed, what is now to stay: then a move never ends, or takes away what was asked for. We do not.
+    As in Kafka 4.3, the replicas that an earlier reassignment adds count as replicas of the partition, and stay in
+    `adding_replicas` if this reassignment adds none. Unlike Kafka 4.3 the result does not keep replicas in
+    `adding_replicas` that are to be removed, nor in `removing_replicas` that are to stay: such a reassignment would
+    never complete, or would remove a requested replica.
     """
     removing = tuple(sorted(replica for replica in partition.replicas if replica not in target))
     adding = tuple(sorted(replica for replica in target if replica not in partition.replicas))
@@ -32,8 +33,8 @@ def begun(partition: PartitionRegistration, target: Sequence[int], directory_of:
     )
 
 
-def finished(partition: PartitionRegistration) -> PartitionRegistration:
-    """The partition without what it was to lose, if all that it waits for is in sync; else as it is."""
+def complete_if_in_sync(partition: PartitionRegistration) -> PartitionRegistration:
+    """Return the partition without the replicas to remove if the reassignment can complete; otherwise unchanged."""
     if not partition.reassigning:
         return partition
     kept = tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
@@ -43,8 +44,8 @@ def finished(partition: PartitionRegistration) -> PartitionRegistration:
     return with_replicas(partition, kept)._replace(isr=isr, adding_replicas=(), removing_replicas=())
 
 
-def reverted(partition: PartitionRegistration) -> tuple[PartitionRegistration, bool]:
-    """The partition without what it was to gain, and whether that may lose records: all that is in sync is new."""
+def cancel(partition: PartitionRegistration) -> tuple[PartitionRegistration, bool]:
+    """Return the partition without the added replicas, and whether that may lose records: no other is in sync."""
     kept = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
     isr = tuple(replica for replica in partition.isr if replica not in partition.adding_replicas)
     back = with_replicas(partition, kept)._replace(isr=isr or kept[:1], adding_replicas=(), removing_replicas=())
@@ -54,7 +55,7 @@ def reverted(partition: PartitionRegistration) -> tuple[PartitionRegistration, b
 def with_replicas(
     partition: PartitionRegistration, replicas: tuple[int, ...], directory_of: DirectoryOf | None = None
 ) -> PartitionRegistration:
-    """Other replicas; each that stays keeps its directory."""
+    """Return the partition with these replicas; those that it already has keep their log directories."""
     if not partition.directories:
         return partition._replace(replicas=replicas)
     known = dict(zip(partition.replicas, partition.directories, strict=True))
@@ -62,7 +63,7 @@ def with_replicas(
     for replica in replicas:
         directory = known.get(replica)
         if directory is None:
-            assert directory_of is not None, "only a reassignment that begins brings new replicas"
+            assert directory_of is not None, "only `begin` adds replicas"
             directory = directory_of(replica)
         directories.append(directory)
     return partition._replace(replicas=replicas, directories=tuple(directories))

@@ -9,7 +9,7 @@ from controller.tests.controller_kit import cluster, context, image_of, uuid_of
 
 from odradek_controller.commands.brokers import fence_broker
 from odradek_controller.commands.elect_leaders import balance
-from odradek_controller.commands.lost_replicas import all_found, replicas_found
+from odradek_controller.commands.lost_replicas import forget_lost_replicas, replicas_reported
 from odradek_controller.image import LOST_DIRECTORY, NO_LEADER, ClusterImage, PartitionRegistration
 from odradek_controller.zookeeper.load import zookeeper_levels
 from odradek_wire.messages.partition_record import PartitionRecord
@@ -31,7 +31,7 @@ def partition(image: ClusterImage) -> PartitionRegistration:
 
 
 def found(image: ClusterImage, broker: int, lost: Iterable[object] = (), served: Iterable[object] = ()) -> ClusterImage:
-    return image_of(replicas_found(image, broker, set(lost), set(served), context()), image)  # type: ignore[arg-type]
+    return image_of(replicas_reported(image, broker, set(lost), set(served), context()), image)  # type: ignore[arg-type]
 
 
 def test_the_next_in_sync_leads_in_a_new_epoch_and_the_lost_one_is_not_in_sync() -> None:
@@ -55,11 +55,11 @@ def test_the_last_in_sync_stays_so_and_nobody_leads_until_it_is_found_again() ->
 
 def test_what_is_known_already_or_not_held_is_no_news() -> None:
     image = with_partition([1, 2], [1, 2])
-    assert replicas_found(image, 3, [PLACE], [], context()) == []
-    assert replicas_found(image, 1, [], [PLACE], context()) == []
+    assert replicas_reported(image, 3, [PLACE], [], context()) == []
+    assert replicas_reported(image, 1, [], [PLACE], context()) == []
     lost = found(image, 1, lost=[PLACE])
-    assert replicas_found(lost, 1, [PLACE], [], context()) == []
-    assert replicas_found(lost, 1, [(uuid_of(7), 0)], [], context()) == []
+    assert replicas_reported(lost, 1, [PLACE], [], context()) == []
+    assert replicas_reported(lost, 1, [(uuid_of(7), 0)], [], context()) == []
 
 
 def test_a_lost_replica_is_elected_by_nothing() -> None:
@@ -71,5 +71,5 @@ def test_a_lost_replica_is_elected_by_nothing() -> None:
 
 def test_nothing_is_known_of_the_disks_of_a_broker_that_begins_anew() -> None:
     lost = found(found(with_partition([1, 2, 3], [1, 2, 3]), 1, lost=[PLACE]), 2, lost=[PLACE])
-    after = partition(image_of(all_found(lost, 1, context()), lost))
+    after = partition(image_of(forget_lost_replicas(lost, 1, context()), lost))
     assert [after.directory(broker) == LOST_DIRECTORY for broker in (1, 2, 3)] == [False, True, False]

@@ -61,7 +61,7 @@ class TermEvents(Protocol):
         """What a broker of this registration has deleted, and could not delete."""
         ...
 
-    async def replicas_found(
+    async def replicas_reported(
         self, broker: BrokerRegistration, lost: Collection[tuple[Uuid, int]], served: Collection[tuple[Uuid, int]]
     ) -> None:
         """What a broker of this registration serves no more, or again. Raises NotControllerError."""
@@ -175,7 +175,7 @@ class ControllerChannelManager:
                 self._log.error("a broker cannot hold partitions that it is given", to=broker.id, errors=refused)
             lost, served = self._news_of_disks(broker.id, response)
             if lost or served:
-                await self._term.replicas_found(broker, lost, served)
+                await self._term.replicas_reported(broker, lost, served)
 
     def _hear_of_deletions(self, broker: BrokerRegistration, request: Message, response: StopReplicaResponse) -> None:
         assert isinstance(request, StopReplicaRequest)

@@ -129,7 +129,7 @@ class TermEvents:
         self.heard.append((broker.id, set(deleted), set(failed)))
         self.deletions.deleted(broker.id, deleted)
 
-    async def replicas_found(self, broker: BrokerRegistration, lost: Any, served: Any) -> None:
+    async def replicas_reported(self, broker: BrokerRegistration, lost: Any, served: Any) -> None:
         self.found.append((broker.id, broker.epoch, set(lost), set(served)))
 
 

@@ -1,8 +1,8 @@
-"""Replicas on failed disks of brokers that live, where the levels know no log directories: over ZooKeeper a broker says
-KAFKA_STORAGE_ERROR of each when it is asked to lead or to follow it.
+"""Replicas on failed disks of live brokers, for levels without directory ids.
 
-In the image such a replica is in LOST_DIRECTORY, in memory only: whoever is the controller next asks anew, and a broker
-that registers again is believed to have all of its disks. Source: KafkaController.processLeaderAndIsrResponseReceived.
+In ZooKeeper mode a broker returns KAFKA_STORAGE_ERROR for each such replica in its LeaderAndIsr response. The image has
+the replica in LOST_DIRECTORY, in memory only: the next controller asks the brokers again, and a broker that registers
+again counts as a broker without failed disks. Source: KafkaController.processLeaderAndIsrResponseReceived.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from .policy import election_policy
 TopicIdPartition = tuple[Uuid, int]
 
 
-def replicas_found(
+def replicas_reported(
     image: ClusterImage,
     broker_id: int,
     lost: Collection[TopicIdPartition],
     served: Collection[TopicIdPartition],
     context: CommandContext,
 ) -> list[Message]:
-    """Of what is lost the broker leads nothing and, unless it was the last, is not in sync; what it serves it may lead
-    again."""
+    """Return the records: the broker leaves the leadership of `lost` replicas, and their ISR unless it is the last
+    member; it may lead the `served` ones again."""
     layers = context.layers(image)
     records: list[Message] = []
     for topic_id, index in sorted({*lost, *served}):
@@ -52,20 +52,20 @@ def replicas_found(
             election=Election.UNCLEAN if policy.unclean else Election.ONLINE,
             bump_leader_epoch=image.levels.bumps_leader_epoch,
         )
-        assert record is not None, "the directory is another one"
+        assert record is not None, "the directory has changed"
         records.append(record)
     return records
 
 
-def all_found(image: ClusterImage, broker_id: int, context: CommandContext) -> list[Message]:
-    """The broker is gone, or another incarnation is there: nothing is known of its disks."""
+def forget_lost_replicas(image: ClusterImage, broker_id: int, context: CommandContext) -> list[Message]:
+    """Return the records for a broker that is gone or has restarted: none of its replicas counts as lost."""
     lost = [
         (topic.id, index)
         for topic in image.topics.values()
         for index, partition in enumerate(topic.partitions)
         if partition.directories and partition.directory(broker_id) == LOST_DIRECTORY
     ]
-    return replicas_found(image, broker_id, (), lost, context)
+    return replicas_reported(image, broker_id, (), lost, context)
 
 
 def _on_disk(partition: PartitionRegistration, broker_id: int, directory: Uuid) -> PartitionRegistration:

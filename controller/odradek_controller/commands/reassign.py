@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and ListPartitionReassignments: replicas move, each partition by itself."""
+"""AlterPartitionReassignments and ListPartitionReassignments. Each partition succeeds or fails alone."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from odradek_wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 
+from .. import reassignment
 from ..election import Election, change
 from ..image import ClusterImage, PartitionRegistration, TopicImage
 from ..placement import PlacementError, check_assignment
-from ..reassignment import begun, reverted
 from .context import CommandContext, Refusal
 from .new_partitions import default_directory
 from .policy import election_policy
@@ -34,9 +34,9 @@ def alter_reassignments(
     *,
     allow_unregistered: bool = False,
 ) -> tuple[list[Message], AlterPartitionReassignmentsResponse]:
-    """Replicas null ends what is under way and goes back.
+    """Start reassignments; null replicas cancel the reassignment in progress.
 
-    `allow_unregistered`: a replica may be kept although its broker is unknown, as over ZooKeeper one is that does not run.
+    With `allow_unregistered` a partition may keep a replica whose broker is not registered.
     """
     records: list[Message] = []
     response = AlterPartitionReassignmentsResponse(
@@ -75,7 +75,7 @@ def _reassign(
     if replicas is None:
         if not partition.reassigning:
             return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-        wanted, unclean = reverted(partition)
+        wanted, unclean = reassignment.cancel(partition)
         if unclean and not policy.unclean:
             return Refusal(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -96,7 +96,7 @@ def _reassign(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"The replication factor is changed from {before} to {len(replicas)}",
             )
-        wanted = begun(partition, replicas, lambda broker: default_directory(image, broker))
+        wanted = reassignment.begin(partition, replicas, lambda broker: default_directory(image, broker))
         unclean = False
     record = change(
         topic.id,
@@ -115,7 +115,7 @@ def _reassign(
 def list_reassignments(
     image: ClusterImage, request: ListPartitionReassignmentsRequest, context: CommandContext
 ) -> tuple[list[Message], ListPartitionReassignmentsResponse]:
-    """What is under way, of all topics or of those that are asked for; unknown ones are left out."""
+    """List the reassignments in progress of all topics, or of the requested ones; unknown topics are omitted."""
     response = ListPartitionReassignmentsResponse()
     asked: Iterable[tuple[TopicImage, Iterable[int]]]
     if request.topics is None:

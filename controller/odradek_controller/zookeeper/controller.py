@@ -28,7 +28,7 @@ from odradek_wire.messages.update_features import UpdateFeaturesRequest, UpdateF
 from ..commands.brokers import controlled_shutdown
 from ..commands.delete_topics import delete_topics
 from ..commands.elect_leaders import balance, elect_leaders
-from ..commands.lost_replicas import TopicIdPartition, replicas_found
+from ..commands.lost_replicas import TopicIdPartition, replicas_reported
 from ..commands.reassign import alter_reassignments
 from ..controller import Controller
 from ..image import BrokerRegistration, ClusterImage
@@ -111,7 +111,7 @@ class ZooKeeperController(Controller):
 
     # -- what brokers answer ------------------------------------------------------------------------------------------
 
-    async def replicas_found(
+    async def replicas_reported(
         self, broker: BrokerRegistration, lost: Collection[TopicIdPartition], served: Collection[TopicIdPartition]
     ) -> None:
         """A broker has said which replicas it serves no more, or again, if it is still in this registration."""
@@ -119,7 +119,7 @@ class ZooKeeperController(Controller):
         def decide(image: ClusterImage) -> tuple[list[Message], None]:
             if not _is_current(image, broker):
                 return [], None
-            return replicas_found(image, broker.id, lost, served, self.context), None
+            return replicas_reported(image, broker.id, lost, served, self.context), None
 
         await self._change(decide)
 

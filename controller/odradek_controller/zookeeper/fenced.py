@@ -1,7 +1,7 @@
-"""Writing as the controller: every transaction holds only while the controller's epoch is the one it was elected with.
+"""Fenced writes of the controller: a transaction succeeds only in the epoch that the controller was elected with.
 
-Owns the fence, what becomes of a transaction whose connection broke, and how a change that is too large for one request
-is cut. Who is fenced off is told once, by `lost`, and by NotControllerError each time.
+Owns the fence, the outcome of transactions whose connection was lost, and the split of changes that are too large for
+one request. A fenced controller gets one call of `lost`, and NotControllerError from every write.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from .client import (
 )
 
 MAX_BYTES = MAX_REQUEST_BYTES // 2
-"""A transaction's size, if it is of many operations."""
+"""The size of a transaction with several operations."""
 _LARGEST = MAX_REQUEST_BYTES - 4096
-"""Room is left for the fence and a chroot."""
+"""Leaves room for the fence and a chroot."""
 
 
 class ControllerTerm(NamedTuple):
-    """A term as the controller: its epoch, the version of `/controller_epoch`, and the session that it ends with."""
+    """A term as the controller: the controller epoch, the version of `/controller_epoch`, and the session."""
 
     epoch: int
     epoch_version: int
@@ -43,7 +43,7 @@ class ControllerTerm(NamedTuple):
 
 
 class FencedWriter:
-    """`lost` is called once, when nothing more can be written; with the reason."""
+    """Writes transactions in one term. Calls `lost` once, with the reason, when the term has ended."""
 
     def __init__(self, zk: ZooKeeper, term: ControllerTerm, lost: Callable[[str], None]) -> None:
         self._zk = zk
@@ -52,12 +52,11 @@ class FencedWriter:
         self._why_lost = ""
 
     async def write(self, ops: Sequence[Op], max_bytes: int = MAX_BYTES) -> None:
-        """Do all of it, in order; what fits into one request as one transaction.
+        """Write the operations in order, in as few transactions as their size allows.
 
-        Raises NotControllerError: another controller was elected, or the session is over, or what is there is not what
-        the operations were made for. Of a change of several transactions the first ones may then have been made, as
-        Kafka's controller leaves it: whoever is elected next finishes what has begun.
-        RequestTooLargeError, with nothing done, if a single node would have too much data.
+        Raises NotControllerError if another controller was elected, the session has ended, or the znodes are not in the
+        expected state. The first of several transactions may then have been written, as in Kafka; the next controller
+        completes the change. Raises RequestTooLargeError, with nothing written, for a single znode with too much data.
         """
         parts = list(_cut(ops, max_bytes))
         for part in parts:
@@ -67,7 +66,7 @@ class FencedWriter:
             await self._transaction(part)
 
     async def try_write(self, op: Op) -> bool:
-        """Do this one, and say whether it could be done: others write such a node, too. Raises NotControllerError."""
+        """Write one znode that other clients write, too; return whether that succeeded. Raises NotControllerError."""
         try:
             await self._transaction([op], may_fail=True)
         except MultiError:
@@ -75,11 +74,11 @@ class FencedWriter:
         return True
 
     def end(self) -> None:
-        """The term was given up: nothing more is written in it."""
+        """End the term without a call of `lost`; every later write raises NotControllerError."""
         self._why_lost = self._why_lost or "this controller has resigned"
 
     def lose(self, why: str) -> NotControllerError:
-        """This term is over. Returns the error to raise."""
+        """End the term because of `why`. Return the error to raise."""
         if not self._why_lost:
             self._why_lost = why
             self._lost(why)
@@ -97,12 +96,12 @@ class FencedWriter:
                     raise self.lose("another controller was elected") from refused
                 if may_fail:
                     raise
-                raise self.lose(f"what is stored is not what the image says: {refused}") from refused
+                raise self.lose(f"the stored metadata differs from the controller's image: {refused}") from refused
             except SessionExpiredError as error:
                 raise self.lose("the session is over") from error
             except ConnectionLossError:
                 done = await self._done(ops)
-                self._check_session()  # what is done in a session that is over counts for whoever is next
+                self._check_session()  # a transaction of an ended session is the next controller's to read
                 if done:
                     return
 
@@ -113,7 +112,8 @@ class FencedWriter:
             raise self.lose("the session is over")
 
     async def _done(self, ops: Sequence[Op]) -> bool:
-        """Whether a transaction has been done after all; one of its operations tells for all of them."""
+        """Return whether the transaction was written before the connection was lost: one operation proves it for
+        all."""
         while True:
             try:
                 await self._zk.until_connected()
@@ -121,14 +121,14 @@ class FencedWriter:
                     done = await self._one_done(op, ops)
                     if done is not None:
                         return done
-                return False  # it can be done twice
+                return False  # none of the operations can be checked: writing them twice does no harm
             except ConnectionLossError:
                 continue
             except SessionExpiredError as error:
                 raise self.lose("the session is over") from error
 
     async def _one_done(self, op: Op, ops: Sequence[Op]) -> bool | None:
-        """Nobody but the controller writes these nodes: what is as it would be after it, is what it has made."""
+        """Return whether the operation was written; None if its znode cannot tell. Only the controller writes these."""
         match op:
             case Create(path, data, False, False):
                 try:

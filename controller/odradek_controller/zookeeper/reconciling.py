@@ -20,7 +20,7 @@ from odradek_wire.uuid import Uuid
 
 from ..commands.brokers import unfence_broker, unregister_broker
 from ..commands.context import CommandContext, Refusal
-from ..commands.lost_replicas import all_found
+from ..commands.lost_replicas import forget_lost_replicas
 from ..commands.new_partitions import partition_record
 from ..commands.policy import election_policy
 from ..election import Election, change
@@ -135,7 +135,7 @@ def brokers_changed(
 
 def _go(pending: PendingRecords, broker_id: int, context: CommandContext) -> None:
     pending.add(unregister_broker(pending.image, UnregisterBrokerRequest(broker_id), context)[0])
-    pending.add(all_found(pending.image, broker_id, context))
+    pending.add(forget_lost_replicas(pending.image, broker_id, context))
 
 
 def _announced(broker: BrokerRegistration) -> object:

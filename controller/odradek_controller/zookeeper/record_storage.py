@@ -1,4 +1,4 @@
-"""Where each metadata record has its place in ZooKeeper, or that it has none."""
+"""The znodes that store each type of metadata record, if any."""
 
 from __future__ import annotations
 
@@ -37,17 +37,19 @@ from ..store import RefusedRecordError
 
 
 class RecordStorage(Enum):
+    """The part of the znode tree that stores a record."""
+
     TOPICS = "/brokers/topics"
-    """A topic's node says who holds its partitions; a partition's state who leads it and who is in sync."""
+    """The topic's znode has the replicas; the partition's state has the leader and the ISR."""
     CONFIGS = "/config"
-    """With a notification in `/config/changes`, but for the configuration that a topic begins with."""
+    """With a notification in `/config/changes`, except for the initial configuration of a topic."""
     PRODUCER_IDS = "/latest_producer_id_block"
     BROKER_IDS = "/brokers/ids"
-    """Brokers keep their own nodes there. What the controller thinks of them is in its memory only."""
+    """Brokers write their own znodes. The controller has fencing and controlled shutdown in memory only."""
     NOT_STORED = ""
-    """Nothing would be in it that ZooKeeper mode knows: marks of transactions, eligible leaders."""
+    """Accepted but not written: ZooKeeper mode has no transaction markers of metadata and no eligible leaders."""
     REFUSED = "-"
-    """Kafka's controller does not write this in ZooKeeper mode: a broker does, or nobody."""
+    """Refused: Kafka's controller does not write this in ZooKeeper mode."""
 
 
 RECORD_STORAGE: Mapping[type[Message], RecordStorage] = {
@@ -81,7 +83,7 @@ RECORD_STORAGE: Mapping[type[Message], RecordStorage] = {
 
 
 def check_storable(records: Sequence[Message]) -> None:
-    """Raises RefusedRecordError."""
+    """Raise RefusedRecordError for the first record that ZooKeeper cannot store."""
     for record in records:
         if RECORD_STORAGE[type(record)] is RecordStorage.REFUSED:
-            raise RefusedRecordError(f"{type(record).__name__} cannot be kept in ZooKeeper")
+            raise RefusedRecordError(f"{type(record).__name__} cannot be stored in ZooKeeper")

@@ -1,8 +1,8 @@
-"""The metadata store in ZooKeeper: records become the nodes of a Kafka 3.9 cluster.
+"""The metadata store in ZooKeeper: stores records in the znodes of a Kafka 3.9 cluster.
 
-One store is one term of one controller. It reads everything when it is opened, and from then on writes what follows
-from each change of the image, fenced by the controller's epoch. What a change does to the nodes is `plan`'s, how it is
-written `fenced`'s; which records have a place here at all, is in `places`.
+One store serves one term of one controller. It reads the cluster when it opens, and then writes each change of the
+image, fenced by the controller epoch. Leaves the operations of a change to `znode_operations`, fenced writes to
+`fenced`, and the list of records that ZooKeeper can store to `record_storage`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Found = TypeVar("Found")
 
 
 class ZooKeeperStore:
-    """`lost` is called when this controller cannot write any more: its term is over, and the store useless.
+    """The controller's `MetadataStore` in ZooKeeper mode. It calls `lost` when the term is over and writes fail.
 
-    What the watches have seen of others' doing is handed over in `nodes` and `seen` just before the records that follow
-    from it are appended.
+    The znode readers put the changes of other clients into `znode_cache` and `external_changes` before the controller
+    appends the records that follow from them.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class ZooKeeperStore:
         self.external_changes = ExternalChanges()
 
     async def open(self) -> ClusterImage:
-        """The image of all that is stored; topics of before topic ids have got theirs.
+        """Return the image of the cluster, after giving an id to each topic that has none.
 
-        Raises NotControllerError when the term ends meanwhile, InvalidZnodeError if the cluster cannot be read.
+        Raises NotControllerError if the term ends meanwhile, InvalidZnodeError if the cluster cannot be read.
         """
         self._image = await self._retried(self._open)
         return self._image
@@ -83,10 +83,10 @@ class ZooKeeperStore:
         return image
 
     def _damaged(self, error: InvalidZnodeError) -> None:
-        self._reporter.error("a znode cannot be read, and is left alone", path=error.path, exc_info=error)
+        self._reporter.error("znode cannot be read and is ignored", path=error.path, exc_info=error)
 
     async def _enable_features(self) -> None:
-        """As Kafka's first controller since 2.7: from here on there are features, though none to speak of."""
+        """Create `/feature` without features, as the first controller since Kafka 2.7 does."""
         if not await self.try_write(Create(paths.FEATURE, encode_features({}))):
             await self.try_write(Set(paths.FEATURE, encode_features({})))
 
@@ -106,7 +106,7 @@ class ZooKeeperStore:
         return replace(loaded.image, topics=topics, topics_by_id=by_id)
 
     async def append(self, records: Sequence[Message], levels: Levels) -> Appended:
-        """Raises NotControllerError, and RefusedRecordError for what has no place in ZooKeeper."""
+        """As `MetadataStore.append`. Also raises RefusedRecordError for a record that ZooKeeper cannot store."""
         external, self.external_changes = self.external_changes, ExternalChanges()
         check_storable(records)
         delta = replay(self._image, records, offset=self._image.offset + len(records), epoch=self._term.epoch)
@@ -114,16 +114,16 @@ class ZooKeeperStore:
         operations = ZnodeOperations(self._term.epoch, self.znode_cache, external, _given_to(records))
         operations.add(delta)
         await self._writer.write(operations.ops, self._max_bytes)
-        operations.done()
+        operations.written()
         self._image = delta.image
         return Appended(delta.image.offset, self._term.epoch)
 
     async def try_write(self, op: Op) -> bool:
-        """Change a node that others write, too; whether it was still there to be changed. Raises NotControllerError."""
+        """Write a znode that other clients write, too; return False if it has changed. Raises NotControllerError."""
         return await self._writer.try_write(op)
 
     async def _look_for_folders(self, delta: MetadataDelta, external: ExternalChanges) -> None:
-        """A partition without a state may have a node, if a controller fell while it began the partition."""
+        """Find znodes of partitions without a state: an earlier controller may have failed between two writes."""
         changed = [topic for key, topic in delta.before.topics_by_id.items() if key in delta.partitions]
         for topic in (*changed, *delta.deleted_topics.values()):
             stateless = [
@@ -138,7 +138,7 @@ class ZooKeeperStore:
                         external.folders.add(path)
 
     async def _retried(self, read: Callable[[], Awaitable[Found]]) -> Found:
-        """As soon as there is a connection; NotControllerError when the session is over."""
+        """Read when connected, again after a lost connection. Raises NotControllerError if the session has ended."""
         while True:
             try:
                 await self._zk.until_connected()
@@ -150,23 +150,23 @@ class ZooKeeperStore:
 
     @property
     def next_offset(self) -> int:
-        """Offsets only count the records of this term. (A broker's epoch is its node's czxid.)"""
+        """The number of records in this term plus one. (A broker's epoch is the czxid of its znode.)"""
         return self._image.offset + 1
 
     def end(self) -> None:
-        """The term was given up: whatever is appended from now on raises NotControllerError."""
+        """End the term: from now on `append` raises NotControllerError."""
         self._writer.end()
 
     def quorum(self) -> QuorumState:
-        """There is none to speak of: the controller is whoever holds `/controller`."""
+        """Return a quorum without voters: ZooKeeper mode has none."""
         offset = self._image.offset
         return QuorumState(self._node_id, self._term.epoch, offset, offset, (), self._wall_ms())
 
     def applied(self, image: ClusterImage) -> None:
-        """Nothing to do: every change is a whole one."""
+        """Do nothing: ZooKeeper needs no snapshots."""
 
     async def close(self) -> None:
-        """The connection is not ours."""
+        """Do nothing: the owner of the connection closes it."""
 
 
 def _given_to(records: Sequence[Message]) -> int:

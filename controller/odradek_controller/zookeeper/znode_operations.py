@@ -1,8 +1,8 @@
-"""What a change of the image does to the nodes: the operations of a transaction, in Kafka's order.
+"""The znode operations that store a change of the image, in Kafka's order.
 
-Pure: compares the images before and after, and what is known of the nodes beside. Whoever applies the operations tells
-`ZnodeCache` afterwards, with `done`. A node that already is as it shall be, because somebody else made it so, is left alone.
-"""
+Pure: compares the image before and after the change with the cached state of the znodes. The store writes the
+operations and then calls `written`. A znode that another client has already changed to the new state is not written
+again."""
 
 from __future__ import annotations
 
@@ -34,32 +34,33 @@ from .znodes import (
 
 @dataclass(slots=True)
 class ExternalChanges:
-    """What others have put into nodes and the image does not say yet. (Configurations they set are in `ZnodeCache`.)"""
+    """Changes by other ZooKeeper clients that the image does not have yet. (Their configurations are in
+    `ZnodeCache`.)"""
 
     topics: dict[str, TopicZnode] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
-    """Topics whose nodes somebody else has removed."""
+    """Topics whose znodes another client has deleted."""
     states: dict[TopicPartition, FoundState] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
-    """Nodes of partitions without a state, and their parents, that are there."""
+    """Existing znodes of partitions without a state, and their parents."""
 
 
 @dataclass(slots=True)
 class ZnodeOperations:
-    """Operations, and what `ZnodeCache` will be when they are done."""
+    """The operations for one change, and the updates of `ZnodeCache` after them."""
 
     epoch: int
     znode_cache: ZnodeCache
     external_changes: ExternalChanges
     producer_ids_of: int = -1
-    """The broker that gets the block of producer ids, if one is given out."""
+    """The broker that gets the allocated block of producer ids, if there is one."""
     ops: list[Op] = field(default_factory=list)
     topics: dict[str, int | None] = field(default_factory=dict)
     configs: dict[str, dict[str, str] | None] = field(default_factory=dict)
     producer_ids: bool = False
 
     def add(self, delta: MetadataDelta) -> None:
-        """Raises RefusedRecordError."""
+        """Add the operations for the delta. Raises RefusedRecordError."""
         for topic in delta.deleted_topics.values():
             self._delete_topic(topic)
         for topic_id, indexes in delta.partitions.items():
@@ -76,8 +77,8 @@ class ZnodeOperations:
         if delta.security:
             self._set_entities(delta)
 
-    def done(self) -> None:
-        """What was seen of the nodes that were changed is in the image now."""
+    def written(self) -> None:
+        """Update the cache: the operations have been written."""
         for name, version in self.topics.items():
             if version is None:
                 self.znode_cache.topics.pop(name, None)
@@ -158,7 +159,7 @@ class ZnodeOperations:
                     self.ops.append(Create(paths.partition(name, index)))
                 self.ops.append(Create(path, data))
                 version = 0
-            # Each record counts once in the partition epoch, each setting once in the node's version.
+            # The partition epoch is the version of the znode: one write for each record that incremented the epoch.
             self.ops += [Set(path, data, step) for step in range(version, after.partition_epoch)]
 
     def _state(self, partition: PartitionRegistration) -> PartitionState:
@@ -243,7 +244,7 @@ def _assignments(topic: TopicImage) -> dict[int, Assignment]:
 
 
 def _says(found: FoundState, state: PartitionState, version: int) -> bool:
-    """Whether a node says this already, in whichever controller's term it was written."""
+    """Return whether the znode has this state already; the controller epoch does not matter."""
     return found.version == version and found.state._replace(controller_epoch=state.controller_epoch) == state
 
 
