@@ -64,7 +64,7 @@ test-netns:
 
 test-spark-3.5:
 	@tools/setup venv
-	@compat_tests/spark/with-spark-3.5 $(PYTEST) $(PARALLEL) -m 'not peers' compat_tests/spark $(ARGS)
+	@compat_tests/spark/with-spark-3.5 $(PYTEST) $(PARALLEL) -m 'not peers and not long' compat_tests/spark $(ARGS)
 
 test-container:
 	@tools/setup venv
