@@ -12,7 +12,7 @@ from odradek_broker.coordination.core.deadlines import DeadlineQueue
 OPEN = 1000
 
 
-def test_many_keys_that_come_and_go_are_seldom_sorted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setting_and_cancelling_many_keys_rarely_rebuilds_the_heap(monkeypatch: pytest.MonkeyPatch) -> None:
     queue: DeadlineQueue[int] = DeadlineQueue()
     for key in range(OPEN):
         queue.set(key, key)
@@ -34,7 +34,7 @@ def test_many_keys_that_come_and_go_are_seldom_sorted_anew(monkeypatch: pytest.M
     assert list(queue.take_due(2 * rounds)) == list(range(OPEN))
 
 
-def test_deadlines_that_were_moved_count_after_others_were_cancelled() -> None:
+def test_moved_deadlines_stay_valid_when_others_are_cancelled() -> None:
     queue: DeadlineQueue[str] = DeadlineQueue()
     names = [f"k{number}" for number in range(200)]
     for name in names:

@@ -58,7 +58,7 @@ def synced(shard: GroupShard, member_id: str) -> AssignmentWrite:
     return step.write
 
 
-def test_an_assignment_is_told_only_once_it_is_written() -> None:
+def test_sync_group_responds_once_the_assignment_is_written() -> None:
     shard = new_shard()
     write = synced(shard, joined(shard))
     assert group_of(shard).state is ClassicGroupState.COMPLETING_REBALANCE
@@ -67,7 +67,7 @@ def test_an_assignment_is_told_only_once_it_is_written() -> None:
     assert group_of(shard).state is ClassicGroupState.STABLE
 
 
-def test_an_assignment_that_cannot_be_written_starts_the_rebalance_over() -> None:
+def test_a_failed_write_of_an_assignment_begins_another_rebalance() -> None:
     shard = new_shard()
     write = synced(shard, joined(shard))
     step = shard.written(write, ErrorCode.COORDINATOR_NOT_AVAILABLE, NOW)
@@ -75,7 +75,7 @@ def test_an_assignment_that_cannot_be_written_starts_the_rebalance_over() -> Non
     assert group_of(shard).state is ClassicGroupState.PREPARING_REBALANCE
 
 
-def test_a_write_that_comes_through_too_late_changes_nothing() -> None:
+def test_an_assignment_of_an_older_rebalance_is_ignored() -> None:
     shard = new_shard()
     write = synced(shard, joined(shard))
     step = shards.join(shard, join_request(), caller(2), "other", NOW)
@@ -84,7 +84,7 @@ def test_a_write_that_comes_through_too_late_changes_nothing() -> None:
     assert group_of(shard).state is ClassicGroupState.PREPARING_REBALANCE
 
 
-def test_a_static_member_whose_new_id_cannot_be_written_keeps_the_old_one() -> None:
+def test_a_failed_write_restores_the_old_id_of_a_static_member() -> None:
     shard = new_shard()
     member_id = joined(shard, "i")
     shard.written(synced(shard, member_id), ErrorCode.NONE, NOW)
@@ -97,7 +97,7 @@ def test_a_static_member_whose_new_id_cannot_be_written_keeps_the_old_one() -> N
     assert group_of(shard).leader == member_id
 
 
-def test_whoever_waits_is_sent_away_when_leadership_is_lost() -> None:
+def test_unloading_fails_pending_requests_with_not_coordinator() -> None:
     shard = new_shard()
     synced(shard, joined(shard))
     step = shard.unload(NOW)
@@ -105,7 +105,7 @@ def test_whoever_waits_is_sent_away_when_leadership_is_lost() -> None:
     assert (shard.groups, shard.deadlines.next_ms()) == ({}, None)
 
 
-def test_a_join_that_its_client_gave_up_is_let_go_when_the_same_member_joins_again() -> None:
+def test_a_second_join_of_a_member_completes_the_first() -> None:
     shard = new_shard(GroupSettings(initial_rebalance_delay_ms=3000))
     shards.join(shard, join_request(), caller(1), "first", NOW)
     step = shards.join(shard, join_request("c-1"), caller(2), "second", NOW)
@@ -116,7 +116,7 @@ def test_a_join_that_its_client_gave_up_is_let_go_when_the_same_member_joins_aga
     assert [(token, answer.error_code) for token, answer in expired.responses] == [("second", ErrorCode.NONE)]
 
 
-def test_the_initial_delay_is_extended_while_members_keep_coming_up_to_the_rebalance_timeout() -> None:
+def test_joins_extend_the_initial_delay_up_to_the_rebalance_timeout() -> None:
     shard = new_shard(GroupSettings(initial_rebalance_delay_ms=12_000))
     answered = []
     for second in range(40):
@@ -129,7 +129,7 @@ def test_the_initial_delay_is_extended_while_members_keep_coming_up_to_the_rebal
     assert answered == [(30, 0), (30, 11), (30, 22)]
 
 
-def test_a_new_member_may_wait_five_minutes_and_no_longer() -> None:
+def test_the_first_join_of_a_member_is_pending_for_five_minutes_at_most() -> None:
     shard = new_shard()
     member_id = joined(shard)
     shard.written(synced(shard, member_id), ErrorCode.NONE, NOW)
@@ -144,7 +144,7 @@ def test_a_new_member_may_wait_five_minutes_and_no_longer() -> None:
     assert answers == [(10_000, "new", ErrorCode.NONE)]
 
 
-def test_deadlines_come_in_order_and_may_be_moved_and_cancelled() -> None:
+def test_deadlines_are_ordered_and_can_be_moved_and_cancelled() -> None:
     deadlines = Deadlines()
     keys = [DeadlineKey(ClassicDeadline.SESSION, "g", name) for name in "abcd"]
     for key, at_ms in zip(keys, (30, 10, 20, 20), strict=True):
@@ -169,7 +169,7 @@ def test_deadlines_come_in_order_and_may_be_moved_and_cancelled() -> None:
         ("grüße", 98768023, 23),
     ],
 )
-def test_a_group_lives_where_kafka_looks_for_it(text: str, value: int, partition: int) -> None:
+def test_a_group_has_the_partition_that_kafka_computes(text: str, value: int, partition: int) -> None:
     assert (string_hash(text), partition_for(text, 50)) == (value, partition)
 
 
@@ -178,7 +178,7 @@ def test_protocols_are_ordered_as_in_a_java_hash_map() -> None:
     assert hash_map_order(names) == ["sticky", "range", "roundrobin", "cooperative-sticky"]
 
 
-def test_subscriptions_are_read_from_every_version_and_broken_ones_are_not_guessed() -> None:
+def test_subscriptions_of_every_version_are_read_unless_invalid() -> None:
     one = bytes.fromhex("0003" + "00000001" + "000161" + "ffffffff" + "00000000")
     two = bytes.fromhex("0000" + "00000002" + "000161" + "000162" + "00000000")
     assert subscribed_topics([one, two]) == {"a", "b"}

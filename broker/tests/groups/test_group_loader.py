@@ -22,17 +22,17 @@ CONSUMER_GROUP = ForeignRecord(GroupType.CONSUMER, "g", b"\0\3\0\1g", b"\0\0\0\0
 CONSUMER_MEMBER = ForeignRecord(GroupType.CONSUMER, "g", b"\0\5\0\1g\0\1m", b"\0\0")
 
 
-def test_the_last_record_of_a_key_counts() -> None:
+def test_the_last_record_of_a_key_is_loaded() -> None:
     assert committed(loaded(batch(0, [offset(1), offset(2)]), batch(2, [offset(3)]))) == 3
     assert committed(loaded(batch(0, [offset(1), OffsetRecord("g", "t", 0, None)]))) is None
 
 
-def test_feeding_returns_the_offset_to_go_on_from() -> None:
+def test_feed_returns_the_offset_after_the_last_batch() -> None:
     shard = new_shard()
     assert GroupLoader(shard).feed(memoryview(batch(0, [offset(1), offset(2)]) + batch(2, [offset(3)]))) == 3
 
 
-def test_offsets_of_a_transaction_count_once_it_is_committed() -> None:
+def test_transactional_offsets_are_loaded_once_their_marker_commits() -> None:
     begun = batch(0, [offset(7)], producer_id=9)
     assert committed(loaded(begun)) is None
     assert committed(loaded(begun, marker(1, 9, commit=True))) == 7
@@ -40,31 +40,31 @@ def test_offsets_of_a_transaction_count_once_it_is_committed() -> None:
     assert committed(loaded(begun, marker(1, 8, commit=True))) is None
 
 
-def test_a_transaction_that_ends_late_does_not_undo_a_later_commit() -> None:
+def test_a_late_marker_does_not_undo_a_later_commit() -> None:
     assert (
         committed(loaded(batch(0, [offset(7)], producer_id=9), batch(1, [offset(8)]), marker(2, 9, commit=True))) == 8
     )
 
 
-def test_a_transaction_that_is_open_at_the_end_is_pending_and_may_still_be_committed() -> None:
+def test_an_open_transaction_is_loaded_as_pending() -> None:
     shard = loaded(batch(0, [offset(6)]), batch(1, [offset(7)], producer_id=9))
     assert (committed(shard), shard.offsets.pending.is_pending("g", "t", 0)) == (6, True)
     shard.transaction_ended(9, commit=True)
     assert (committed(shard), shard.offsets.pending.is_pending("g", "t", 0)) == (7, False)
 
 
-def test_a_group_of_which_all_is_pending_is_there() -> None:
+def test_a_group_with_pending_offsets_only_exists() -> None:
     shard = loaded(batch(0, [offset(7)], producer_id=9))
     assert [(g.group_id, g.group_state) for g in shard.list()] == [("g", "Empty")]
 
 
-def test_what_is_committed_after_loading_knows_which_commit_is_younger() -> None:
+def test_a_commit_after_loading_keeps_the_order_of_the_log() -> None:
     shard = loaded(batch(0, [offset(7)], producer_id=9), batch(1, [offset(8)]))
     shard.transaction_ended(9, commit=True)
     assert committed(shard) == 8
 
 
-def test_a_deletion_takes_along_what_is_pending() -> None:
+def test_a_tombstone_deletes_pending_offsets() -> None:
     deletion = OffsetRecord("g", "t", 0, None)
     begun = batch(0, [offset(7)], producer_id=9)
     assert committed(loaded(begun, batch(1, [deletion]), marker(2, 9, commit=True))) is None
@@ -75,11 +75,11 @@ def test_a_deletion_takes_along_what_is_pending() -> None:
     assert committed(shard) == 9
 
 
-def test_a_group_in_a_transactional_batch_needs_no_marker() -> None:
+def test_group_metadata_in_a_transactional_batch_needs_no_marker() -> None:
     assert isinstance(loaded(batch(0, [CONSUMER_GROUP], producer_id=9)).groups["g"], ForeignGroup)
 
 
-def test_a_loaded_group_expects_signs_of_life_of_its_members() -> None:
+def test_sessions_begin_when_the_group_is_loaded() -> None:
     first = new_shard()
     shards.join(first, join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
     [expired] = first.expired(NOW)
@@ -96,7 +96,7 @@ def test_a_loaded_group_expects_signs_of_life_of_its_members() -> None:
     assert shards.heartbeat(shard, heartbeat, Instant(0, 20_000)) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_group_of_another_type_is_listed_and_never_taken_over() -> None:
+def test_a_foreign_group_with_members_is_listed_and_not_replaced() -> None:
     shard = loaded(batch(0, [CONSUMER_GROUP, CONSUMER_MEMBER, offset(5)]))
     assert isinstance(shard.groups["g"], ForeignGroup)
     assert [(g.group_id, g.group_type, g.group_state) for g in shard.list()] == [("g", "consumer", "Stable")]
@@ -112,7 +112,7 @@ def test_a_group_of_another_type_is_listed_and_never_taken_over() -> None:
     assert committed(shard) == 5
 
 
-def test_an_empty_group_of_another_type_makes_room_with_tombstones_for_all_its_records() -> None:
+def test_a_classic_group_replaces_an_empty_foreign_group() -> None:
     shard = loaded(batch(0, [CONSUMER_GROUP]))
     step = shards.join(shard, join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
     tombstone, created = step.records
@@ -123,7 +123,7 @@ def test_an_empty_group_of_another_type_makes_room_with_tombstones_for_all_its_r
     assert isinstance(shard.groups["g"], ClassicGroup)
 
 
-def test_deleting_an_empty_group_of_another_type_deletes_its_records_and_offsets() -> None:
+def test_deleting_a_foreign_group_deletes_its_records_and_offsets() -> None:
     shard = loaded(batch(0, [CONSUMER_GROUP, offset(5)]))
     records, result = shard.delete("g")
     assert result.error_code == ErrorCode.NONE

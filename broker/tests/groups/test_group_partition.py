@@ -30,13 +30,13 @@ def followed(tmp_path: Path) -> Iterator[Broker]:
     broker.stop()
 
 
-def test_with_one_replica_a_write_has_taken_effect_when_it_returns(broker: Broker) -> None:
+def test_with_one_replica_a_write_takes_effect_before_it_returns(broker: Broker) -> None:
     outcomes: list[ErrorCode] = []
     broker.groups.write([offset(5)], outcomes.append)
     assert (outcomes, committed(broker)) == ([ErrorCode.NONE], 5)
 
 
-def test_groups_and_offsets_are_there_again_after_a_restart(tmp_path: Path) -> None:
+def test_groups_and_offsets_are_loaded_after_a_restart(tmp_path: Path) -> None:
     before = Broker(tmp_path)
     assert before.join().done
     assert before.sync().result() == SyncGroupResponse(0, 0, "consumer", "range", b"p0")
@@ -51,7 +51,7 @@ def test_groups_and_offsets_are_there_again_after_a_restart(tmp_path: Path) -> N
     after.stop()
 
 
-def test_an_operator_reads_who_was_thrown_out_and_why(broker: Broker) -> None:
+def test_the_log_names_a_member_that_is_removed_and_the_reason(broker: Broker) -> None:
     broker.join()
     broker.sync()
     broker.clock.advance_timeouts(10_001)
@@ -59,7 +59,7 @@ def test_an_operator_reads_who_was_thrown_out_and_why(broker: Broker) -> None:
     assert broker.log.seen == [("member session expired", {"group": "g", "generation": 1, **member})]
 
 
-def test_records_take_effect_in_order_when_the_high_watermark_passes_them(followed: Broker) -> None:
+def test_records_take_effect_in_order_at_the_high_watermark(followed: Broker) -> None:
     outcomes: list[tuple[str, ErrorCode]] = []
     followed.groups.write([offset(5)], lambda error: outcomes.append(("first", error)))
     followed.groups.write([offset(6)], lambda error: outcomes.append(("second", error)))
@@ -70,7 +70,7 @@ def test_records_take_effect_in_order_when_the_high_watermark_passes_them(follow
     assert committed(followed) == 6
 
 
-def test_an_assignment_is_answered_once_it_is_replicated(followed: Broker) -> None:
+def test_sync_group_responds_once_the_assignment_is_replicated(followed: Broker) -> None:
     followed.join()
     followed.follower_fetched_everything()
     answer = followed.sync()
@@ -79,7 +79,7 @@ def test_an_assignment_is_answered_once_it_is_replicated(followed: Broker) -> No
     assert answer.result() == SyncGroupResponse(0, 0, "consumer", "range", b"p0")
 
 
-def test_a_write_that_is_not_replicated_in_time_is_an_error_and_may_still_take_effect(followed: Broker) -> None:
+def test_a_write_that_times_out_may_still_take_effect(followed: Broker) -> None:
     outcomes: list[ErrorCode] = []
     followed.groups.write([offset(5)], outcomes.append)
     followed.clock.advance_timeouts(TIMEOUT_MS)
@@ -89,7 +89,7 @@ def test_a_write_that_is_not_replicated_in_time_is_an_error_and_may_still_take_e
     assert (outcomes, committed(followed)) == ([ErrorCode.REQUEST_TIMED_OUT], 5)
 
 
-def test_who_is_told_that_it_takes_too_long_may_write_again_at_once(followed: Broker) -> None:
+def test_a_write_may_follow_a_timed_out_write_immediately(followed: Broker) -> None:
     outcomes: list[tuple[str, ErrorCode]] = []
 
     def first(error: ErrorCode) -> None:
@@ -106,7 +106,7 @@ def test_who_is_told_that_it_takes_too_long_may_write_again_at_once(followed: Br
     assert committed(followed) == 7
 
 
-def test_with_too_few_in_sync_nothing_is_written(followed: Broker) -> None:
+def test_nothing_is_written_below_min_insync_replicas(followed: Broker) -> None:
     followed.partition.set_min_insync_replicas(2)
     followed.partition.isr_decided(frozenset({1}), 1)
     outcomes: list[ErrorCode] = []
@@ -114,7 +114,7 @@ def test_with_too_few_in_sync_nothing_is_written(followed: Broker) -> None:
     assert (outcomes, followed.partition.log_end_offset) == ([ErrorCode.NOT_ENOUGH_REPLICAS], 0)
 
 
-def test_whoever_waits_is_answered_when_leadership_is_lost(followed: Broker) -> None:
+def test_resigning_completes_pending_requests(followed: Broker) -> None:
     followed.join()
     followed.follower_fetched_everything()
     answer = followed.sync()
@@ -126,7 +126,7 @@ def test_whoever_waits_is_answered_when_leadership_is_lost(followed: Broker) -> 
     assert outcomes == [ErrorCode.NOT_COORDINATOR] * 2
 
 
-def test_many_records_that_need_not_stand_together_are_written_in_several_batches(broker: Broker) -> None:
+def test_independent_records_are_written_in_several_batches(broker: Broker) -> None:
     long = "x" * 4000
     records = [OffsetRecord("g", "t", n, OffsetCommitValue(n, -1, long, 100)) for n in range(300)]
     outcomes: list[ErrorCode] = []
@@ -135,7 +135,7 @@ def test_many_records_that_need_not_stand_together_are_written_in_several_batche
     assert len(broker.groups.shard.offsets.of_group("g")["t"]) == 300
 
 
-def test_a_long_log_is_loaded_in_turns(tmp_path: Path) -> None:
+def test_a_long_log_is_loaded_in_slices(tmp_path: Path) -> None:
     before = Broker(tmp_path)
     for number in range(5):
         long = [OffsetRecord("g", "t", n, OffsetCommitValue(number, -1, "x" * 4000, 100)) for n in range(100)]
@@ -148,7 +148,7 @@ def test_a_long_log_is_loaded_in_turns(tmp_path: Path) -> None:
     after.stop()
 
 
-def test_a_log_whose_beginning_is_deleted_between_two_turns_is_loaded_from_its_new_beginning(tmp_path: Path) -> None:
+def test_loading_continues_when_the_beginning_of_the_log_is_deleted(tmp_path: Path) -> None:
     before = Broker(tmp_path)
     for number in range(5):
         long = [OffsetRecord("g", "t", n, OffsetCommitValue(number, -1, "x" * 4000, 100)) for n in range(100)]

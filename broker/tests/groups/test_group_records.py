@@ -39,12 +39,12 @@ def raw(pair: tuple[str, str]) -> tuple[bytes, bytes]:
     return bytes.fromhex(pair[0]), bytes.fromhex(pair[1])
 
 
-def test_a_new_group_is_written_as_kafka_writes_it() -> None:
+def test_a_new_group_has_the_bytes_that_kafka_writes() -> None:
     assert NEW_GROUP_RECORD.encode() == raw(NEW_GROUP)
     assert decode_record(*raw(NEW_GROUP)) == NEW_GROUP_RECORD
 
 
-def test_an_empty_group_keeps_type_and_generation() -> None:
+def test_an_empty_group_keeps_protocol_type_and_generation() -> None:
     record = GroupMetadataRecord("g1", GroupMetadataValue("consumer", 2, None, None, 0x1A1FCE66CE0, []))
     assert record.encode() == raw(EMPTY_GROUP)
     assert record.value is not None
@@ -57,7 +57,7 @@ def test_an_offset_is_written_with_its_topic_id() -> None:
     assert decode_record(*raw(OFFSET)) == OFFSET_RECORD
 
 
-def test_only_an_offset_with_a_retention_of_its_own_is_written_in_the_version_that_has_one() -> None:
+def test_only_an_offset_with_an_expire_timestamp_has_value_version_1() -> None:
     record = OffsetRecord("g", "t", 3, OffsetCommitValue(7, -1, "note", 1000, 2000))
     key, value = record.encode()
     assert value == bytes.fromhex("0001" + "0000000000000007" + "0004") + b"note" + bytes.fromhex(
@@ -66,30 +66,30 @@ def test_only_an_offset_with_a_retention_of_its_own_is_written_in_the_version_th
     assert decode_record(key, value) == record
 
 
-def test_records_without_value_delete() -> None:
+def test_a_record_without_a_value_is_a_tombstone() -> None:
     assert decode_record(raw(NEW_GROUP)[0], None) == GroupMetadataRecord("g1", None)
     assert decode_record(raw(OFFSET)[0], None) == OffsetRecord("g1", "t", 0, None)
 
 
-def test_keys_of_kafka_0_8_2_are_offsets_too() -> None:
+def test_keys_of_kafka_0_8_2_are_offset_keys() -> None:
     key = b"\0\0" + raw(OFFSET)[0][2:]
     assert decode_record(key, None) == OffsetRecord("g1", "t", 0, None)
 
 
 @pytest.mark.parametrize(("kind", "owner"), [(3, GroupType.CONSUMER), (11, GroupType.SHARE), (17, GroupType.STREAMS)])
-def test_records_of_other_group_types_pass_through_unchanged(kind: int, owner: GroupType) -> None:
+def test_records_of_foreign_groups_keep_their_bytes(kind: int, owner: GroupType) -> None:
     key = kind.to_bytes(2, "big") + b"\0\2g1"
     record = decode_record(key, b"anything")
     assert record == ForeignRecord(owner, "g1", key, b"anything")
     assert record.encode() == (key, b"anything")
 
 
-def test_keys_from_the_future_belong_to_nobody_and_are_kept() -> None:
+def test_records_with_unknown_key_types_keep_their_bytes() -> None:
     record = decode_record(b"\x03\xe7whatever", b"x")
     assert record == UnknownRecord(b"\x03\xe7whatever", b"x")
     assert record.encode() == (b"\x03\xe7whatever", b"x")
 
 
-def test_a_known_key_with_a_broken_value_is_an_error() -> None:
+def test_a_known_key_with_an_invalid_value_raises() -> None:
     with pytest.raises(DecodeError):
         decode_record(raw(NEW_GROUP)[0], b"\0\3\0")

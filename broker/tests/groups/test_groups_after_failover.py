@@ -38,7 +38,7 @@ async def test_members_and_offsets_survive_two_coordinators_killed_in_turn(trio:
     assert await member.committed() == (ErrorCode.NONE, 7)
 
 
-async def test_a_new_coordinator_tells_no_offset_before_it_is_known_to_be_committed(trio: Groups) -> None:
+async def test_a_new_coordinator_returns_committed_records_only(trio: Groups) -> None:
     """It has been acknowledged, but the new leader had not heard; or it may yet be lost with that leader."""
     await trio.create([0, 1, 2])
     member = Member(trio)
@@ -59,7 +59,7 @@ async def test_a_new_coordinator_tells_no_offset_before_it_is_known_to_be_commit
     assert await retried(trio, member.committed) == (ErrorCode.NONE, 5)
 
 
-async def test_who_waits_for_commits_under_way_is_sent_to_the_next_coordinator_when_this_one_resigns(
+async def test_resigning_fails_requests_that_wait_for_pending_commits(
     trio: Groups,
 ) -> None:
     await trio.create([0, 1, 2])
@@ -81,7 +81,7 @@ async def test_who_waits_for_commits_under_way_is_sent_to_the_next_coordinator_w
     assert await commit == ErrorCode.NOT_COORDINATOR
 
 
-async def test_nobody_sees_an_offset_that_the_next_failover_takes_back(trio: Groups) -> None:
+async def test_no_client_sees_an_offset_that_a_failover_loses(trio: Groups) -> None:
     await trio.create([0, 1, 2])
     member = Member(trio)
     await member.join()

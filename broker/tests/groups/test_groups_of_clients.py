@@ -78,7 +78,7 @@ def confluent_member(bootstrap: str, ledger: Ledger, quota: int, assignor: str, 
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_librdkafka_members_come_and_go_and_every_record_is_processed(start_node: Start, assignor: str) -> None:
+def test_librdkafka_members_process_every_record_across_rebalances(start_node: Start, assignor: str) -> None:
     node = start_node()
     fill(node.bootstrap, "load")
     ledger, stop = Ledger(), threading.Event()
@@ -178,7 +178,7 @@ def test_aiokafka_members_share_the_partitions(start_node: Start) -> None:
     assert committed(node.bootstrap, "g", "load") == [20] * PARTITIONS
 
 
-def test_a_node_stops_at_once_while_members_wait_for_a_rebalance(start_node: Start) -> None:
+def test_a_node_stops_immediately_while_joins_are_pending(start_node: Start) -> None:
     node = start_node(group_initial_rebalance_delay_ms="60000")
     setup = Sockets(node.node.port)
     setup.ask("setup", FindCoordinatorRequest(key="g"), 3)
@@ -195,7 +195,7 @@ def test_a_node_stops_at_once_while_members_wait_for_a_rebalance(start_node: Sta
     setup.close()
 
 
-def test_a_reset_sends_waiting_members_away_and_the_group_begins_anew(start_node: Start) -> None:
+def test_a_reset_fails_pending_joins_and_the_group_starts_empty(start_node: Start) -> None:
     node = start_node()
     fill(node.bootstrap, "load", 60)
     ledger = Ledger()
@@ -210,7 +210,7 @@ def test_a_reset_sends_waiting_members_away_and_the_group_begins_anew(start_node
     assert committed(node.bootstrap, "g", "load") == [10] * PARTITIONS
 
 
-def test_offsets_are_forgotten_after_their_retention_on_the_brokers_clocks(start_node: Start) -> None:
+def test_offsets_expire_after_their_retention_on_the_brokers_clocks(start_node: Start) -> None:
     node = start_node(offsets_retention_minutes="10")
     fill(node.bootstrap, "load", 60)
     confluent_member(node.bootstrap, Ledger(), 60, "range", threading.Event())
@@ -228,7 +228,7 @@ def test_offsets_are_forgotten_after_their_retention_on_the_brokers_clocks(start
     assert admin.list_consumer_groups().result(10).valid == []
 
 
-def test_offsets_of_a_deleted_topic_are_gone(start_node: Start) -> None:
+def test_deleting_a_topic_deletes_its_offsets(start_node: Start) -> None:
     node = start_node()
     fill(node.bootstrap, "load", 60)
     confluent_member(node.bootstrap, Ledger(), 60, "range", threading.Event())

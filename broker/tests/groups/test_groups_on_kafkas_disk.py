@@ -55,7 +55,7 @@ def test_kafkas_tool_decodes_every_record(start_node: Start, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("version", [KAFKA_4_3, KAFKA_3_9])
-def test_odradek_goes_on_with_kafkas_groups(start_node: Start, tmp_path: Path, version: str) -> None:
+def test_odradek_continues_with_kafkas_groups(start_node: Start, tmp_path: Path, version: str) -> None:
     with ApacheKafka(version, directory=tmp_path) as kafka:
         use_groups(kafka.bootstrap_servers)
         commit_in_transactions(kafka.bootstrap_servers)
@@ -65,7 +65,7 @@ def test_odradek_goes_on_with_kafkas_groups(start_node: Start, tmp_path: Path, v
     assert expected["simple"][1] == [("t", 0, 2, None)]
 
 
-def test_kafka_goes_on_with_our_groups(start_node: Start, tmp_path: Path) -> None:
+def test_kafka_continues_with_our_groups(start_node: Start, tmp_path: Path) -> None:
     node = start_node()
     use_groups(node.bootstrap)
     expected = known(node.bootstrap)
@@ -89,9 +89,7 @@ def modern_group(bootstrap: str, *, leave: bool) -> Consumer:
 
 
 @pytest.mark.parametrize("leave", [True, False])
-def test_a_group_of_a_type_that_we_do_not_serve_stays_what_it_is(
-    start_node: Start, tmp_path: Path, leave: bool
-) -> None:
+def test_a_foreign_group_keeps_its_records(start_node: Start, tmp_path: Path, leave: bool) -> None:
     with ApacheKafka(KAFKA_4_3, directory=tmp_path) as kafka:
         use_groups(kafka.bootstrap_servers)
         consumer = modern_group(kafka.bootstrap_servers, leave=leave)

@@ -46,7 +46,7 @@ def stable_group(shard: GroupShard, protocol_type: str, *topics: str) -> None:
     shard.groups["g"] = group
 
 
-def test_offsets_of_a_simple_group_expire_one_by_one_and_the_last_takes_the_group_along() -> None:
+def test_offsets_of_a_simple_group_expire_one_by_one_then_the_group() -> None:
     shard = shard_with_offsets("a", "b")
     shard.replay(OffsetRecord("g", "b", 0, OffsetCommitValue(5, -1, "", 600)))
     assert shard.expire_offsets(1099) == []
@@ -58,14 +58,14 @@ def test_offsets_of_a_simple_group_expire_one_by_one_and_the_last_takes_the_grou
     ]
 
 
-def test_replaying_the_tombstones_forgets_offsets_and_group() -> None:
+def test_replaying_the_tombstones_deletes_offsets_and_group() -> None:
     shard = shard_with_offsets("a")
     for record in shard.expire_offsets(5000):
         shard.replay(record)
     assert (shard.groups, shard.offsets.of_group("g")) == ({}, {})
 
 
-def test_offsets_of_an_empty_group_expire_together_counted_from_when_it_became_empty() -> None:
+def test_retention_counts_from_when_the_group_became_empty() -> None:
     shard = shard_with_offsets("a")
     classic(shard).protocol_type = "consumer"
     classic(shard).state_since_ms = 5000
@@ -74,13 +74,13 @@ def test_offsets_of_an_empty_group_expire_together_counted_from_when_it_became_e
     assert shard.expire_offsets(6000) == [OffsetRecord("g", "a", 0, None), GroupMetadataRecord("g", None)]
 
 
-def test_a_stable_group_keeps_offsets_of_subscribed_topics_for_ever_and_others_until_retention() -> None:
+def test_a_stable_group_keeps_offsets_of_subscribed_topics() -> None:
     shard = shard_with_offsets("a", "b")
     stable_group(shard, "consumer", "a")
     assert shard.expire_offsets(10**15) == [OffsetRecord("g", "b", 0, None)]
 
 
-def test_nothing_expires_when_the_members_subscriptions_are_not_known() -> None:
+def test_nothing_expires_while_subscriptions_are_unknown() -> None:
     shard = shard_with_offsets("a")
     stable_group(shard, "connect", "b")
     assert shard.expire_offsets(10**15) == []
@@ -93,13 +93,13 @@ def test_nothing_expires_during_a_rebalance() -> None:
     assert shard.expire_offsets(10**15) == []
 
 
-def test_an_offset_with_a_time_of_its_own_expires_then() -> None:
+def test_an_offset_with_an_expire_timestamp_expires_then() -> None:
     shard = shard_with_offsets("a", expire_ms=9000)
     assert shard.expire_offsets(8999) == []
     assert shard.expire_offsets(9000) == [OffsetRecord("g", "a", 0, None), GroupMetadataRecord("g", None)]
 
 
-def test_a_retention_in_an_old_commit_becomes_the_offsets_own_time() -> None:
+def test_the_retention_of_an_old_commit_becomes_its_expire_timestamp() -> None:
     shard = shard_with_offsets()
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, 5)
     topic = OffsetCommitRequest.OffsetCommitRequestTopic("a", partitions=[partition])
@@ -108,7 +108,7 @@ def test_a_retention_in_an_old_commit_becomes_the_offsets_own_time() -> None:
     assert result[0] == [OffsetRecord("g", "a", 0, OffsetCommitValue(5, -1, "", 100, 150))]
 
 
-def test_deleted_topics_take_their_offsets_along_and_leave_the_group() -> None:
+def test_deleting_topics_deletes_their_offsets_but_not_the_group() -> None:
     shard = shard_with_offsets("a", "b")
     records = shard.delete_offsets_of_topics(["a"])
     assert records == [OffsetRecord("g", "a", 0, None)]

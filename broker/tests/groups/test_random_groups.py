@@ -248,7 +248,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_random_members_end_in_a_stable_group_with_every_partition_owned_once(seed: int) -> None:
+def test_random_members_end_in_a_stable_group_with_one_owner_each(seed: int) -> None:
     world = World(Random(seed))
     world.write_failures = world.random.choice([0.0, 0.2])
     world.run(300)
@@ -265,7 +265,7 @@ def test_random_members_end_in_a_stable_group_with_every_partition_owned_once(se
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_in_the_log_is_the_group_again_after_a_restart(seed: int) -> None:
+def test_a_restart_loads_the_group_from_the_log(seed: int) -> None:
     world = World(Random(seed))
     world.run(200)
     world.calm_down()
@@ -281,7 +281,7 @@ def test_what_is_in_the_log_is_the_group_again_after_a_restart(seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_no_more_members_join_a_generation_than_the_group_may_have(seed: int) -> None:
+def test_a_generation_has_at_most_group_max_size_members(seed: int) -> None:
     world = World(Random(seed), max_size=3)
     for _ in range(100):
         world.run(3)

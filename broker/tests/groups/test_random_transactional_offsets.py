@@ -17,7 +17,7 @@ from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_every_coordinator_knows_what_is_committed_and_what_is_unstable(seed: int) -> None:
+def test_every_coordinator_agrees_with_the_model_of_offsets(seed: int) -> None:
     history = History(Random(seed))
     for _ in range(60):
         history.act()
@@ -25,7 +25,7 @@ def test_every_coordinator_knows_what_is_committed_and_what_is_unstable(seed: in
     history.check(history.loaded())
 
 
-def test_the_model_tells_a_coordinator_that_forgets_to_drop_what_was_aborted() -> None:
+def test_the_model_detects_an_aborted_offset_that_is_not_dropped() -> None:
     history = History(Random(1))
     history.append([Entry(PLACES[0], 5, (1, 0))])
     history.finish(1, commit=False)

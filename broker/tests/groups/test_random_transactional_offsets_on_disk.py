@@ -100,7 +100,7 @@ class OnDisk(History):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_cleaning_and_restarts_change_nothing(seed: int, tmp_path: Path) -> None:
+def test_cleaning_and_restarts_change_no_offset(seed: int, tmp_path: Path) -> None:
     history = OnDisk(Random(seed), path=tmp_path)
     for _ in range(ROUNDS):
         history.act()

@@ -49,7 +49,7 @@ def kafka() -> Iterator[int]:
         yield port
 
 
-def test_kafka_answers_as_written(scenario: str, play: Any, kafka: int) -> None:
+def test_kafka_responds_as_written(scenario: str, play: Any, kafka: int) -> None:
     sockets = Sockets(kafka, wait_s=A_WHILE_S)
     try:
         play(sockets, prefix=f"{uuid.uuid4()}-").play(scenario)

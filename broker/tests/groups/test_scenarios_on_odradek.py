@@ -11,7 +11,7 @@ from odradek_wire.messages.create_topics import CreateTopicsRequest
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest
 
 
-def test_odradek_answers_as_written(scenario: str, play: Any, start_node: Callable[..., Any]) -> None:
+def test_odradek_responds_as_written(scenario: str, play: Any, start_node: Callable[..., Any]) -> None:
     running = start_node(group_min_session_timeout_ms="1", group_max_size="3")
 
     def pass_time(ms: int) -> None:

@@ -113,5 +113,5 @@ class Core:
             self.shard.replay(record)
 
 
-def test_core_answers_as_written(scenario: str, play: Any) -> None:
+def test_the_shard_responds_as_written(scenario: str, play: Any) -> None:
     play(Core()).play(scenario)

@@ -65,7 +65,7 @@ def member_of(shard: GroupShard) -> tuple[str, int]:
     return answer.member_id, answer.generation_id
 
 
-def test_until_the_transaction_is_committed_nobody_sees_its_offsets(shard: GroupShard) -> None:
+def test_offsets_are_visible_once_their_transaction_is_committed(shard: GroupShard) -> None:
     commit_plainly(shard, 1)
     assert commit(shard, request()) == ErrorCode.NONE
     assert seen(shard) == [("t", 1, 0), ("u", -1, 0)]
@@ -74,7 +74,7 @@ def test_until_the_transaction_is_committed_nobody_sees_its_offsets(shard: Group
     assert seen(shard, stable=True) == [("t", 5, 0), ("u", -1, 0)]
 
 
-def test_without_an_offset_before_it_a_pending_one_is_unstable_but_not_among_all(shard: GroupShard) -> None:
+def test_a_first_pending_offset_is_unstable_and_not_listed(shard: GroupShard) -> None:
     commit(shard, request())
     assert seen(shard, stable=True) == [("t", -1, UNSTABLE), ("u", -1, 0)]
     assert seen(shard, stable=True, everything=True) == []
@@ -84,7 +84,7 @@ def test_without_an_offset_before_it_a_pending_one_is_unstable_but_not_among_all
     assert sorted(seen(shard, everything=True)) == [("t", 1, 0), ("u", 2, 0)]
 
 
-def test_what_a_transaction_has_committed_carries_everything_that_was_said(shard: GroupShard) -> None:
+def test_a_transactional_offset_keeps_all_its_fields(shard: GroupShard) -> None:
     commit(shard, request(5, metadata="note"))
     shard.transaction_ended(PRODUCER, commit=True)
     found = shard.offsets.get("g", "t", 0)
@@ -92,14 +92,14 @@ def test_what_a_transaction_has_committed_carries_everything_that_was_said(shard
     assert found[:5] == (5, 3, "note", NOW.wall_ms, None)
 
 
-def test_an_aborted_transaction_leaves_what_was_there(shard: GroupShard) -> None:
+def test_an_aborted_transaction_keeps_the_committed_offset(shard: GroupShard) -> None:
     commit_plainly(shard, 1)
     commit(shard, request())
     shard.transaction_ended(PRODUCER, commit=False)
     assert seen(shard, stable=True) == [("t", 1, 0), ("u", -1, 0)]
 
 
-def test_the_end_of_one_transaction_is_not_that_of_another(shard: GroupShard) -> None:
+def test_a_marker_ends_the_transaction_of_its_producer_only(shard: GroupShard) -> None:
     commit(shard, request(5))
     commit(shard, request(6, OTHER))
     shard.transaction_ended(OTHER, commit=True)
@@ -110,7 +110,7 @@ def test_the_end_of_one_transaction_is_not_that_of_another(shard: GroupShard) ->
     assert seen(shard, stable=True) == [("t", 6, 0), ("u", -1, 0)]
 
 
-def test_within_a_transaction_the_last_commit_counts(shard: GroupShard) -> None:
+def test_the_last_commit_of_a_transaction_is_used(shard: GroupShard) -> None:
     commit(shard, request(5))
     commit_plainly(shard, 6)
     commit(shard, request(7))
@@ -118,25 +118,25 @@ def test_within_a_transaction_the_last_commit_counts(shard: GroupShard) -> None:
     assert committed(shard) == 7
 
 
-def test_a_younger_commit_outside_the_transaction_stays(shard: GroupShard) -> None:
+def test_a_later_commit_outside_the_transaction_stays(shard: GroupShard) -> None:
     commit(shard, request(5))
     commit_plainly(shard, 6)
     shard.transaction_ended(PRODUCER, commit=True)
     assert committed(shard) == 6
 
 
-def test_metadata_may_be_missing_and_must_not_be_long(shard: GroupShard) -> None:
+def test_offset_metadata_may_be_null_and_is_limited(shard: GroupShard) -> None:
     assert commit(shard, request(metadata=None)) == ErrorCode.NONE
     assert commit(shard, request(topic="u", metadata="12345")) == ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert seen(shard, stable=True) == [("t", -1, UNSTABLE), ("u", -1, 0)]
 
 
-def test_before_version_3_nobody_asks_who_commits(shard: GroupShard) -> None:
+def test_before_version_3_the_member_is_not_checked(shard: GroupShard) -> None:
     member_of(shard)
     assert commit(shard, request()) == ErrorCode.NONE
 
 
-def test_who_names_a_member_must_be_it(shard: GroupShard) -> None:
+def test_a_commit_that_names_a_member_is_checked(shard: GroupShard) -> None:
     member, generation = member_of(shard)
 
     def of(generation: int, member: str, instance: str | None = None) -> ErrorCode:
@@ -153,7 +153,7 @@ def test_who_names_a_member_must_be_it(shard: GroupShard) -> None:
     assert of(generation, member, "instance") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_static_member_that_was_replaced_is_fenced(shard: GroupShard) -> None:
+def test_a_replaced_static_member_is_fenced(shard: GroupShard) -> None:
     joining = join_request()
     joining.group_instance_id = "i"
     shards.join(shard, joining, GroupClient("c", "/h", 5, "1"), "token", NOW)
@@ -162,20 +162,20 @@ def test_a_static_member_that_was_replaced_is_fenced(shard: GroupShard) -> None:
     assert commit(shard, wanted) == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_member_of_no_group_is_told_of_its_generation(shard: GroupShard) -> None:
+def test_a_generation_without_a_group_is_illegal(shard: GroupShard) -> None:
     wanted = request()
     wanted.generation_id = 1
     assert commit(shard, wanted) == ErrorCode.ILLEGAL_GENERATION
     assert shard.groups == {}
 
 
-def test_a_group_of_another_type_with_members_takes_nothing(shard: GroupShard) -> None:
+def test_a_foreign_group_with_members_refuses_commits(shard: GroupShard) -> None:
     shard.replay(ForeignRecord(GroupType.CONSUMER, "g", b"\0\5\0\1g\0\1m", b"\0\0"))
     assert isinstance(shard.groups["g"], ForeignGroup)
     assert commit(shard, request()) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_deleting_an_offset_deletes_what_is_pending_there(shard: GroupShard) -> None:
+def test_deleting_an_offset_deletes_its_pending_offsets(shard: GroupShard) -> None:
     commit(shard, request())
     topic = OffsetDeleteRequest.OffsetDeleteRequestTopic("t", [OffsetDeleteRequest.OffsetDeleteRequestPartition(0)])
     records, _ = shards.delete_offsets(shard, OffsetDeleteRequest("g", [topic]), NOW)
@@ -186,7 +186,7 @@ def test_deleting_an_offset_deletes_what_is_pending_there(shard: GroupShard) -> 
     assert seen(shard) == [("t", -1, 0), ("u", -1, 0)]
 
 
-def test_deleting_a_group_deletes_what_is_pending_in_it(shard: GroupShard) -> None:
+def test_deleting_a_group_deletes_its_pending_offsets(shard: GroupShard) -> None:
     commit_plainly(shard, 1)
     commit(shard, request())
     commit(shard, request(topic="u"))
@@ -198,7 +198,7 @@ def test_deleting_a_group_deletes_what_is_pending_in_it(shard: GroupShard) -> No
     assert (shard.groups, seen(shard, everything=True)) == ({}, [])
 
 
-def test_offsets_of_deleted_topics_go_whether_they_are_pending_or_not(shard: GroupShard) -> None:
+def test_deleting_topics_deletes_pending_offsets_too(shard: GroupShard) -> None:
     commit_plainly(shard, 1)
     commit(shard, request())
     commit(shard, request(topic="u"))
@@ -206,7 +206,7 @@ def test_offsets_of_deleted_topics_go_whether_they_are_pending_or_not(shard: Gro
     assert records == [OffsetRecord("g", "t", 0, None), OffsetRecord("g", "u", 0, None)]
 
 
-def test_nothing_expires_where_a_transaction_is_open_nor_does_its_group(shard: GroupShard) -> None:
+def test_nothing_expires_while_a_transaction_is_open_for_it(shard: GroupShard) -> None:
     commit_plainly(shard, 1, "u")
     commit(shard, request())
     late = NOW.wall_ms + 100_000

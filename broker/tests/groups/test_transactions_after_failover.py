@@ -64,9 +64,7 @@ async def first_commit(trio: Offsets) -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-async def test_a_transaction_stays_open_over_a_failover_and_its_end_over_the_next(
-    trio: Offsets, committed: bool
-) -> None:
+async def test_open_and_ended_transactions_survive_failovers(trio: Offsets, committed: bool) -> None:
     await first_commit(trio)
     assert await trio.commit(5) == ErrorCode.NONE
     await trio.cluster.kill_broker(await trio.coordinator())
@@ -79,7 +77,7 @@ async def test_a_transaction_stays_open_over_a_failover_and_its_end_over_the_nex
     assert await retried(trio, trio.fetch) == (ErrorCode.NONE, 5 if committed else 4)
 
 
-async def test_a_marker_that_was_lost_with_its_leader_ends_nothing_until_it_is_written_again(trio: Offsets) -> None:
+async def test_a_marker_that_is_lost_with_its_leader_ends_no_transaction(trio: Offsets) -> None:
     await first_commit(trio)
     assert await trio.commit(5) == ErrorCode.NONE
     first = await trio.coordinator()
@@ -101,7 +99,7 @@ async def test_a_marker_that_was_lost_with_its_leader_ends_nothing_until_it_is_w
     assert await trio.fetch() == (ErrorCode.NONE, 5)
 
 
-async def test_who_coordinates_again_has_not_kept_what_it_knew_before(trio: Offsets) -> None:
+async def test_a_coordinator_that_is_elected_again_loads_its_log_again(trio: Offsets) -> None:
     """Each time it leads, it begins with what is in the log."""
     await first_commit(trio)
     assert await trio.commit(5) == ErrorCode.NONE

@@ -53,14 +53,14 @@ def unstable(broker: Broker) -> bool:
     return broker.groups.shard.offsets.pending.is_pending("g", "t", 0)
 
 
-def test_a_commit_in_a_transaction_counts_with_its_marker(broker: Broker) -> None:
+def test_a_transactional_offset_is_committed_by_its_marker(broker: Broker) -> None:
     assert write(broker, 5) == [ErrorCode.NONE]
     assert (committed(broker), unstable(broker)) == (None, True)
     assert end(broker, commit=True) == ErrorCode.NONE
     assert (committed(broker), unstable(broker)) == (5, False)
 
 
-def test_an_aborted_transaction_leaves_nothing(broker: Broker) -> None:
+def test_an_abort_marker_drops_pending_offsets(broker: Broker) -> None:
     write(broker, 5)
     end(broker, commit=False)
     assert (committed(broker), unstable(broker)) == (None, False)
@@ -73,7 +73,7 @@ def test_a_producer_of_an_old_epoch_is_fenced(broker: Broker) -> None:
     assert (committed(broker), unstable(broker)) == (None, True)
 
 
-def test_commits_and_markers_take_effect_in_order_when_all_replicas_in_sync_have_them(followed: Broker) -> None:
+def test_commits_and_markers_take_effect_at_the_high_watermark(followed: Broker) -> None:
     outcomes = write(followed, 5)
     end(followed, commit=True)
     drained: list[int | None] = []
@@ -83,14 +83,14 @@ def test_commits_and_markers_take_effect_in_order_when_all_replicas_in_sync_have
     assert (outcomes, committed(followed), unstable(followed), drained) == ([ErrorCode.NONE], 5, False, [5])
 
 
-def test_while_the_marker_is_not_committed_the_offset_stays_unstable(followed: Broker) -> None:
+def test_an_offset_is_unstable_until_the_marker_is_committed(followed: Broker) -> None:
     write(followed, 5)
     followed.follower_fetched_everything()
     end(followed, commit=True)
     assert (committed(followed), unstable(followed)) == (None, True)
 
 
-def test_a_restart_finds_open_transactions_and_ended_ones(broker: Broker, tmp_path: Path) -> None:
+def test_a_restart_loads_open_and_ended_transactions(broker: Broker, tmp_path: Path) -> None:
     write(broker, 5)
     end(broker, commit=True)
     write(broker, 6)
@@ -105,7 +105,7 @@ def test_a_restart_finds_open_transactions_and_ended_ones(broker: Broker, tmp_pa
     again.stop()
 
 
-def test_a_marker_has_to_wait_until_the_log_is_loaded(broker: Broker, tmp_path: Path) -> None:
+def test_a_marker_is_refused_while_the_log_is_loaded(broker: Broker, tmp_path: Path) -> None:
     write(broker, 5)
     for value in range(400):
         broker.groups.write([OffsetRecord("other", "t", value, offset(value).value)], lambda error: None)
@@ -119,7 +119,7 @@ def test_a_marker_has_to_wait_until_the_log_is_loaded(broker: Broker, tmp_path: 
     again.stop()
 
 
-def test_who_coordinates_no_longer_hears_of_no_marker(broker: Broker) -> None:
+def test_a_coordinator_that_has_resigned_ignores_markers(broker: Broker) -> None:
     write(broker, 5)
     broker.groups.resign()
     assert end(broker, commit=True) == ErrorCode.NONE

@@ -78,13 +78,13 @@ def go_on(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("version", [KAFKA_4_3, KAFKA_3_9])
-def test_odradek_goes_on_with_kafkas_transactions(start_node: Start, tmp_path: Path, version: str) -> None:
+def test_odradek_continues_with_kafkas_transactions(start_node: Start, tmp_path: Path, version: str) -> None:
     with ApacheKafka(version, directory=tmp_path) as kafka:
         begin(kafka.bootstrap_servers)
     go_on(start_node().bootstrap)
 
 
-def test_kafka_reads_our_transactions_and_goes_on_with_them(start_node: Start, tmp_path: Path) -> None:
+def test_kafka_continues_with_our_transactions(start_node: Start, tmp_path: Path) -> None:
     node = start_node()
     begin(node.bootstrap)
     node.call(node.node.stop())

@@ -40,7 +40,7 @@ async def client(node: Node, connect: Connect) -> Any:
 
 # Version 5 asks the transaction's coordinator in any case.
 @pytest.mark.parametrize("version", range(5))
-async def test_a_commit_counts_once_its_transaction_is_committed(client: Any, version: int) -> None:
+async def test_an_offset_is_visible_once_its_transaction_is_committed(client: Any, version: int) -> None:
     assert await commit(client, request(("t", 0, 5)), version) == {("t", 0): 0}
     assert await fetch(client, stable=False) == [(-1, 0), (-1, 0)]
     assert await fetch(client, stable=True) == [(-1, ErrorCode.UNSTABLE_OFFSET_COMMIT), (-1, 0)]
@@ -48,7 +48,7 @@ async def test_a_commit_counts_once_its_transaction_is_committed(client: Any, ve
     assert await fetch(client, stable=True) == [(5, 0), (-1, 0)]
 
 
-async def test_an_aborted_one_never_counts(client: Any) -> None:
+async def test_an_offset_of_an_aborted_transaction_is_never_visible(client: Any) -> None:
     before = OffsetCommitRequest.OffsetCommitRequestTopic("t")
     before.partitions.append(OffsetCommitRequest.OffsetCommitRequestPartition(0, 3))
     await client.ask(OffsetCommitRequest("g", topics=[before]), 8)
@@ -57,7 +57,7 @@ async def test_an_aborted_one_never_counts(client: Any) -> None:
     assert await fetch(client, stable=True) == [(3, 0), (-1, 0)]
 
 
-async def test_a_deleted_topic_takes_along_what_is_pending(client: Any) -> None:
+async def test_deleting_a_topic_deletes_pending_offsets(client: Any) -> None:
     await commit(client, request(("t", 0, 5)))
     deleted = await client.ask(DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState("t")], timeout_ms=1000), 6)
     assert deleted.responses[0].error_code == 0
@@ -66,7 +66,7 @@ async def test_a_deleted_topic_takes_along_what_is_pending(client: Any) -> None:
     assert await fetch(client, stable=True) == [(-1, 0), (-1, 0)]
 
 
-async def test_a_restart_changes_nothing(client: Any, node: Node, tmp_path: Path, connect: Connect) -> None:
+async def test_a_restart_keeps_pending_offsets(client: Any, node: Node, tmp_path: Path, connect: Connect) -> None:
     await commit(client, request(("t", 0, 5)))
     await node.stop()
     again = await started(tmp_path)
@@ -79,14 +79,14 @@ async def test_a_restart_changes_nothing(client: Any, node: Node, tmp_path: Path
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_what_is_not_there_is_refused_before_what_is(client: Any, version: int) -> None:
+async def test_unknown_partitions_come_first_in_the_response(client: Any, version: int) -> None:
     answered = await commit(client, request(("none", 0, 1), ("t", 2, 1), ("t", 0, 1)), min(version, 4))
     assert list(answered.items()) == [(("none", 0), UNKNOWN), (("t", 2), UNKNOWN), (("t", 0), 0)]
     assert await commit(client, request(("none", 0, 1)), version) == {("none", 0): UNKNOWN}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_group_needs_a_name(client: Any, version: int) -> None:
+async def test_an_empty_group_id_is_invalid(client: Any, version: int) -> None:
     refused = {("t", 0): ErrorCode.INVALID_GROUP_ID}
     assert await commit(client, request(("t", 0, 1), group=""), version) == refused
 
@@ -119,6 +119,6 @@ async def test_transactional_id_group_and_topics_are_authorized_in_this_order(cl
     assert await commit(client, wanted) == {("none", 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED, ("t", 0): 0}
 
 
-async def test_another_broker_coordinates_the_group(client: Any, node: Node) -> None:
+async def test_a_broker_that_is_not_the_coordinator_refuses_the_commit(client: Any, node: Node) -> None:
     node.broker.group_coordinator.resigned(0)
     assert await commit(client, request(("t", 0, 1))) == {("t", 0): ErrorCode.NOT_COORDINATOR}
