@@ -1,4 +1,4 @@
-"""The queue of deadlines stays as small as what it keeps."""
+"""The queue of deadlines, and its size after many changes."""
 
 from __future__ import annotations
 
@@ -47,3 +47,17 @@ def test_moved_deadlines_stay_valid_when_others_are_cancelled() -> None:
     assert list(queue.take_due(20)) == ["k198", "k197"]
     assert list(queue.take_due(30)) == ["k199"]
     assert queue.next_ms() is None
+
+
+def test_deadlines_are_ordered_and_can_be_moved_and_cancelled() -> None:
+    deadlines = DeadlineQueue[str]()
+    keys = list("abcd")
+    for key, at_ms in zip(keys, (30, 10, 20, 20), strict=True):
+        deadlines.set(key, at_ms)
+    deadlines.set(keys[1], 25)
+    deadlines.cancel(keys[3])
+    deadlines.set(keys[0], 5)
+    assert deadlines.next_ms() == 5
+    assert list(deadlines.take_due(24)) == [keys[0], keys[2]]
+    assert list(deadlines.take_due(25)) == [keys[1]]
+    assert deadlines.next_ms() is None

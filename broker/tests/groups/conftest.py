@@ -1,13 +1,13 @@
-"""Scenarios of the group protocol: a readable table of steps and answers, and how it is played.
+"""Scenarios of the group protocol: readable tables of requests and responses, and the code that plays them.
 
 A scenario is a text file. Lines that begin with `#` are prose; the others are steps:
 
-    name  Api version key=value ...  = answer
+    name  Api version key=value ...  = response
 
-`name` is a client with a connection of its own; `answer` is an error and the fields that matter, or `waits` (there is
-no answer yet). The step `name answer` looks at what the request that waited is told. `$x` is bound by its first answer,
-compared after that. `time 500` lets half a second pass. The same files are played on the core alone, on Odradek, and on
-Apache Kafka.
+`name` is a client with a connection of its own; the response is an error and the fields that matter, or `waits` (the
+response is pending). The step `name answer` reads the response of the pending request. The first response binds `$x`,
+later ones are compared with it. `time 500` advances the time by half a second. The same files are played on a shard
+alone, on Odradek, and on Apache Kafka.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class Step:
 
 
 class Driver(Protocol):
-    """What a scenario is played on. `due` says that an answer must come, so that it may be waited for."""
+    """The system that a scenario is played on. `due`: a response must come, so that the driver may wait for it."""
 
     def ask(self, client: str, request: Message, version: int, due: bool) -> Message | None:
-        """The answer; None when there is none yet."""
+        """Return the response; None while it is pending."""
 
     def answer(self, client: str, due: bool) -> Message | None:
-        """The answer to the request of this client that waited, if there is one now."""
+        """Return the response to the pending request of this client, if it has come."""
 
     def pass_time(self, ms: int) -> None: ...
 
@@ -134,7 +134,7 @@ class Player:
 
 
 def build(api: str, version: int, args: dict[str, str], player: Player) -> Message:
-    """A request from the words of a step."""
+    """Build a request from the words of a step."""
     args = {**args, "group_id": player.prefix + args["group_id"], "version": str(version)}
     return BUILDERS[api](args)
 
@@ -238,7 +238,7 @@ BUILDERS: dict[str, Callable[[dict[str, str]], Message]] = {
 
 
 def render(response: Any) -> str:
-    """An answer in the words of a scenario: its error, then its fields."""
+    """Render a response in the words of a scenario: its error, then its fields."""
     match type(response).__name__:
         case "OffsetFetchResponse":
             group = response.groups[0] if response.groups else response
@@ -294,7 +294,7 @@ def play() -> type[Player]:
 
 
 class Running:
-    """A node on a loop and thread of its own, as clients that block need it."""
+    """A node on a loop and a thread of its own, for clients that block."""
 
     def __init__(self, data: Path, config: dict[str, str]) -> None:
         self.config = {"log.dirs": str(data), "listeners": "PLAINTEXT://127.0.0.1:0", "node.id": "1", **config}

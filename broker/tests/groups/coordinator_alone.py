@@ -31,8 +31,8 @@ TOPIC_ID = Uuid(b"\1" * 16)
 TIMEOUT_MS = 5_000
 
 
-class Soon:
-    """A scheduler whose callbacks run when the test says so; time is moved by the clock alone."""
+class ManualScheduler:
+    """A scheduler that runs callbacks when the test calls `run`; only the clock moves time."""
 
     def __init__(self) -> None:
         self.callbacks: list[Callable[[], object]] = []
@@ -41,7 +41,7 @@ class Soon:
         self.callbacks.append(callback)
         return None
 
-    def call_later(self, delay: float, callback: Callable[[], object]) -> Soon:
+    def call_later(self, delay: float, callback: Callable[[], object]) -> ManualScheduler:
         return self
 
     def cancel(self) -> None: ...
@@ -51,13 +51,13 @@ class Soon:
             self.callbacks.pop(0)()
 
 
-class Notes:
-    """A log that keeps what operators see by default."""
+class RecordingLog:
+    """A log that records the events at INFO and above."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, dict[str, Any]]] = []
 
-    def bind(self, **facts: Any) -> Notes:
+    def bind(self, **facts: Any) -> RecordingLog:
         return self
 
     def debug(self, event: str, /, **facts: Any) -> None: ...
@@ -68,12 +68,12 @@ class Notes:
     warning = error = info
 
 
-class Broker:
-    """Just enough of one: a log directory, clocks, timers, one partition."""
+class CoordinatorAlone:
+    """A group coordinator for one partition: a log directory, clocks and timers, no network."""
 
     def __init__(self, path: Path, replicas: tuple[int, ...] = (1,)) -> None:
         self.clock = ManualClock()
-        self.soon = Soon()
+        self.soon = ManualScheduler()
         self.timers = Timers(self.clock, self.soon)
         self.directory = LogDirectory.open(path, wall_ms=self.clock.wall_ms, later=lambda delay_ms, callback: None)
         config = LogConfig.from_configs({"cleanup.policy": "compact"})
@@ -85,11 +85,11 @@ class Broker:
         self.partition.use(log, self.directory)
         end = log.log_end_offset
         self.partition.become_leader(PartitionLeader(1, 0, 0, replicas, frozenset(replicas), end, end, 0))
-        self.log = Notes()
+        self.log = RecordingLog()
         self.coordinate()
 
     def coordinate(self) -> None:
-        """A coordinator that begins with what is in the log."""
+        """Load a new coordinator from the log."""
         self.groups = GroupPartition(
             partition=self.partition,
             clock=self.clock,
@@ -110,8 +110,8 @@ class Broker:
         answer: Deferred[JoinGroupResponse] = Deferred()
         protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
         request = JoinGroupRequest("g", 10_000, 30_000, "", "i", "consumer", [protocol])
-        caller = GroupClient("c", "/h", 5, "1")
-        self.groups.apply(shards.join(self.groups.shard, request, caller, answer, self.groups.now()))
+        group_client = GroupClient("c", "/h", 5, "1")
+        self.groups.apply(shards.join(self.groups.shard, request, group_client, answer, self.groups.now()))
         self.clock.advance_timeouts(0)
         return answer
 
@@ -131,7 +131,7 @@ def offset(value: int) -> OffsetRecord:
     return OffsetRecord("g", "t", 0, OffsetCommitValue(value, -1, "", 100))
 
 
-def committed(broker: Broker) -> int | None:
+def committed(broker: CoordinatorAlone) -> int | None:
     found = broker.groups.shard.offsets.get("g", "t", 0)
     return None if found is None else found.offset
 

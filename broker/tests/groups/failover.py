@@ -22,7 +22,7 @@ RETRIED = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, Er
 
 
 class Groups(Trio):
-    """`__consumer_offsets` has one partition, on all three."""
+    """Three brokers; `__consumer_offsets` has one partition, with a replica on each."""
 
     def static(self, broker: int) -> dict[str, str]:
         offsets = {"offsets.topic.replication.factor": "3", "offsets.topic.num.partitions": "1"}
@@ -46,7 +46,7 @@ class Groups(Trio):
 
 
 class Member:
-    """One member, alone in the group, that finds its coordinator anew whenever it has to."""
+    """The only member of the group; it looks up its coordinator before every request."""
 
     def __init__(self, trio: Groups) -> None:
         self._trio = trio

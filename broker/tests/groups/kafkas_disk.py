@@ -21,7 +21,7 @@ GROUPS = ("g", "simple", "empty")
 
 @cache
 def administrator(bootstrap: str) -> AdminClient:
-    """One for each broker; it outlives the broker, and keeps quiet about that."""
+    """Return the admin client of one broker; it outlives the broker, and logs nothing about that."""
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
@@ -65,14 +65,15 @@ for offset, commit in ((2, True), (99, False)):
 
 
 def commit_in_transactions(bootstrap: str) -> None:
-    """One transaction moves group simple to 2, a second one that is aborted to 99. In a process of its own, whose
-    client does not outlive the broker."""
+    """Commit offset 2 of group simple in one transaction, and offset 99 in a second one that aborts.
+
+    In a process of its own: its client does not outlive the broker."""
     subprocess.run([sys.executable, "-c", COMMIT_IN_TRANSACTIONS, bootstrap], check=True, timeout=60)
 
 
 def await_groups(bootstrap: str, *groups: str) -> None:
-    """A broker that just started loads its groups. An administrator must not ask for offsets meanwhile: librdkafka
-    2.16 crashes on the refusal (NOT_COORDINATOR to OffsetFetch, on a client without a group of its own)."""
+    """Wait until a broker that has just started has loaded its groups. Before that, librdkafka 2.16 crashes on the
+    NOT_COORDINATOR in an OffsetFetch response, on a client without a group of its own."""
     deadline = time.monotonic() + 60
     for group in groups:
         while True:

@@ -29,7 +29,7 @@ class Entry:
     where: Where
     value: int | None
     transaction: tuple[int, int] | None
-    """Producer and number of its transaction."""
+    """The producer, and the number of its transaction."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class History:
     log: list[bytes] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     ended: dict[tuple[int, int], bool] = field(default_factory=dict)
-    """Transaction → whether it was committed."""
+    """Transaction → True if it was committed."""
     number: dict[int, int] = field(default_factory=lambda: dict.fromkeys(PRODUCERS, 0))
     end: int = 0
 
@@ -95,7 +95,7 @@ class History:
 
     @staticmethod
     def whole(data: memoryview) -> int:
-        """How many bytes of this are whole batches."""
+        """Return the number of bytes in whole batches."""
         position = 0
         while position + 12 <= len(data):
             size = 12 + int.from_bytes(data[position + 8 : position + 12], "big")

@@ -12,7 +12,7 @@ from odradek_wire.frames import decode_response, encode_request
 from odradek_wire.message import Message
 
 DUE_S = 30.0
-"""A slow machine may take its time over an answer that must come."""
+"""The limit for a response that must come, on a slow machine."""
 
 
 def sleep(ms: int) -> None:
@@ -23,7 +23,7 @@ class Sockets:
     """One connection for each client of a scenario, to any broker."""
 
     def __init__(self, port: int, wait_s: float = 0.25, pass_time: Callable[[int], None] = sleep) -> None:
-        """`wait_s` is how long an answer that must not come yet is waited for."""
+        """`wait_s` is the time after which a response that must not come yet counts as pending."""
         self.port = port
         self.wait_s = wait_s
         self.pass_time = pass_time

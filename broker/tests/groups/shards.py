@@ -43,7 +43,7 @@ def heartbeat(shard: GroupShard, request: HeartbeatRequest, now: Instant) -> Err
 
 
 def leave(shard: GroupShard, request: LeaveGroupRequest, now: Instant) -> tuple[GroupStep, LeaveGroupResponse]:
-    """The response apart from the rest of the step, whose other responses are those of the members that stay."""
+    """Return the response apart from the step, which has the responses of the members that stay."""
     step = shard.handle(LEAVE_GROUP, request, ANY_CLIENT, "leave", now)
     [response] = [response for token, response in step.responses if token == "leave"]
     step.responses = [entry for entry in step.responses if entry[0] != "leave"]
@@ -54,7 +54,7 @@ def leave(shard: GroupShard, request: LeaveGroupRequest, now: Instant) -> tuple[
 def commit(
     shard: GroupShard, request: OffsetCommitRequest, api_version: int, now: Instant
 ) -> tuple[list[CoordinatorRecord], OffsetCommitResponse] | ErrorCode:
-    """The records, and the response once they are written; or the error of the whole request."""
+    """Return the records and the response once they are written; or the error of the whole request."""
     step = shard.commit(request, api_version, "commit", now)
     if isinstance(step, ErrorCode):
         return step

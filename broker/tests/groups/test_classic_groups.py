@@ -1,20 +1,16 @@
-"""Rules of groups that no client sees directly: failed writes, loss of leadership, deadlines, and Java's hashes."""
+"""Rules of classic groups that no client sees directly: failed writes, loss of leadership, deadlines."""
 
 from __future__ import annotations
 
-import pytest
 from broker.tests.groups import shards
 from broker.tests.groups.shards import new_shard
 
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.coordination.core.java_hash import hash_map_order, partition_for, string_hash
-from odradek_broker.groups.core.classic_group import ClassicDeadline, ClassicGroup, ClassicGroupState
+from odradek_broker.groups.core.classic_group import ClassicGroup, ClassicGroupState
 from odradek_broker.groups.core.classic_step import AssignmentWrite, ReplacementWrite
 from odradek_broker.groups.core.consumer_protocol import subscribed_topics
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.groups.core.group_step import (
-    DeadlineKey,
-    Deadlines,
     GroupClient,
     GroupSettings,
 )
@@ -30,7 +26,7 @@ def join_request(member_id: str = "", instance_id: str | None = None) -> JoinGro
     return JoinGroupRequest("g", 10_000, 30_000, member_id, instance_id, "consumer", [protocol])
 
 
-def caller(number: int, version: int = 3) -> GroupClient:
+def group_client(number: int, version: int = 3) -> GroupClient:
     return GroupClient("c", "/h", version, str(number))
 
 
@@ -42,7 +38,7 @@ def group_of(shard: GroupShard) -> ClassicGroup:
 
 def joined(shard: GroupShard, instance_id: str | None = None) -> str:
     """A group of one member in the sync phase; its member id."""
-    shards.join(shard, join_request(instance_id=instance_id), caller(1), "join", NOW)
+    shards.join(shard, join_request(instance_id=instance_id), group_client(1), "join", NOW)
     [step] = shard.expired(NOW)
     [(_, answer)] = step.responses
     assert isinstance(answer, JoinGroupResponse)
@@ -78,7 +74,7 @@ def test_a_failed_write_of_an_assignment_begins_another_rebalance() -> None:
 def test_an_assignment_of_an_older_rebalance_is_ignored() -> None:
     shard = new_shard()
     write = synced(shard, joined(shard))
-    step = shards.join(shard, join_request(), caller(2), "other", NOW)
+    step = shards.join(shard, join_request(), group_client(2), "other", NOW)
     assert step.responses == [("sync", SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))]
     assert shard.written(write, ErrorCode.NONE, NOW).responses == []
     assert group_of(shard).state is ClassicGroupState.PREPARING_REBALANCE
@@ -88,7 +84,7 @@ def test_a_failed_write_restores_the_old_id_of_a_static_member() -> None:
     shard = new_shard()
     member_id = joined(shard, "i")
     shard.written(synced(shard, member_id), ErrorCode.NONE, NOW)
-    step = shards.join(shard, join_request(instance_id="i"), caller(2), "again", NOW)
+    step = shards.join(shard, join_request(instance_id="i"), group_client(2), "again", NOW)
     assert isinstance(step.write, ReplacementWrite)
     assert list(group_of(shard).members) == ["i-2"]
     failed = shard.written(step.write, ErrorCode.NOT_COORDINATOR, NOW)
@@ -107,8 +103,8 @@ def test_unloading_fails_pending_requests_with_not_coordinator() -> None:
 
 def test_a_second_join_of_a_member_completes_the_first() -> None:
     shard = new_shard(GroupSettings(initial_rebalance_delay_ms=3000))
-    shards.join(shard, join_request(), caller(1), "first", NOW)
-    step = shards.join(shard, join_request("c-1"), caller(2), "second", NOW)
+    shards.join(shard, join_request(), group_client(1), "first", NOW)
+    step = shards.join(shard, join_request("c-1"), group_client(2), "second", NOW)
     assert [(token, answer.error_code) for token, answer in step.responses] == [
         ("first", ErrorCode.REBALANCE_IN_PROGRESS)
     ]
@@ -124,7 +120,7 @@ def test_joins_extend_the_initial_delay_up_to_the_rebalance_timeout() -> None:
         for step in shard.expired(now):
             answered += [(second, token) for token, _ in step.responses]
         if second in (0, 11, 22):
-            shards.join(shard, join_request(), caller(second), second, now)
+            shards.join(shard, join_request(), group_client(second), second, now)
     # Twelve seconds, twelve more, and then only six are left of the thirty.
     assert answered == [(30, 0), (30, 11), (30, 22)]
 
@@ -135,47 +131,13 @@ def test_the_first_join_of_a_member_is_pending_for_five_minutes_at_most() -> Non
     shard.written(synced(shard, member_id), ErrorCode.NONE, NOW)
     long = join_request()
     long.rebalance_timeout_ms = 10**7
-    shards.join(shard, long, caller(2), "new", NOW)
+    shards.join(shard, long, group_client(2), "new", NOW)
     answers = []
     for moment in range(0, 300_001, 5_000):
         for step in shard.expired(Instant(0, moment)):
             answers += [(moment, token, answer.error_code) for token, answer in step.responses]
     # The old member was silent for ten seconds; then the new one is alone.
     assert answers == [(10_000, "new", ErrorCode.NONE)]
-
-
-def test_deadlines_are_ordered_and_can_be_moved_and_cancelled() -> None:
-    deadlines = Deadlines()
-    keys = [DeadlineKey(ClassicDeadline.SESSION, "g", name) for name in "abcd"]
-    for key, at_ms in zip(keys, (30, 10, 20, 20), strict=True):
-        deadlines.set(key, at_ms)
-    deadlines.set(keys[1], 25)
-    deadlines.cancel(keys[3])
-    deadlines.set(keys[0], 5)
-    assert deadlines.next_ms() == 5
-    assert list(deadlines.take_due(24)) == [keys[0], keys[2]]
-    assert list(deadlines.take_due(25)) == [keys[1]]
-    assert deadlines.next_ms() is None
-
-
-# java: "...".hashCode(), and Math.abs of it modulo 50 as kafka-consumer-groups would find the partition.
-@pytest.mark.parametrize(
-    ("text", "value", "partition"),
-    [
-        ("", 0, 0),
-        ("g1", 3242, 42),
-        ("my-group", -1906497762, 12),
-        ("polygenelubricants", -(1 << 31), 0),
-        ("grüße", 98768023, 23),
-    ],
-)
-def test_a_group_has_the_partition_that_kafka_computes(text: str, value: int, partition: int) -> None:
-    assert (string_hash(text), partition_for(text, 50)) == (value, partition)
-
-
-def test_protocols_are_ordered_as_in_a_java_hash_map() -> None:
-    names = ["roundrobin", "sticky", "cooperative-sticky", "range"]
-    assert hash_map_order(names) == ["sticky", "range", "roundrobin", "cooperative-sticky"]
 
 
 def test_subscriptions_of_every_version_are_read_unless_invalid() -> None:

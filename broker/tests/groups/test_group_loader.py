@@ -1,4 +1,4 @@
-"""A shard is what its log says: replay of whole batches, transactions, and groups that are not ours."""
+"""Loading a shard from its log: batches, transactions, and foreign groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shell of one coordinator partition on a real log: what is answered when, and what is there after a restart."""
+"""One partition of the group coordinator on a real log: when it responds, and the state after a restart."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker.tests.groups.coordinator_alone import TIMEOUT_MS, Broker, committed, offset
+from broker.tests.groups.coordinator_alone import TIMEOUT_MS, CoordinatorAlone, committed, offset
 
 from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.groups.core.group_records import OffsetRecord
@@ -16,34 +16,34 @@ from odradek_wire.messages.sync_group import SyncGroupResponse
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    broker = Broker(tmp_path)
+def broker(tmp_path: Path) -> Iterator[CoordinatorAlone]:
+    broker = CoordinatorAlone(tmp_path)
     yield broker
     broker.stop()
 
 
 @pytest.fixture
-def followed(tmp_path: Path) -> Iterator[Broker]:
-    """A broker whose partition has a follower, which lags until it is said to fetch."""
-    broker = Broker(tmp_path, (1, 2))
+def followed(tmp_path: Path) -> Iterator[CoordinatorAlone]:
+    """A partition with a follower, which lags until the test lets it fetch."""
+    broker = CoordinatorAlone(tmp_path, (1, 2))
     yield broker
     broker.stop()
 
 
-def test_with_one_replica_a_write_takes_effect_before_it_returns(broker: Broker) -> None:
+def test_with_one_replica_a_write_takes_effect_before_it_returns(broker: CoordinatorAlone) -> None:
     outcomes: list[ErrorCode] = []
     broker.groups.write([offset(5)], outcomes.append)
     assert (outcomes, committed(broker)) == ([ErrorCode.NONE], 5)
 
 
 def test_groups_and_offsets_are_loaded_after_a_restart(tmp_path: Path) -> None:
-    before = Broker(tmp_path)
+    before = CoordinatorAlone(tmp_path)
     assert before.join().done
     assert before.sync().result() == SyncGroupResponse(0, 0, "consumer", "range", b"p0")
     before.groups.write([offset(5)], lambda error: None)
     described = before.groups.shard.describe("g")
     before.stop()
-    after = Broker(tmp_path)
+    after = CoordinatorAlone(tmp_path)
     assert after.groups.state is CoordinatorState.ACTIVE
     assert (after.groups.shard.describe("g"), committed(after)) == (described, 5)
     after.clock.advance_timeouts(10_001)
@@ -51,7 +51,7 @@ def test_groups_and_offsets_are_loaded_after_a_restart(tmp_path: Path) -> None:
     after.stop()
 
 
-def test_the_log_names_a_member_that_is_removed_and_the_reason(broker: Broker) -> None:
+def test_the_log_names_a_member_that_is_removed_and_the_reason(broker: CoordinatorAlone) -> None:
     broker.join()
     broker.sync()
     broker.clock.advance_timeouts(10_001)
@@ -59,7 +59,7 @@ def test_the_log_names_a_member_that_is_removed_and_the_reason(broker: Broker) -
     assert broker.log.seen == [("member session expired", {"group": "g", "generation": 1, **member})]
 
 
-def test_records_take_effect_in_order_at_the_high_watermark(followed: Broker) -> None:
+def test_records_take_effect_in_order_at_the_high_watermark(followed: CoordinatorAlone) -> None:
     outcomes: list[tuple[str, ErrorCode]] = []
     followed.groups.write([offset(5)], lambda error: outcomes.append(("first", error)))
     followed.groups.write([offset(6)], lambda error: outcomes.append(("second", error)))
@@ -70,7 +70,7 @@ def test_records_take_effect_in_order_at_the_high_watermark(followed: Broker) ->
     assert committed(followed) == 6
 
 
-def test_sync_group_responds_once_the_assignment_is_replicated(followed: Broker) -> None:
+def test_sync_group_responds_once_the_assignment_is_replicated(followed: CoordinatorAlone) -> None:
     followed.join()
     followed.follower_fetched_everything()
     answer = followed.sync()
@@ -79,7 +79,7 @@ def test_sync_group_responds_once_the_assignment_is_replicated(followed: Broker)
     assert answer.result() == SyncGroupResponse(0, 0, "consumer", "range", b"p0")
 
 
-def test_a_write_that_times_out_may_still_take_effect(followed: Broker) -> None:
+def test_a_write_that_times_out_may_still_take_effect(followed: CoordinatorAlone) -> None:
     outcomes: list[ErrorCode] = []
     followed.groups.write([offset(5)], outcomes.append)
     followed.clock.advance_timeouts(TIMEOUT_MS)
@@ -89,7 +89,7 @@ def test_a_write_that_times_out_may_still_take_effect(followed: Broker) -> None:
     assert (outcomes, committed(followed)) == ([ErrorCode.REQUEST_TIMED_OUT], 5)
 
 
-def test_a_write_may_follow_a_timed_out_write_immediately(followed: Broker) -> None:
+def test_a_write_may_follow_a_timed_out_write_immediately(followed: CoordinatorAlone) -> None:
     outcomes: list[tuple[str, ErrorCode]] = []
 
     def first(error: ErrorCode) -> None:
@@ -106,7 +106,7 @@ def test_a_write_may_follow_a_timed_out_write_immediately(followed: Broker) -> N
     assert committed(followed) == 7
 
 
-def test_nothing_is_written_below_min_insync_replicas(followed: Broker) -> None:
+def test_nothing_is_written_below_min_insync_replicas(followed: CoordinatorAlone) -> None:
     followed.partition.set_min_insync_replicas(2)
     followed.partition.isr_decided(frozenset({1}), 1)
     outcomes: list[ErrorCode] = []
@@ -114,7 +114,7 @@ def test_nothing_is_written_below_min_insync_replicas(followed: Broker) -> None:
     assert (outcomes, followed.partition.log_end_offset) == ([ErrorCode.NOT_ENOUGH_REPLICAS], 0)
 
 
-def test_resigning_completes_pending_requests(followed: Broker) -> None:
+def test_resigning_completes_pending_requests(followed: CoordinatorAlone) -> None:
     followed.join()
     followed.follower_fetched_everything()
     answer = followed.sync()
@@ -126,7 +126,7 @@ def test_resigning_completes_pending_requests(followed: Broker) -> None:
     assert outcomes == [ErrorCode.NOT_COORDINATOR] * 2
 
 
-def test_independent_records_are_written_in_several_batches(broker: Broker) -> None:
+def test_independent_records_are_written_in_several_batches(broker: CoordinatorAlone) -> None:
     long = "x" * 4000
     records = [OffsetRecord("g", "t", n, OffsetCommitValue(n, -1, long, 100)) for n in range(300)]
     outcomes: list[ErrorCode] = []
@@ -136,12 +136,12 @@ def test_independent_records_are_written_in_several_batches(broker: Broker) -> N
 
 
 def test_a_long_log_is_loaded_in_slices(tmp_path: Path) -> None:
-    before = Broker(tmp_path)
+    before = CoordinatorAlone(tmp_path)
     for number in range(5):
         long = [OffsetRecord("g", "t", n, OffsetCommitValue(number, -1, "x" * 4000, 100)) for n in range(100)]
         before.groups.write(long, lambda error: None)
     before.stop()
-    after = Broker(tmp_path)
+    after = CoordinatorAlone(tmp_path)
     assert after.groups.state is CoordinatorState.LOADING
     after.soon.run()
     assert (after.groups.state, committed(after)) == (CoordinatorState.ACTIVE, 4)
@@ -149,12 +149,12 @@ def test_a_long_log_is_loaded_in_slices(tmp_path: Path) -> None:
 
 
 def test_loading_continues_when_the_beginning_of_the_log_is_deleted(tmp_path: Path) -> None:
-    before = Broker(tmp_path)
+    before = CoordinatorAlone(tmp_path)
     for number in range(5):
         long = [OffsetRecord("g", "t", n, OffsetCommitValue(number, -1, "x" * 4000, 100)) for n in range(100)]
         before.groups.write(long, lambda error: None)
     before.stop()
-    after = Broker(tmp_path)
+    after = CoordinatorAlone(tmp_path)
     after.soon.callbacks.pop(0)()
     assert after.groups.state is CoordinatorState.LOADING
     after.partition.log.advance_log_start_offset(400)

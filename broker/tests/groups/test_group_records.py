@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: the bytes are Kafka's, and what we do not know is kept."""
+"""Records of `__consumer_offsets`: their bytes are Kafka's, and those of unknown keys stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group's coordinator dies: the next one knows the members and every offset that was acknowledged."""
+"""The group coordinator fails: the next one has the members and every acknowledged offset."""
 
 from __future__ import annotations
 

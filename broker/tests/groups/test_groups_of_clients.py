@@ -1,4 +1,4 @@
-"""Groups of unmodified clients: members come and go under load, every record is processed, and offsets stay."""
+"""Groups of unmodified clients: members join and leave under load, every record is processed, offsets survive."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Start = Callable[..., Any]
 
 
 class Ledger:
-    """Which records were processed by anybody, and the condition that all were."""
+    """The records that some member has processed, and the condition that all are."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()

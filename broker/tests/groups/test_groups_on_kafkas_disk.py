@@ -1,4 +1,4 @@
-"""`__consumer_offsets` passes between Odradek and Apache Kafka: the tool reads it, either broker goes on with it."""
+"""`__consumer_offsets` moves between Odradek and Apache Kafka: Kafka's tool decodes it, either broker loads it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.peers
 
 
 def known(bootstrap: str) -> dict[str, Any]:
-    """What an administrator sees of the groups."""
+    """Return the groups as an admin client describes them."""
     await_groups(bootstrap, *GROUPS)
     admin = administrator(bootstrap)
     found: dict[str, Any] = {}
@@ -75,7 +75,7 @@ def test_kafka_continues_with_our_groups(start_node: Start, tmp_path: Path) -> N
 
 
 def modern_group(bootstrap: str, *, leave: bool) -> Consumer:
-    """A group of Kafka 4's own protocol (KIP-848) that has committed offset 1 of t-0."""
+    """Create a consumer group (KIP-848) that has committed offset 1 of t-0."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "modern", "group.protocol": "consumer"}
     consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
     consumer.subscribe(["t"])

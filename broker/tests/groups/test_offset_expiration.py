@@ -1,4 +1,4 @@
-"""Which offsets are forgotten, and when (KIP-211)."""
+"""The expiration of offsets and of empty groups (KIP-211)."""
 
 from __future__ import annotations
 

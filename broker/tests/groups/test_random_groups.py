@@ -1,8 +1,8 @@
-"""Groups under random members: they join, leave, vanish, come back, and writes fail; what must hold, holds.
+"""Groups with random members, which join, leave, vanish and return, while writes fail: the invariants hold.
 
-Every seed is one history. Members behave as clients do: they join, sync, send heartbeats, rejoin when told to, and
-begin anew when they are unknown; some are static. The leader deals the partitions out among the members that it was
-told of.
+Every seed is one history. Members behave as clients do: they join, sync, send heartbeats, rejoin when the group
+rebalances, and join as new members when they are unknown; some are static. The leader assigns the partitions to the
+members in its JoinGroup response.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Client:
     generation: int = -1
     owned: frozenset[str] | None = None
     asked: str = ""
-    """join or sync, while an answer is awaited."""
+    """join or sync, while a response is pending."""
     told: JoinGroupResponse | None = None
     attempt: int = 0
 
@@ -56,7 +56,7 @@ class World:
     now: Instant = NOW
     answered: set[tuple[str, int]] = field(default_factory=set)
     owners: dict[tuple[int, str], str] = field(default_factory=dict)
-    """(generation, partition) → who was given it."""
+    """(generation, partition) → the member that it was assigned to."""
     write_failures: float = 0.0
     numbers: int = 0
 
@@ -67,7 +67,7 @@ class World:
 
     # -- the shell, in ten lines
 
-    def carry_out(self, step: GroupStep) -> None:
+    def apply(self, step: GroupStep) -> None:
         for token, answer in step.responses:
             assert isinstance(token, tuple)
             client, attempt = token
@@ -83,7 +83,7 @@ class World:
             for record in step.records:
                 self.shard.replay(record)
         if step.write is not None:
-            self.carry_out(self.shard.written(step.write, error, self.now))
+            self.apply(self.shard.written(step.write, error, self.now))
 
     def pass_time(self, ms: int) -> None:
         end = self.now.timeout_ms + ms
@@ -92,7 +92,7 @@ class World:
             at_ms = end if next_ms is None or next_ms > end else max(next_ms, self.now.timeout_ms)
             self.now = Instant(self.now.wall_ms + at_ms - self.now.timeout_ms, at_ms)
             for step in self.shard.expired(self.now):
-                self.carry_out(step)
+                self.apply(step)
             self.check()
             if at_ms == end:
                 return
@@ -123,8 +123,8 @@ class World:
             [JoinGroupRequest.JoinGroupRequestProtocol("range", metadata)],
         )  # fmt: skip
         self.numbers += 1
-        caller = GroupClient(client.name, "/h", client.version, str(self.numbers))
-        self.carry_out(shards.join(self.shard, request, caller, (client, client.attempt), self.now))
+        group_client = GroupClient(client.name, "/h", client.version, str(self.numbers))
+        self.apply(shards.join(self.shard, request, group_client, (client, client.attempt), self.now))
 
     def sync(self, client: Client, joined: JoinGroupResponse) -> None:
         self.begin(client, "sync")
@@ -138,7 +138,7 @@ class World:
             SyncGroupRequest.SyncGroupRequestAssignment(member_id, ",".join(partitions).encode())
             for member_id, partitions in dealt.items()
         ]
-        self.carry_out(shards.sync(self.shard, request, (client, client.attempt), self.now))
+        self.apply(shards.sync(self.shard, request, (client, client.attempt), self.now))
 
     def heartbeat(self, client: Client) -> None:
         request = HeartbeatRequest("g", client.generation, client.member_id, client.instance_id)
@@ -162,10 +162,10 @@ class World:
         identity = LeaveGroupRequest.MemberIdentity(client.member_id, client.instance_id)
         step, _ = shards.leave(self.shard, LeaveGroupRequest("g", members=[identity]), self.now)
         client.alive = False
-        self.carry_out(step)
+        self.apply(step)
 
     def come_back(self, client: Client) -> None:
-        """A static member restarts: the same instance, nothing remembered."""
+        """A static member restarts: the same instance id, without its member id."""
         client.alive = False
         self.clients.append(Client(f"{client.name}'", client.instance_id, client.version))
 
@@ -238,7 +238,7 @@ class World:
             self.check()
 
     def calm_down(self) -> None:
-        """Nothing fails any more and everybody is punctual: within a few minutes all is well."""
+        """End the failures and the delays; the group is stable within a few minutes."""
         self.write_failures = 0.0
         for _ in range(150):
             self.pass_time(3000)

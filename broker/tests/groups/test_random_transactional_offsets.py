@@ -1,8 +1,8 @@
-"""Commits inside and outside of transactions, in any order; coordinators that come and go.
+"""Commits inside and outside of transactions, in any order, under coordinators that load at any time.
 
 Every seed is one history, written as batches into a log that one shard follows as it grows. The model reads the history
-backwards: the youngest record that counts is the offset. The shard that followed, every one that loads the log, and the
-model must agree at any moment on what is committed and what is unstable.
+backwards: the latest committed record is the offset. The shard that followed, every one that loads the log, and the
+model must agree at any time on committed and unstable offsets.
 """
 
 from __future__ import annotations

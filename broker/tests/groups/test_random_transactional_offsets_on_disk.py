@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from broker.tests.groups.coordinator_alone import Broker
+from broker.tests.groups.coordinator_alone import CoordinatorAlone
 from broker.tests.groups.offset_histories import PRODUCERS, Entry, History
 from log.tests.cleaner_kit import clean
 
@@ -35,13 +35,13 @@ class OnDisk(History):
     path: Path = field(default_factory=Path)
     elapsed_ms: int = 0
     removed: int = 0
-    """Bytes that the cleaner has saved."""
+    """Bytes that the cleaner has removed."""
 
     def __post_init__(self) -> None:
         self.start()
 
     def start(self) -> None:
-        self.broker = Broker(self.path)
+        self.broker = CoordinatorAlone(self.path)
         self.broker.clock.advance_wall(self.elapsed_ms)
         self.broker.soon.run()
 

@@ -1,8 +1,8 @@
-"""The scenarios on Apache Kafka itself: what the tables say is what Kafka 4.3 answers.
+"""The scenarios on Apache Kafka itself: Kafka 4.3 responds as the tables say.
 
-Kafka 3.9's older coordinator answers otherwise in four places (seen on 2026-11-21), where we follow 4.3: it shows no
-assignments while a group rebalances, breaks ties between protocols by another hash map, says ILLEGAL_GENERATION to an
-OffsetCommit v9 for a group that does not exist, and lists partitions in no order in the answers about offsets.
+Kafka 3.9's older coordinator differs in four places (seen on 2026-11-21), where we follow 4.3: it shows no assignments
+while a group rebalances, breaks ties between protocols by another hash map, returns ILLEGAL_GENERATION for an
+OffsetCommit v9 for a group that does not exist, and lists partitions in no order in responses with offsets.
 """
 
 from __future__ import annotations

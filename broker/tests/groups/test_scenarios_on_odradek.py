@@ -1,4 +1,4 @@
-"""The scenarios on a whole broker, over real connections; only time is moved by hand."""
+"""The scenarios on a whole broker, over real connections, with a manual clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scenarios on the core alone: no socket, no log, and time passes at once."""
+"""The scenarios on a shard alone: no socket, no log, and a manual clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from odradek_wire.messages.sync_group import SyncGroupRequest
 
 
 class Core:
-    """A shard whose every record is written at once."""
+    """A shard, and a log that commits every record immediately."""
 
     def __init__(self) -> None:
         self.shard = new_shard(GroupSettings(min_session_timeout_ms=1, max_size=3))
@@ -47,19 +47,19 @@ class Core:
         match request:
             case JoinGroupRequest():
                 self.ids += 1
-                caller = GroupClient(client, "/127.0.0.1", version, f"{self.ids:032x}")
+                group_client = GroupClient(client, "/127.0.0.1", version, f"{self.ids:032x}")
                 if version < 1:
                     request.rebalance_timeout_ms = -1
-                self._carry_out(shards.join(self.shard, request, caller, client, self.now))
+                self._apply(shards.join(self.shard, request, group_client, client, self.now))
             case SyncGroupRequest():
-                self._carry_out(shards.sync(self.shard, request, client, self.now))
+                self._apply(shards.sync(self.shard, request, client, self.now))
             case HeartbeatRequest():
                 return HeartbeatResponse(error_code=shards.heartbeat(self.shard, request, self.now))
             case LeaveGroupRequest():
                 if version < 3:
                     request.members = [LeaveGroupRequest.MemberIdentity(request.member_id)]
                 step, answer = shards.leave(self.shard, request, self.now)
-                self._carry_out(step)
+                self._apply(step)
                 return LeaveGroupResponse(error_code=answer.members[0].error_code) if version < 3 else answer
             case OffsetCommitRequest():
                 return self._commit(request, version)
@@ -98,15 +98,15 @@ class Core:
             response.topics.append(OffsetCommitResponse.OffsetCommitResponseTopic(topic.name, partitions=answers))
         return response
 
-    def _carry_out(self, step: GroupStep) -> None:
+    def _apply(self, step: GroupStep) -> None:
         self.answers.update(step.responses)
         self._replay(step.records)
         if step.write is not None:
-            self._carry_out(self.shard.written(step.write, ErrorCode.NONE, self.now))
+            self._apply(self.shard.written(step.write, ErrorCode.NONE, self.now))
 
     def _expire(self) -> None:
         for step in self.shard.expired(self.now):
-            self._carry_out(step)
+            self._apply(step)
 
     def _replay(self, records: list[Any]) -> None:
         for record in records:

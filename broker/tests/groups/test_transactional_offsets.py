@@ -1,4 +1,4 @@
-"""Offsets within transactions: who may commit them, who sees them when, and what deletes them before they count."""
+"""Offsets in transactions: the checks of a commit, when offsets become visible, and how they are deleted before."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def request(offset: int = 5, producer: int = PRODUCER, topic: str = "t", metadat
 
 
 def commit(shard: GroupShard, request: Commit) -> ErrorCode:
-    """Everything is written at once; the error of the only partition, or of the whole request."""
+    """Write immediately; return the error of the only partition, or of the whole request."""
     result = shard.commit_in_transaction(request, NOW)
     if isinstance(result, ErrorCode):
         return result
@@ -50,14 +50,14 @@ def commit_plainly(shard: GroupShard, offset: int, topic: str = "t") -> None:
 
 
 def seen(shard: GroupShard, *, stable: bool = False, everything: bool = False) -> list[tuple[str, int, int]]:
-    """Topic, offset and error of what a consumer is told of partition 0 of t and u, or of all that there is."""
+    """Return topic, offset and error from an OffsetFetch of partition 0 of t and u, or of all offsets."""
     topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=[0]) for name in ("t", "u")]
     answer = shard.fetch(Fetch("g", topics=None if everything else topics), require_stable=stable)
     return [(topic.name, p.committed_offset, p.error_code) for topic in answer.topics for p in topic.partitions]
 
 
 def member_of(shard: GroupShard) -> tuple[str, int]:
-    """The id and generation of a member that has joined; its group completes the rebalance."""
+    """Add a member; return its id and generation. The group completes the rebalance."""
     shards.join(shard, join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
     [expired] = shard.expired(NOW)
     [(_, answer)] = expired.responses

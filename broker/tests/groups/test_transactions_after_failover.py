@@ -1,5 +1,4 @@
-"""A group's coordinator dies while a transaction is open: the next one knows what is pending, and what the end of it
-means."""
+"""The group coordinator fails while a transaction is open: the next one has the pending offsets, and ends them."""
 
 from __future__ import annotations
 
@@ -21,14 +20,14 @@ MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 class Offsets(Groups):
-    """What clients ask whoever coordinates the group now."""
+    """Three brokers, and requests to the one that is the group coordinator now."""
 
     async def commit(self, offset: int, epoch: int = EPOCH) -> ErrorCode:
         client = await self.client(await self.coordinator())
         return ErrorCode((await commit(client, request(("t", 0, offset), epoch=epoch)))["t", 0])
 
     async def end(self, *, committed: bool) -> ErrorCode:
-        """As a transaction's coordinator, which looks for the leader until it is found."""
+        """Write a marker as the transaction coordinator does, which retries until it finds the leader."""
         while True:
             error = ErrorCode(await end(await self.client(await self.coordinator()), commit=committed))
             if error not in MOVED:
@@ -57,7 +56,7 @@ async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[Offsets]:
 
 
 async def first_commit(trio: Offsets) -> None:
-    """The first question creates `__consumer_offsets`."""
+    """The first FindCoordinator creates `__consumer_offsets`."""
     assert await retried(trio, lambda: trio.commit(4)) == ErrorCode.NONE
     assert await trio.end(committed=True) == ErrorCode.NONE
     assert await trio.fetch() == (ErrorCode.NONE, 4)
@@ -100,7 +99,7 @@ async def test_a_marker_that_is_lost_with_its_leader_ends_no_transaction(trio: O
 
 
 async def test_a_coordinator_that_is_elected_again_loads_its_log_again(trio: Offsets) -> None:
-    """Each time it leads, it begins with what is in the log."""
+    """A coordinator loads the log each time it becomes the leader."""
     await first_commit(trio)
     assert await trio.commit(5) == ErrorCode.NONE
     node = trio.cluster.nodes[await trio.coordinator()]

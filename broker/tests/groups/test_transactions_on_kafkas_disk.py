@@ -1,5 +1,5 @@
-"""Transactions that commit offsets pass between Odradek and Apache Kafka in `__consumer_offsets`: what has ended has
-ended, and what is open can still be ended by either."""
+"""Transactional offsets move between Odradek and Apache Kafka in `__consumer_offsets`: ended transactions stay ended,
+and either broker can end an open one."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ for step in steps:
 
 
 def commit(bootstrap: str, *steps: str) -> None:
-    """Offsets of group g, each in a transaction and with what ends it; whatever is open before is aborted. In a process
-    of its own, whose client does not outlive the broker."""
+    """Commit offsets of group g, each in a transaction that ends as the step says; an open one is aborted first.
+
+    In a process of its own: its client does not outlive the broker."""
     subprocess.run([sys.executable, "-c", SCRIPT, bootstrap, *steps], check=True, timeout=SECONDS)
 
 
 def offset(bootstrap: str, *, stable: bool) -> tuple[int, int]:
-    """What an administrator is told, and the error in its place."""
+    """Return the offset that an admin client fetches, and its error."""
     await_groups(bootstrap, "g")
     asked = [ConsumerGroupTopicPartitions("g", [TopicPartition("t", 0)])]
     found = administrator(bootstrap).list_consumer_group_offsets(asked, require_stable=stable)["g"].result(30)
@@ -57,7 +58,7 @@ def offset(bootstrap: str, *, stable: bool) -> tuple[int, int]:
 
 
 def settled(bootstrap: str) -> int:
-    """The offset once no transaction is open: a client hears that its own has ended before markers are everywhere."""
+    """Wait until no transaction is open, and return the offset: EndTxn responds before all markers are written."""
     deadline = time.monotonic() + SECONDS
     while (found := offset(bootstrap, stable=True)) == UNSTABLE:
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""Offsets committed in transactions, as clients see them. Here no transaction coordinator is asked."""
+"""TxnOffsetCommit as clients see it. Verification by the transaction coordinator is off."""
 
 from __future__ import annotations
 

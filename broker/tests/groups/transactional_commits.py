@@ -38,7 +38,7 @@ Fetched = OffsetFetchRequest.OffsetFetchRequestTopics
 
 
 async def started(path: Path, **settings: str) -> Node:
-    """Settings with underscores for dots."""
+    """Start a node; `settings` have underscores for dots."""
     return await Node.start(
         {
             "log.dirs": str(path / "data"),
