@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from odradek_broker.clock import Clock
 from odradek_broker.config import SYNC, BrokerConfig
 from odradek_broker.disk_executor import DiskExecutor
+from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.inter_broker.channel import BrokerChannels
-from odradek_broker.logger import Logger
 from odradek_broker.metadata.cluster_ports import ClusterPorts, ControlRequests
 from odradek_broker.metadata.internal_topics import CreationFailures
 from odradek_broker.metadata.producer_ids import Block, NoProducerIdsError, ProducerIds
@@ -24,9 +23,14 @@ from odradek_broker.replication.alter_partition_manager import AlterPartitionMan
 from odradek_broker.replication.assignments_manager import AssignmentsManager
 from odradek_broker.replication.core.fetch_session import FetchSessions
 from odradek_broker.replication.follower_fetches import FollowerFetches
+from odradek_broker.replication.future_logs import FutureLogs
 from odradek_broker.replication.hosted_partitions import Partitions
+from odradek_broker.replication.log_configs import LogConfigs
+from odradek_broker.replication.log_directories import LogDirectories
+from odradek_broker.replication.partition import Partition
 from odradek_broker.replication.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
 from odradek_broker.replication.replica_fetcher_manager import ReplicaFetcherManager
+from odradek_broker.replication.replica_logs import ReplicaLogs
 from odradek_broker.replication.replica_manager import ReplicaManager
 from odradek_broker.replication.replication_quota_manager import ReplicationQuotaManager
 from odradek_broker.replication.sealed_segments import SealedSegments
@@ -35,7 +39,7 @@ from odradek_broker.security.authorizer import AllowAll, Authorizer
 from odradek_broker.security.quotas import Quotas, Unlimited
 from odradek_broker.timers import Timers
 from odradek_controller.configs.table import Resource
-from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta
+from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta, TopicImage
 from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -43,7 +47,6 @@ from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 if TYPE_CHECKING:
     from odradek_broker.deferred import Deferred
     from odradek_broker.groups.group_coordinator import GroupCoordinator
-    from odradek_broker.replication.partition import Partition
     from odradek_broker.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from odradek_broker.transactions.transaction_coordinator import TransactionCoordinator
     from odradek_broker.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
@@ -58,14 +61,13 @@ class Broker:
 
     def __init__(
         self,
+        *,
         config: BrokerConfig,
         ports: ClusterPorts,
+        environment: BrokerEnvironment,
         directories: list[LogDirectory],
-        clock: Clock,
         timers: Timers,
         executor: DiskExecutor,
-        randbytes: Callable[[int], bytes],
-        log: Logger,
         authorizer: Authorizer | None = None,
         quotas: Quotas | None = None,
         directory_failed: Callable[[], None] = lambda: None,
@@ -81,11 +83,11 @@ class Broker:
         self._directory_failed = directory_failed
         self.emulation = ports.source.emulation
         self.image: ClusterImage = ports.source.image
-        self.clock = clock
+        self.clock = environment.clock
         self.timers = timers
         self.executor = executor
-        self.randbytes = randbytes
-        self.log = log
+        self.randbytes = environment.randbytes
+        self.log = environment.log
         self.authorizer: Authorizer = authorizer or AllowAll()
         self.quotas: Quotas = quotas or Unlimited()
         self.interceptors = Interceptors()
@@ -103,22 +105,33 @@ class Broker:
         self.replica_fetcher_manager = ReplicaFetcherManager(
             self, channels=self.channels, quota=self.replication_quotas.follower, syncing=self.syncing
         )
+        self.log_directories = LogDirectories(directories, self.partitions, replicas_lost=self._replicas_lost)
+        self.sealed_segments = SealedSegments(executor, timers, self.log_directories.handle_failure)
+        log_configs = LogConfigs()
+        self.replica_logs = ReplicaLogs(
+            self.log_directories,
+            log_configs,
+            partitions=self.partitions,
+            sealed_segments=self.sealed_segments,
+            randbytes=environment.randbytes,
+            to_loop=executor.to_loop,
+        )
+        future_logs = FutureLogs(self.log_directories, self.replica_logs)
         self.replica_manager = ReplicaManager(
             self.node_id,
-            directories,
-            self.partitions,
-            self.purgatory,
-            self.alter_partition_manager.propose,
-            randbytes,
-            clock.monotonic_ms,
-            executor.to_loop,
-            self._lost,
-            SealedSegments(executor, timers, lambda directory: self.replica_manager.fail(directory)),
-            self.syncing,
+            partitions=self.partitions,
+            replica_logs=self.replica_logs,
+            future_logs=future_logs,
+            log_directories=self.log_directories,
+            configs=log_configs,
+            new_partition=self._new_partition,
+            now_ms=timers.now_ms,
+            syncing=self.syncing,
         )
         self.alter_log_dirs_manager = ReplicaAlterLogDirsManager(
             self,
-            replica_manager=self.replica_manager,
+            log_directories=self.log_directories,
+            future_logs=future_logs,
             assignments_manager=self.assignments_manager,
             quota=self.replication_quotas.moves,
             executor=executor,
@@ -127,7 +140,7 @@ class Broker:
             config.integer("max.incremental.fetch.session.cache.slots"), SESSION_EVICTION_MS, self._session_id
         )
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self.creation_failures = CreationFailures(clock, log)
+        self.creation_failures = CreationFailures(self.clock, self.log)
         self._group_coordinator: GroupCoordinator | None = None
         self._transaction_coordinator: TransactionCoordinator | None = None
         self._add_partitions_to_txn_manager: AddPartitionsToTxnManager | None = None
@@ -248,7 +261,7 @@ class Broker:
         """Open the logs that are there, under the configuration that is stored. Before the first delta."""
         image = self.metadata_source.image
         self.config = self.config.with_dynamic(image)
-        self.replica_manager.load(self.config, image.topic_configs)
+        self.replica_logs.load(self.config, image.topic_configs)
 
     def apply(self, delta: MetadataDelta) -> None:
         """The broker's only input: bring partitions, coordinators and configuration in line with the new image."""
@@ -258,14 +271,16 @@ class Broker:
         if delta.configs:
             self.replication_quotas.apply(delta)
         changes = self.replica_manager.apply(delta, self.config)
-        for partition in changes.left:
+        for partition in changes.not_following:
             self.replica_fetcher_manager.leave(partition)
-        for partition, leader in changes.followed:
+        for partition, leader in changes.following:
             self.replica_fetcher_manager.follow(partition, leader)
-        if changes.extended or any(each.leader is not None and not each.leader.alone for each in changes.elected):
+        if changes.replicas_changed or any(
+            each.leader is not None and not each.leader.alone for each in changes.elected
+        ):
             self.follower_fetches.call()
         self.assignments_manager.report(changes.misplaced)
-        for partition, directory, future in changes.moving:
+        for partition, directory, future in changes.future_logs:
             self.alter_log_dirs_manager.go_on(partition, directory, future)
         for broker_id in sorted(delta.brokers):
             if not delta.image.is_active(broker_id):
@@ -287,16 +302,27 @@ class Broker:
         if self.first_metadata.operations and self.has_metadata:
             self.purgatory.changed(self.first_metadata)
 
-    def _lost(self, partitions: Sequence[Partition]) -> None:
-        """These are served no more: who else has them may lead them."""
+    def _replicas_lost(self, partitions: Sequence[Partition]) -> None:
+        """Stop fetching these partitions and report them, so that another replica can become leader."""
         for partition in partitions:
             self.replica_fetcher_manager.leave(partition)
         if self._notify_log_dir_failure is not None:
             self._notify_log_dir_failure()
         elif self.image.levels.directories:
             self.assignments_manager.report([each for each in partitions if self._has_others(each)])
-        if any(directory.offline for directory in self.replica_manager.directories):
+        if any(directory.offline for directory in self.log_directories.all):
             self._directory_failed()
+
+    def _new_partition(self, topic: TopicImage, index: int) -> Partition:
+        return Partition(
+            topic.name,
+            topic.id,
+            index,
+            purgatory=self.purgatory,
+            propose=self.alter_partition_manager.propose,
+            went_offline=self.log_directories.handle_offline_partition,
+            syncing=self.syncing,
+        )
 
     def _has_others(self, partition: Partition) -> bool:
         registration = self.image.partition(partition.topic_id, partition.index)

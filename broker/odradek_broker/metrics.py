@@ -207,7 +207,7 @@ def _cleaner(broker: Broker, cleaner: LogCleaner) -> Iterator[Metric]:
     yield _gauge(f"{manager}max_dirty_percent", "Of the dirtiest log, lately.", int(100 * cleaner.max_dirty_ratio))
     since_ms = broker.clock.monotonic_ms() - cleaner.last_run_ms
     yield _gauge(f"{manager}time_since_last_run_ms", "Since something to compact was looked for.", since_ms)
-    uncleanable = Counter({directory.path: 0 for directory in broker.replica_manager.directories})
+    uncleanable = Counter({directory.path: 0 for directory in broker.log_directories.all})
     for partition in broker.partitions:
         log, directory = partition.served_log, partition.directory
         if log is not None and directory is not None and log.cleaner.why_uncleanable is not None:

@@ -91,14 +91,12 @@ class Node:
         around = self._environment
         try:
             self.broker = broker = Broker(
-                self.config,
-                ports,
-                self.directories,
-                around.clock,
-                self.timers,
-                self.executor,
-                around.randbytes,
-                around.log,
+                config=self.config,
+                ports=ports,
+                environment=around,
+                directories=self.directories,
+                timers=self.timers,
+                executor=self.executor,
                 directory_failed=lambda: None if self._ended else directory_failed(self),
             )
             apis = ports.source.apis
@@ -110,7 +108,9 @@ class Node:
             self.server = Server(broker, routes, self._listeners, among_brokers)
             self.log_manager = LogManager(
                 config=lambda: broker.config,
-                replica_manager=broker.replica_manager,
+                log_directories=broker.log_directories,
+                replica_logs=broker.replica_logs,
+                sealed_segments=broker.sealed_segments,
                 partitions=broker.partitions,
                 executor=self.executor,
                 timers=self.timers,

@@ -17,6 +17,7 @@ from odradek_broker.groups.group_partition import GroupPartition
 from odradek_broker.replication import fetcher
 from odradek_broker.replication.core.fetch_session import FetchSession
 from odradek_broker.replication.core.partition_leader import HighWatermarkAdvanced, PartitionLeader
+from odradek_broker.replication.log_directories import LogDirectories
 from odradek_broker.replication.partition import Partition
 from odradek_broker.replication.replica_manager import ReplicaManager
 from odradek_controller import replay
@@ -106,7 +107,7 @@ def isr_that_takes_followers_that_lag(patch: pytest.MonkeyPatch) -> None:
 
 
 def leader_that_does_not_hear_that_it_was_replaced(patch: pytest.MonkeyPatch) -> None:
-    apply_one = ReplicaManager._apply_one
+    apply_one = ReplicaManager._apply_partition
 
     def apply(self: Any, delta: Any, topic: Any, index: int, *rest: Any) -> None:
         partition = self._partitions.get_by_id(topic.id, index)
@@ -115,7 +116,7 @@ def leader_that_does_not_hear_that_it_was_replaced(patch: pytest.MonkeyPatch) ->
             return
         apply_one(self, delta, topic, index, *rest)
 
-    patch.setattr(ReplicaManager, "_apply_one", apply)
+    patch.setattr(ReplicaManager, "_apply_partition", apply)
 
 
 def election_without_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -185,7 +186,7 @@ def fetch_session_that_hears_nothing_new_of_what_it_knows(patch: pytest.MonkeyPa
 
 
 def broker_that_serves_on_from_a_disk_that_has_failed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ReplicaManager, "fail", lambda self, directory: None)
+    patch.setattr(LogDirectories, "handle_failure", lambda self, directory: None)
 
 
 def members_that_all_get_the_leaders_share(patch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ async def test_a_stray_log_that_cannot_be_set_aside_hinders_its_name_only_and_no
 ) -> None:
     node = await start_node()
     await (await connect(node)).create_topic("t")
-    directory = node.broker.replica_manager.directories[0]
+    directory = node.broker.log_directories.all[0]
     for topic_id, name in ((Uuid(b"s" * 16), "stray"), (None, "nobodys")):
         directory.create_log(name, 0, topic_id, node.broker.partitions.get("t", 0).log.config)
     await node.stop()
@@ -130,7 +130,7 @@ async def test_a_log_directory_that_takes_nothing_new_leaves_new_partitions_to_t
     await client.create_topic("t", partitions=3)
     for index in range(3):
         assert (await client.produce("t", make_batch(b"v"), partition=index)).error_code == ErrorCode.NONE
-    assert [each.offline for each in node.broker.replica_manager.directories] == [False, True]
+    assert [each.offline for each in node.broker.log_directories.all] == [False, True]
 
 
 class WatchedDisk(RealDisk):

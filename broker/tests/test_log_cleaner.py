@@ -364,7 +364,7 @@ async def test_a_disk_that_fails_under_it_takes_its_directory_offline(
         lambda name, path, _: name == call and "/two/" in path and ("clean" in path or ".swap" in path),
     )
     await node.cluster.clean_logs()
-    await until(lambda: [each.offline for each in node.broker.replica_manager.directories] == [False, True])
+    await until(lambda: [each.offline for each in node.broker.log_directories.all] == [False, True])
     answer = await client.produce("t", bytes(keyed((b"a", b"v"))), partition=index)
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(left(log_of(node, index=1 - index))) == 1

@@ -72,17 +72,17 @@ async def test_a_port_in_use_is_an_error_that_leaves_nothing_open(start_node: An
 async def test_identity_and_topics_survive_a_restart(start_node: Any, connect: Any) -> None:
     node = await start_node()
     topic_id = await (await connect(node)).create_topic("t", partitions=3)
-    identity = (node.broker.image.cluster_id, node.broker.replica_manager.directories[0].meta.directory_id)
+    identity = (node.broker.image.cluster_id, node.broker.log_directories.all[0].meta.directory_id)
     await node.stop()
     again = await start_node()
-    assert identity == (again.broker.image.cluster_id, again.broker.replica_manager.directories[0].meta.directory_id)
+    assert identity == (again.broker.image.cluster_id, again.broker.log_directories.all[0].meta.directory_id)
     assert (again.broker.image.topics["t"].id, len(again.broker.partitions)) == (topic_id, 3)
 
 
 async def test_a_log_that_no_topic_claims_is_set_aside(start_node: Any, connect: Any, tmp_path: Path) -> None:
     node = await start_node()
     await (await connect(node)).create_topic("t")
-    node.broker.replica_manager.directories[0].create_log(
+    node.broker.log_directories.all[0].create_log(
         "stray", 0, Uuid(b"s" * 16), node.broker.partitions.get("t", 0).log.config
     )
     await node.stop()
@@ -232,7 +232,7 @@ async def test_after_an_orderly_stop_the_directory_is_marked_clean(start_node: A
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     again = await start_node()
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
-    assert again.broker.replica_manager.directories[0].clean_shutdown
+    assert again.broker.log_directories.all[0].clean_shutdown
 
 
 # -- stages -----------------------------------------------------------------------------------------------------------

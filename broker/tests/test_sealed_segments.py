@@ -194,7 +194,7 @@ async def test_a_flush_that_fails_leaves_the_recovery_point_and_the_checkpoint_w
     await produce(client, node, make_batch)
     log.roll()
     await until(lambda: log.failure is not None)
-    await until(lambda: [each.offline for each in node.broker.replica_manager.directories].count(True) == 1)
+    await until(lambda: [each.offline for each in node.broker.log_directories.all].count(True) == 1)
     clock.advance_timeouts(60_000)
     assert log.recovery_point == base
     await node.kill()

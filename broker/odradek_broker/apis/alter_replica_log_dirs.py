@@ -21,7 +21,7 @@ FUTURE_NAME = "{}-{}.00000000000000000000000000000000-future"
 def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     if not ctx.may_cluster(Operation.ALTER):
         return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    known = {os.path.abspath(each.path): each for each in ctx.broker.replica_manager.directories}
+    known = {os.path.abspath(each.path): each for each in ctx.broker.log_directories.all}
     return _answer(
         {
             (topic.name, index): _move(ctx, known.get(wanted.path), topic.name, index)
@@ -42,7 +42,7 @@ def _move(ctx: Context, directory: LogDirectory | None, topic: str, index: int) 
         return ErrorCode.KAFKA_STORAGE_ERROR
     partition = broker.partitions.get(topic, index)
     if partition is None:
-        broker.replica_manager.prefer(topic, index, directory)
+        broker.replica_logs.prefer_directory(topic, index, directory)
         exists = broker.image.partition(topic, index) is not None
         return ErrorCode.REPLICA_NOT_AVAILABLE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition.error == ErrorCode.KAFKA_STORAGE_ERROR:

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from odradek_broker.replication.core.fetch_session import FetchSessions
     from odradek_broker.replication.follower_fetches import FollowerFetches
     from odradek_broker.replication.hosted_partitions import Partitions
+    from odradek_broker.replication.log_directories import LogDirectories
     from odradek_broker.replication.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
-    from odradek_broker.replication.replica_manager import ReplicaManager
+    from odradek_broker.replication.replica_logs import ReplicaLogs
     from odradek_broker.replication.replication_quota_manager import ReplicationQuotaManager
     from odradek_broker.security.quotas import Quotas
     from odradek_broker.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
@@ -47,7 +48,8 @@ class BrokerServices(BrokerState, Protocol):
     purgatory: Purgatory
     first_metadata: Watchers
     partitions: Partitions
-    replica_manager: ReplicaManager
+    log_directories: LogDirectories
+    replica_logs: ReplicaLogs
     replication_quotas: ReplicationQuotaManager
     alter_log_dirs_manager: ReplicaAlterLogDirsManager
     follower_fetches: FollowerFetches

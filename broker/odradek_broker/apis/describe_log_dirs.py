@@ -26,7 +26,7 @@ def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResp
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     return DescribeLogDirsResponse(
-        results=[_describe(ctx, directory, wanted) for directory in ctx.broker.replica_manager.directories]
+        results=[_describe(ctx, directory, wanted) for directory in ctx.broker.log_directories.all]
     )
 
 

@@ -57,8 +57,8 @@ class Partition:
 
     __slots__ = (
         "_first_new_offset",
-        "_lost",
         "_propose",
+        "_went_offline",
         "bytes_in",
         "bytes_out",
         "coordinator",
@@ -92,13 +92,14 @@ class Partition:
         topic: str,
         topic_id: Uuid,
         index: int,
+        *,
         purgatory: Purgatory,
         propose: Propose,
-        lost: Callable[[Partition], None] | None = None,
+        went_offline: Callable[[Partition], None] | None = None,
         syncing: Syncing | None = None,
     ) -> None:
-        """`lost` is told when the disk under the log fails; `syncing` is there if acknowledgements wait for the
-        disk."""
+        """`propose` sends a proposed ISR to the controller; `went_offline` is called when the disk under the log fails;
+        `syncing` is given if acknowledgements wait for the disk."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -106,7 +107,7 @@ class Partition:
         self.served_log: Log | None = None
         self.directory: LogDirectory | None = None
         self._propose = propose
-        self._lost = lost
+        self._went_offline = went_offline
         self.syncing = syncing
         self.watchers = Watchers()
         """Who waits for the high watermark: consumers, produces, coordinators."""
@@ -436,8 +437,8 @@ class Partition:
         the log already, said by who met it."""
         if self.error != ErrorCode.KAFKA_STORAGE_ERROR:
             self.error = ErrorCode.KAFKA_STORAGE_ERROR
-            if self._lost is not None:
-                self._lost(self)
+            if self._went_offline is not None:
+                self._went_offline(self)
             self.wake()
 
     def wake(self) -> None:

@@ -2,7 +2,7 @@
 
 Owns copying: a `-future` log beside the one that is served, filled in turns, which takes its place when it has
 everything; a restart goes on where it was. Before that the controller must know the new directory, so that it is the
-one that counts should we end in between (KIP-858). Leaves making, promoting and removing logs to `replica_manager`.
+one that counts should we end in between (KIP-858). Leaves making, promoting and removing logs to `future_logs`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from odradek_broker.metadata.broker_state import BrokerState
 from odradek_broker.replication.assignments_manager import AssignmentsManager
 from odradek_broker.replication.core.partition_follower import EpochEnd, truncation_point
 from odradek_broker.replication.core.replication_quota import ReplicationQuota
+from odradek_broker.replication.future_logs import FutureLogs
+from odradek_broker.replication.log_directories import LogDirectories
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition
-from odradek_broker.replication.replica_manager import ReplicaManager
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_wire.records.record_errors import CorruptRecordError
@@ -41,14 +42,16 @@ class ReplicaAlterLogDirsManager:
         self,
         state: BrokerState,
         *,
-        replica_manager: ReplicaManager,
+        log_directories: LogDirectories,
+        future_logs: FutureLogs,
         assignments_manager: AssignmentsManager,
         quota: ReplicationQuota,
         executor: DiskExecutor,
     ) -> None:
         """`quota` limits what is copied from directory to directory."""
         self._state = state
-        self._replica_manager = replica_manager
+        self._log_directories = log_directories
+        self._future_logs = future_logs
         self._assignments_manager = assignments_manager
         self._quota = quota
         self._executor = executor
@@ -67,7 +70,7 @@ class ReplicaAlterLogDirsManager:
             return
         self.cancel(partition)
         if partition.directory is not directory:
-            self.go_on(partition, directory, self._replica_manager.begin_move(partition, directory))
+            self.go_on(partition, directory, self._future_logs.create(partition, directory))
 
     def go_on(self, partition: Partition, directory: LogDirectory, future: Log) -> None:
         """The copy has been begun."""
@@ -82,7 +85,7 @@ class ReplicaAlterLogDirsManager:
         if move is None:
             return
         if partition.future is move.future:
-            self._replica_manager.give_up_move(partition, move.directory)
+            self._future_logs.abandon(partition, move.directory)
         if move.assigned:
             self._assignments_manager.report([partition])
 
@@ -118,7 +121,7 @@ class ReplicaAlterLogDirsManager:
         if self._moves.get(partition) is move:
             self.cancel(partition)
         if isinstance(move.future.failure, OSError):
-            self._replica_manager.fail(move.directory)
+            self._log_directories.handle_failure(move.directory)
 
     async def _go_on(self, partition: Partition, move: Move) -> None:
         if partition.served_log is None or partition.served_log.failure is not None or partition.future is None:
@@ -144,7 +147,7 @@ class ReplicaAlterLogDirsManager:
             await self._executor.finish(move.future.flush)
             move.flushed = True
         else:
-            self._replica_manager.end_move(partition, move.directory)
+            self._future_logs.promote(partition, move.directory)
             del self._moves[partition]
             self._state.log.info(
                 "replica moved to another log directory", partition=partition.log.name, directory=move.directory.path

@@ -18,8 +18,8 @@ from odradek_broker.clock import Clock
 from odradek_broker.config import BrokerConfig
 from odradek_broker.logger import Logger
 from odradek_broker.replication.hosted_partitions import Partitions
+from odradek_broker.replication.log_directories import LogDirectories
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition
-from odradek_broker.replication.replica_manager import ReplicaManager
 from odradek_broker.storage.cleaner_throttle import CleanerThrottle
 from odradek_broker.timers import Timers
 from odradek_log.cleaner.cleaning import Cleaning, Limits, Replacement, Slice, plan_of
@@ -69,7 +69,7 @@ class LogCleaner:
         self,
         *,
         config: Callable[[], BrokerConfig],
-        replica_manager: ReplicaManager,
+        log_directories: LogDirectories,
         partitions: Partitions,
         executor: DiskExecutor,
         delete_old_segments: Callable[[Iterable[Partition]], None],
@@ -81,7 +81,7 @@ class LogCleaner:
         """`requests_handled` counts the requests of the broker, so that the cleaner gives way to them;
         `delete_old_segments` applies retention to partitions that were cleaned."""
         self._config = config
-        self._replica_manager = replica_manager
+        self._log_directories = log_directories
         self._partitions = partitions
         self._executor = executor
         self._delete_old_segments = delete_old_segments
@@ -218,7 +218,7 @@ class LogCleaner:
         assert directory is not None, "what was cleaned has a directory"
         directory.offer_cleaner_checkpoint()
         if not await self._executor.finish(directory.write_cleaner_checkpoint):
-            self._replica_manager.fail(directory)
+            self._log_directories.handle_failure(directory)
         return True
 
     async def _next(self, cleaning: Cleaning, slices: Iterator[Slice]) -> Slice | None:

@@ -15,8 +15,11 @@ from odradek_broker.config import BrokerConfig
 from odradek_broker.disk_executor import DiskExecutor
 from odradek_broker.logger import Logger
 from odradek_broker.replication.hosted_partitions import Partitions
+from odradek_broker.replication.log_directories import LogDirectories
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition
-from odradek_broker.replication.replica_manager import ReplicaManager, logs_of
+from odradek_broker.replication.replica_logs import ReplicaLogs
+from odradek_broker.replication.replica_manager import healthy_logs
+from odradek_broker.replication.sealed_segments import SealedSegments
 from odradek_broker.timers import TimerHandle, Timers
 from odradek_log.directory import LogDirectory
 
@@ -34,7 +37,9 @@ class LogManager:
         self,
         *,
         config: Callable[[], BrokerConfig],
-        replica_manager: ReplicaManager,
+        log_directories: LogDirectories,
+        replica_logs: ReplicaLogs,
+        sealed_segments: SealedSegments,
         partitions: Partitions,
         executor: DiskExecutor,
         timers: Timers,
@@ -44,7 +49,9 @@ class LogManager:
     ) -> None:
         """`requests_handled` counts the requests of the broker: compaction pauses while there are many."""
         self._config = config
-        self._replica_manager = replica_manager
+        self._log_directories = log_directories
+        self._replica_logs = replica_logs
+        self._sealed_segments = sealed_segments
         self._partitions = partitions
         self._executor = executor
         self._timers = timers
@@ -64,7 +71,7 @@ class LogManager:
             ("log.retention.check.interval.ms", lambda: self.delete_old_segments(self._partitions)),
             ("log.flush.scheduler.interval.ms", self._flush_due),
             ("replica.high.watermark.checkpoint.interval.ms", self._checkpoint_high_watermarks),
-            ("log.flush.offset.checkpoint.interval.ms", self._replica_manager.checkpoint_recovery),
+            ("log.flush.offset.checkpoint.interval.ms", self._checkpoint_recovery_points),
             ("log.flush.start.offset.checkpoint.interval.ms", self._checkpoint_start_offsets),
             ("producer.id.expiration.check.interval.ms", self._expire_producers),
         )
@@ -108,7 +115,7 @@ class LogManager:
     def write_high_watermarks(self) -> None:
         """Write the checkpoints of high watermarks in this thread, at a shutdown."""
         self._offer_high_watermarks()
-        for directory in self._replica_manager.healthy:
+        for directory in self._log_directories.online:
             directory.write_high_watermarks()
 
     # -- jobs -----------------------------------------------------------------------------------------------------
@@ -142,12 +149,12 @@ class LogManager:
         """Import the cleaner on a worker thread, and only if a topic is compacted, so that no request waits for it."""
         if self.cleaner is not None or not self._config().boolean("log.cleaner.enable"):
             return
-        if any(log.config.compact for log in logs_of(self._partitions)):
+        if any(log.config.compact for log in healthy_logs(self._partitions)):
             cleaner = await self._executor.finish(import_cleaner)
             if self.cleaner is None and not self._stopped:
                 self.cleaner = cleaner(
                     config=self._config,
-                    replica_manager=self._replica_manager,
+                    log_directories=self._log_directories,
                     partitions=self._partitions,
                     executor=self._executor,
                     delete_old_segments=self.delete_old_segments,
@@ -160,7 +167,7 @@ class LogManager:
     def _flush_due(self) -> None:
         """Flush logs whose last flush was `flush.ms` ago."""
         now_ms = self._clock.wall_ms()
-        for log in logs_of(self._partitions):
+        for log in healthy_logs(self._partitions):
             if now_ms - log.flushing.flushed_ms >= log.config.flush_ms and log.log_end_offset > log.recovery_point:
                 self._executor.run("flush", log.flush)
 
@@ -168,9 +175,12 @@ class LogManager:
         for directory in self._offer_high_watermarks():
             self._executor.run("high watermark checkpoint", self._or_fail(directory, directory.write_high_watermarks))
 
+    def _checkpoint_recovery_points(self) -> None:
+        self._sealed_segments.checkpoint(self._log_directories.online)
+
     def _checkpoint_start_offsets(self) -> None:
         """Write the start offsets of logs whose first records were deleted: a crash must not bring them back."""
-        for directory in self._replica_manager.healthy:
+        for directory in self._log_directories.online:
             directory.offer_start_offsets()
             self._executor.run("start offset checkpoint", self._or_fail(directory, directory.write_start_offsets))
 
@@ -179,19 +189,19 @@ class LogManager:
 
         def work() -> None:
             if not write():
-                self._executor.to_loop(lambda: self._replica_manager.fail(directory))
+                self._executor.to_loop(lambda: self._log_directories.handle_failure(directory))
 
         return work
 
     def _expire_producers(self) -> None:
         now_ms = self._clock.wall_ms()
-        for log in logs_of(self._partitions):
+        for log in healthy_logs(self._partitions):
             log.producers.remove_expired(now_ms)
 
     def _offer_high_watermarks(self) -> list[LogDirectory]:
         """Return the directories whose checkpoint has to be written."""
-        manager = self._replica_manager
-        found = {directory: manager.unclaimed_high_watermarks(directory) for directory in manager.healthy}
+        online = self._log_directories.online
+        found = {directory: self._replica_logs.unclaimed_high_watermarks(directory) for directory in online}
         for partition in self._partitions:
             if partition.directory is not None and partition.directory in found:
                 found[partition.directory][partition.topic, partition.index] = partition.high_watermark

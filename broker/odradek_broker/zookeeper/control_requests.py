@@ -118,7 +118,7 @@ class ControlRequestHandler:
                 each.error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
     def _report_what_is_still_there(self, delta: MetadataDelta, response: StopReplicaResponse) -> None:
-        directories = self._broker().replica_manager.directories
+        directories = self._broker().log_directories.all
         for each in response.partition_errors:
             key = (each.topic_name, each.partition_index)
             if delta.replica_actions.get(key) is ReplicaAction.DELETE and any(

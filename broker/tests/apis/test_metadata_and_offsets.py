@@ -312,7 +312,7 @@ async def test_every_version_of_describe_log_dirs_tells_sizes(
     for wanted in (None, [DescribeLogDirsRequest.DescribableLogDirTopic("t", [0, 1])]):
         response = await client.ask(DescribeLogDirsRequest(wanted), version)
         result = response.results[0]
-        assert (response.error_code, result.log_dir) == (0, node.broker.replica_manager.directories[0].path)
+        assert (response.error_code, result.log_dir) == (0, node.broker.log_directories.all[0].path)
         assert [(topic.name, [p.partition_size for p in topic.partitions]) for topic in result.topics] == [
             ("t", [len(one), 0])
         ]

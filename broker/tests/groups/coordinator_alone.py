@@ -81,7 +81,7 @@ class CoordinatorAlone:
         log = self.directory.logs.get(("__consumer_offsets", 0))
         if log is None:
             log = self.directory.create_log("__consumer_offsets", 0, TOPIC_ID, config)
-        self.partition = Partition("__consumer_offsets", TOPIC_ID, 0, Purgatory(self.timers), _never)
+        self.partition = Partition("__consumer_offsets", TOPIC_ID, 0, purgatory=Purgatory(self.timers), propose=_never)
         self.partition.use(log, self.directory)
         end = log.log_end_offset
         self.partition.become_leader(PartitionLeader(1, 0, 0, replicas, frozenset(replicas), end, end, 0))

@@ -1,0 +1,30 @@
+"""The configurations of logs, shared: a thousand topics with equal overrides have one `LogConfig`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from odradek_broker.config import BrokerConfig
+from odradek_log.config import LogConfig
+
+
+class LogConfigs:
+    """`use` a broker configuration before the first `of`."""
+
+    def __init__(self) -> None:
+        self.broker_config: BrokerConfig | None = None
+        self._by_overrides: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+
+    def use(self, config: BrokerConfig) -> None:
+        """Derive configurations from this broker configuration from now on."""
+        self.broker_config = config
+        self._by_overrides.clear()
+
+    def of(self, overrides: Mapping[str, str]) -> LogConfig:
+        """Return the configuration of a topic's logs; `overrides` are the topic's own settings."""
+        assert self.broker_config is not None
+        key = tuple(sorted(overrides.items()))
+        config = self._by_overrides.get(key)
+        if config is None:
+            config = self._by_overrides[key] = self.broker_config.log_config(overrides)
+        return config
