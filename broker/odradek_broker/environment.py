@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import SYNC, BrokerConfig
+from odradek_broker.descriptors import descriptor_limit
 from odradek_broker.disk_executor import DiskExecutor
 from odradek_broker.logger import Logger, ShortLines
-from odradek_broker.network.descriptors import descriptor_limit
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import Disk, RealDisk
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from odradek_broker.apis.context import BrokerServices
+from odradek_broker.descriptors import DescriptorBound, descriptor_limit
 from odradek_broker.memory import DEFAULT_BUDGET, MemoryBudget, ReceiveBuffers
 from odradek_broker.network.connection import Connection
-from odradek_broker.network.descriptors import DescriptorBound, descriptor_limit
 from odradek_broker.network.interceptors import Interceptors
 from odradek_broker.network.listeners import Listener
 from odradek_broker.network.long_requests import LongRequests
