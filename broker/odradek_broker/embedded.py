@@ -29,7 +29,7 @@ from odradek_controller.controller import Controller
 from odradek_controller.levels import Emulation, Levels, served_features
 from odradek_controller.metadata_log_store import MetadataLogStore
 from odradek_log.directory import LogDirectory
-from odradek_log.errors import CorruptLogError, LogOfflineError
+from odradek_log.log_errors import CorruptLogError, LogOfflineError
 from odradek_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from odradek_wire.uuid import Uuid

@@ -14,7 +14,7 @@ from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.node import Node
 from odradek_broker.replication.partition import Partition
-from odradek_log.errors import LogDirectoryError
+from odradek_log.log_errors import LogDirectoryError
 from odradek_wire.errors import ErrorCode
 from simulation.cluster import AGAIN_S, SETTINGS, host_settings, stop_for
 from simulation.memory_disk import MemoryDisk

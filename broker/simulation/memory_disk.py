@@ -14,7 +14,7 @@ import os
 import random
 from collections.abc import Callable
 
-from odradek_log.errors import LogDirectoryError
+from odradek_log.log_errors import LogDirectoryError
 
 
 class _File:

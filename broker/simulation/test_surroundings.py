@@ -14,7 +14,7 @@ import pytest
 
 from odradek_broker.clock import Clock
 from odradek_log.disk import APPEND, CREATE, Disk, RealDisk
-from odradek_log.errors import LogDirectoryError
+from odradek_log.log_errors import LogDirectoryError
 from simulation.memory_disk import MemoryDisk
 from simulation.memory_network import HIGH_WATER_BYTES, PIPE_BYTES, MemoryNetwork
 from simulation.process import Process

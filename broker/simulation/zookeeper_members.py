@@ -21,7 +21,7 @@ from odradek_broker.zookeeper.broker_process import BrokerProcess
 from odradek_controller.controller import Controller
 from odradek_controller.image import ClusterImage
 from odradek_controller.zookeeper.client import MultiError, Op, OpResult, ZooKeeper, ZooKeeperError
-from odradek_log.errors import LogDirectoryError
+from odradek_log.log_errors import LogDirectoryError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.leader_and_isr import LeaderAndIsrRequest
 from odradek_wire.messages.stop_replica import StopReplicaRequest

@@ -17,7 +17,7 @@ from odradek_broker.apis.table import TABLE
 from odradek_broker.config import BrokerConfig
 from odradek_broker.network.listeners import Listener, ListenerError, parse_listeners
 from odradek_controller.principal import Principal
-from odradek_log.errors import LogDirectoryError
+from odradek_log.log_errors import LogDirectoryError
 from odradek_wire.apis import APIS
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest

@@ -19,7 +19,7 @@ from odradek_controller.image import PartitionRegistration
 from odradek_log.checkpoints import read_offsets
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import RealDisk
-from odradek_log.errors import CorruptLogError
+from odradek_log.log_errors import CorruptLogError
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from odradek_log.errors import CorruptLogError, LogOfflineError
+from odradek_log.log_errors import CorruptLogError, LogOfflineError
 from odradek_log.reporting import Reporter, StandardReporter
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message

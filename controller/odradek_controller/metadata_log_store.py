@@ -14,8 +14,8 @@ from contextlib import suppress
 from odradek_log.append import Rejection
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
-from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.log import Log
+from odradek_log.log_errors import CorruptLogError, LogOfflineError
 from odradek_log.producer_state import AppendOrigin
 from odradek_wire.message import Message
 from odradek_wire.messages.abort_transaction_record import AbortTransactionRecord

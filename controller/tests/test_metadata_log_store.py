@@ -17,7 +17,7 @@ from odradek_controller.levels import Emulation
 from odradek_controller.metadata_log_store import MetadataLogStore
 from odradek_controller.replay import InvalidMetadataError, replay
 from odradek_controller.snapshots import decode_snapshot
-from odradek_log.errors import LogOfflineError
+from odradek_log.log_errors import LogOfflineError
 from odradek_log.reporting import StandardReporter
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest

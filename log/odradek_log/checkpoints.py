@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from odradek_log.disk import Disk
-from odradek_log.errors import CorruptLogError
+from odradek_log.log_errors import CorruptLogError
 
 _VERSION = "0"
 TopicPartition = tuple[str, int]

@@ -17,9 +17,9 @@ from odradek_log.checkpoints import TopicPartition
 from odradek_log.config import LogConfig
 from odradek_log.disk import Disk, Lock, RealDisk
 from odradek_log.environment import PRODUCER_EXPIRATION_MS, Later, LogEnvironment
-from odradek_log.errors import CorruptLogError, LogDirectoryError
 from odradek_log.foreign import partitions_in, refuse_foreign
 from odradek_log.log import Log
+from odradek_log.log_errors import CorruptLogError, LogDirectoryError
 from odradek_log.meta_properties import MetaProperties
 from odradek_log.offset_checkpoint import OffsetCheckpoint
 from odradek_log.open_files import OpenFiles

@@ -10,7 +10,7 @@ import os
 import struct
 from types import ModuleType
 
-from odradek_log.errors import LogDirectoryError
+from odradek_log.log_errors import LogDirectoryError
 
 fcntl: ModuleType | None
 try:

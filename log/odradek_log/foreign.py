@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from odradek_log import file_names
 from odradek_log.disk import Disk
-from odradek_log.errors import LogDirectoryError
+from odradek_log.log_errors import LogDirectoryError
 
 _NAMED_AT_MOST = 3
 _CHECKPOINT = "checkpoint"

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from itertools import pairwise
 
 from odradek_log.checkpoints import decode_lines, encode_lines
-from odradek_log.errors import CorruptLogError
+from odradek_log.log_errors import CorruptLogError
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1

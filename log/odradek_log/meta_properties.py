@@ -10,7 +10,7 @@ import re
 import time
 from dataclasses import dataclass
 
-from odradek_log.errors import LogDirectoryError
+from odradek_log.log_errors import LogDirectoryError
 from odradek_wire.uuid import Uuid, uuid_from_text, uuid_to_text
 
 _LINE = re.compile(r"((?:[^\\=:\s]|\\.)+)\s*[=:\s]\s*(.*)")

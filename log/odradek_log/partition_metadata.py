@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek_log.errors import CorruptLogError
+from odradek_log.log_errors import CorruptLogError
 from odradek_wire.uuid import Uuid, uuid_from_text, uuid_to_text
 
 _HEAD = b"version: 0\ntopic_id: "

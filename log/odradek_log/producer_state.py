@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from odradek_log.errors import CorruptLogError
+from odradek_log.log_errors import CorruptLogError
 from odradek_log.transactions import Transactions
 from odradek_log.verification_guard import NOT_REQUIRED, ONGOING, VerificationGuard, VerificationGuards
 from odradek_wire.errors import ErrorCode

@@ -15,7 +15,6 @@ from odradek_log import scan
 from odradek_log.config import LogConfig
 from odradek_log.disk import READ
 from odradek_log.environment import LogEnvironment
-from odradek_log.errors import CorruptLogError
 from odradek_log.file_names import (
     CLEANED,
     DELETED,
@@ -30,6 +29,7 @@ from odradek_log.file_names import (
     segment_name,
 )
 from odradek_log.leader_epochs import LeaderEpochs
+from odradek_log.log_errors import CorruptLogError
 from odradek_log.producer_snapshots import ProducerSnapshots
 from odradek_log.segment import Segment
 from odradek_wire.records.batch import (

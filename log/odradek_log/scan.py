@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from odradek_log.errors import CorruptLogError
+from odradek_log.log_errors import CorruptLogError
 from odradek_log.open_files import OpenFile
 from odradek_wire.records.batch import (
     HEADER_SIZE,

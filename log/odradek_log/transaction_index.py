@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from odradek_log.disk import CREATE, Disk, write_all
-from odradek_log.errors import CorruptLogError
 from odradek_log.file_names import TXN_INDEX
 from odradek_log.loaded_indexes import IndexOwner, LoadedIndexes
+from odradek_log.log_errors import CorruptLogError
 
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0

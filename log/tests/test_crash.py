@@ -11,8 +11,8 @@ from log.tests.log_kit import START_MS, TOPIC_ID, Sentences, Time, append, batch
 from odradek_log.append import AppendInfo
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
-from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.log import Log
+from odradek_log.log_errors import CorruptLogError, LogOfflineError
 from odradek_wire.records.batch import iterate
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100)

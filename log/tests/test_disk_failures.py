@@ -15,7 +15,7 @@ from log.tests.log_kit import START_MS, TOPIC_ID, Sentences, Time, append, batch
 from odradek_log.append import AppendInfo
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
-from odradek_log.errors import LogDirectoryError, LogOfflineError
+from odradek_log.log_errors import LogDirectoryError, LogOfflineError
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, retention_bytes=1500)
 

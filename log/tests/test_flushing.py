@@ -14,8 +14,8 @@ from log.tests.log_kit import TOPIC_ID, Sentences, Time, append, batch, open_dir
 from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import RealDisk
-from odradek_log.errors import LogOfflineError
 from odradek_log.log import Log
+from odradek_log.log_errors import LogOfflineError
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
 

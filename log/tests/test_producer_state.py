@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from log.tests.log_kit import START_MS, batch
 
-from odradek_log.errors import CorruptLogError
+from odradek_log.log_errors import CorruptLogError
 from odradek_log.producer_state import KeptBatch, ProducerEntry, Producers, Refusal, TransactionMarker
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.batch import RecordBatchHeader, read_header

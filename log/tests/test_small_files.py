@@ -10,7 +10,7 @@ from log.tests.log_kit import TOPIC_ID
 from odradek_log import file_names, partition_metadata
 from odradek_log.checkpoints import read_offsets, write_offsets
 from odradek_log.disk import RealDisk
-from odradek_log.errors import CorruptLogError, LogDirectoryError
+from odradek_log.log_errors import CorruptLogError, LogDirectoryError
 from odradek_log.meta_properties import MetaProperties
 from odradek_wire.uuid import uuid_from_text
 

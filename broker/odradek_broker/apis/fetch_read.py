@@ -24,7 +24,7 @@ from odradek_broker.memory import CONVERSION
 from odradek_broker.replication.core.fetch_session import FetchedPartition, PartitionKey
 from odradek_broker.replication.follower_fetches import preferred_replica
 from odradek_broker.replication.partition import DISK_TROUBLE, Partition
-from odradek_log.errors import OffsetOutOfRangeError
+from odradek_log.log_errors import OffsetOutOfRangeError
 from odradek_log.segment import FileSlice
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse

@@ -19,7 +19,7 @@ from odradek_broker.logger import Logger
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
 from odradek_log.append import Rejection
-from odradek_log.errors import CorruptLogError, LogOfflineError, OffsetOutOfRangeError
+from odradek_log.log_errors import CorruptLogError, LogOfflineError, OffsetOutOfRangeError
 from odradek_log.producer_state import AppendOrigin
 from odradek_log.verification_guard import VerificationGuard
 from odradek_wire.errors import DecodeError, ErrorCode

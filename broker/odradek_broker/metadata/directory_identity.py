@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from odradek_log.directory import LogDirectory
-from odradek_log.errors import LogDirectoryError
 from odradek_log.foreign import named
+from odradek_log.log_errors import LogDirectoryError
 from odradek_log.meta_properties import MetaProperties
 from odradek_wire.uuid import Uuid, random_uuid, uuid_to_text
 

@@ -17,8 +17,8 @@ from odradek_broker.purgatory import Purgatory, Watchers
 from odradek_broker.replication.core.partition_leader import Effect, HighWatermarkAdvanced, PartitionLeader, ProposeIsr
 from odradek_log.append import AppendInfo, Rejection
 from odradek_log.directory import LogDirectory
-from odradek_log.errors import CorruptLogError, LogOfflineError
 from odradek_log.log import Log
+from odradek_log.log_errors import CorruptLogError, LogOfflineError
 from odradek_log.producer_state import AppendOrigin, Refusal, TransactionMarker
 from odradek_log.verification_guard import VerificationGuard
 from odradek_wire.errors import ErrorCode

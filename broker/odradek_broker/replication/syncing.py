@@ -13,8 +13,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek_log.errors import LogOfflineError
 from odradek_log.log import Log
+from odradek_log.log_errors import LogOfflineError
 
 if TYPE_CHECKING:
     from odradek_broker.disk_executor import DiskExecutor

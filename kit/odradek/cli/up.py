@@ -24,7 +24,7 @@ from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.logger import Logger
 from odradek_controller.configs.removed import why_removed
 from odradek_controller.configs.table import Release, Resource, definitions
-from odradek_log.errors import LogDirectoryError
+from odradek_log.log_errors import LogDirectoryError
 
 _DEFAULT_PORT = 9092
 

@@ -17,7 +17,7 @@ from odradek_broker.clock import Clock
 from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.logger import Logger
 from odradek_broker.node import Node
-from odradek_log.errors import LogDirectoryError
+from odradek_log.log_errors import LogDirectoryError
 
 T = TypeVar("T")
 

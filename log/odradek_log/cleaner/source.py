@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from odradek_log.disk import READ, Disk
-from odradek_log.errors import CorruptLogError
 from odradek_log.file_names import LOG
+from odradek_log.log_errors import CorruptLogError
 from odradek_log.open_files import OpenFile
 from odradek_log.segment import Segment
 from odradek_wire.records.batch import HEADER_SIZE, RecordBatchHeader, entry_size_at, iterate
