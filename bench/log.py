@@ -13,12 +13,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import RealDisk
 from odradek_log.file_names import INDEX, LOG, TIME_INDEX, segment_name
 from odradek_log.index import OffsetIndex, TimeIndex
 from odradek_log.log import Log
+from odradek_log.log_config import LogConfig
 from odradek_wire.records.builder import BatchBuilder
 
 SMALL = 100 << 20

@@ -14,7 +14,7 @@ from pathlib import Path
 from odradek_controller.configs.effective import BrokerLayers
 from odradek_controller.configs.table import Release
 from odradek_controller.image import ClusterImage
-from odradek_log.config import LogConfig
+from odradek_log.log_config import LogConfig
 
 # Where we differ from Kafka: the first member of a group does not wait for others, and internal topics fit one broker.
 OUR_DEFAULTS: Mapping[str, str] = {

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from odradek_log.append import Rejection
-from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
+from odradek_log.log_config import LogConfig
 from odradek_log.log_errors import CorruptLogError, LogOfflineError
 from odradek_log.producer_state import AppendOrigin
 from odradek_wire.message import Message

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from odradek_log.config import LogConfig
+from odradek_log.log_config import LogConfig
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.log_validator import RecordError, Rejection
 

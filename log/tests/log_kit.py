@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from odradek_log.append import AppendInfo
-from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import Disk, RealDisk
 from odradek_log.log import Log
+from odradek_log.log_config import LogConfig
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.batch import iterate
 from odradek_wire.records.builder import BatchBuilder

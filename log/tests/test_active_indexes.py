@@ -10,10 +10,10 @@ import pytest
 from log.tests.failing_disk import FailingDisk
 from log.tests.log_kit import START_MS, TOPIC_ID, Sentences, Time, append, batch, open_directory, read_all
 
-from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from odradek_log.log import Log
+from odradek_log.log_config import LogConfig
 
 CONFIG = LogConfig(index_interval_bytes=100)
 BASE = "0" * 20

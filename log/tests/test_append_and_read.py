@@ -21,8 +21,8 @@ from log.tests.log_kit import (
 )
 
 from odradek_log.append import AppendInfo, RecordError, Rejection
-from odradek_log.config import LogConfig
 from odradek_log.log import Log
+from odradek_log.log_config import LogConfig
 from odradek_log.log_errors import OffsetOutOfRangeError
 from odradek_log.producer_state import AppendOrigin
 from odradek_wire.errors import ErrorCode

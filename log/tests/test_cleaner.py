@@ -13,9 +13,9 @@ from log.tests.log_kit import START_MS, TOPIC_ID, Time, open_directory, read_all
 from odradek_log.append import AppendInfo
 from odradek_log.cleaner.cleaning import Limits, Replacement
 from odradek_log.cleaner.offset_map import BYTES_PER_ENTRY
-from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
+from odradek_log.log_config import LogConfig
 from odradek_log.producer_state import KeptBatch
 from odradek_log.segment import FileSlice
 from odradek_wire.records.attributes import Compression

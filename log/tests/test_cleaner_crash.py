@@ -15,9 +15,9 @@ from log.tests.log_kit import TOPIC_ID, Time, open_directory
 from log.tests.test_power_loss import PulledPlug
 
 from odradek_log.cleaner.cleaning import Replacement
-from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
+from odradek_log.log_config import LogConfig
 from odradek_wire.records.batch import iterate
 from odradek_wire.records.record_codec import read_records
 

@@ -23,7 +23,7 @@ from log.tests.cleaner_kit import LIMITS, clean
 from log.tests.log_kit import Time, open_directory
 from odradek_peers import KAFKA_4_3, ApacheKafka, JavaTools
 
-from odradek_log.config import LogConfig
+from odradek_log.log_config import LogConfig
 from odradek_wire.records.batch import iterate
 from odradek_wire.records.record_codec import read_records
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odradek_log.cleaner.plan import Plan, SegmentFacts, groups, plan
-from odradek_log.config import LogConfig
+from odradek_log.log_config import LogConfig
 
 # Four sealed segments of 100 bytes and ten offsets each, of 1, 2, 3 and 4 seconds; the active one begins at 40.
 _SEGMENTS = [

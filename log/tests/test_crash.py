@@ -9,9 +9,9 @@ import pytest
 from log.tests.log_kit import START_MS, TOPIC_ID, Sentences, Time, append, batch, open_directory, read_all, values
 
 from odradek_log.append import AppendInfo
-from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
+from odradek_log.log_config import LogConfig
 from odradek_log.log_errors import CorruptLogError, LogOfflineError
 from odradek_wire.records.batch import iterate
 

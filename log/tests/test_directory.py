@@ -10,7 +10,7 @@ import pytest
 from log.tests.failing_disk import FailingDisk
 from log.tests.log_kit import TOPIC_ID, Sentences, Time, append, open_directory, read_all, values
 
-from odradek_log.config import LogConfig
+from odradek_log.log_config import LogConfig
 from odradek_log.log_errors import LogDirectoryError
 from odradek_log.meta_properties import MetaProperties
 from odradek_wire.uuid import METADATA_TOPIC_ID, Uuid

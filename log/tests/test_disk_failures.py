@@ -13,8 +13,8 @@ from log.tests.failing_disk import FailingDisk
 from log.tests.log_kit import START_MS, TOPIC_ID, Sentences, Time, append, batch, open_directory, read_all, values
 
 from odradek_log.append import AppendInfo
-from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
+from odradek_log.log_config import LogConfig
 from odradek_log.log_errors import LogDirectoryError, LogOfflineError
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, retention_bytes=1500)

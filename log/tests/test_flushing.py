@@ -11,10 +11,10 @@ import pytest
 from log.tests.failing_disk import FailingDisk
 from log.tests.log_kit import TOPIC_ID, Sentences, Time, append, batch, open_directory
 
-from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import RealDisk
 from odradek_log.log import Log
+from odradek_log.log_config import LogConfig
 from odradek_log.log_errors import LogOfflineError
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from log.tests.log_kit import TOPIC_ID, Time, append, open_directory
 
-from odradek_log.config import LogConfig
 from odradek_log.leader_epochs import LeaderEpochs
+from odradek_log.log_config import LogConfig
 from odradek_log.log_errors import CorruptLogError
 
 

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from log.tests.log_kit import TOPIC_ID, Sentences, Time, batch, open_directory, read_all
 
 from odradek_log.append import AppendInfo
-from odradek_log.config import LogConfig
 from odradek_log.log import Log
+from odradek_log.log_config import LogConfig
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.batch import iterate
 

@@ -12,8 +12,8 @@ import pytest
 from log.tests.log_kit import START_MS, TOPIC_ID, Time, batch, open_directory, read_all
 
 from odradek_log.append import AppendInfo
-from odradek_log.config import LogConfig
 from odradek_log.disk import RealDisk
+from odradek_log.log_config import LogConfig
 from odradek_log.producer_state import AppendOrigin
 from odradek_wire.records.control import end_txn_marker_batch
 

@@ -9,8 +9,8 @@ import pytest
 from log.tests.log_kit import TOPIC_ID, Time, append, open_directory, read_all, values
 
 from odradek_log import reservation
-from odradek_log.config import LogConfig
 from odradek_log.log import Log
+from odradek_log.log_config import LogConfig
 
 SEGMENT_BYTES = 1 << 20
 

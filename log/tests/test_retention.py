@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from log.tests.log_kit import START_MS, TOPIC_ID, Time, append, batch, open_directory, read_all, values
 
-from odradek_log.config import LogConfig
 from odradek_log.log import Log
+from odradek_log.log_config import LogConfig
 from odradek_log.retention import SegmentFacts, deletable
 
 # Three segments of 100 bytes, ending at 10, 20 and 30, of 1, 2 and 3 seconds.

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from log.tests.log_kit import START_MS, TOPIC_ID, Time, append, batch, open_directory
 
-from odradek_log.config import LogConfig
 from odradek_log.log import Log
+from odradek_log.log_config import LogConfig
 from odradek_log.log_errors import CorruptLogError
 from odradek_log.producer_state import AppendOrigin
 from odradek_log.transaction_index import AbortedTransaction

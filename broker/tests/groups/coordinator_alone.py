@@ -18,8 +18,8 @@ from odradek_broker.replication.core.partition_leader import PartitionLeader
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
 from odradek_controller.image import ClusterImage
-from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
+from odradek_log.log_config import LogConfig
 from odradek_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 from odradek_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse

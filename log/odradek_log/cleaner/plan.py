@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from odradek_log.config import LogConfig
+from odradek_log.log_config import LogConfig
 
 _MAX_OFFSET_RANGE = 0x7FFF_FFFF
 _NEVER_MS = 1 << 62
