@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from odradek_log.environment import LogEnvironment
 from odradek_log.log import Log
+from odradek_log.log_environment import LogEnvironment
 from odradek_log.log_errors import CorruptLogError, LogOfflineError
 
 from .image import ClusterImage

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from odradek_log import file_names
 from odradek_log.checkpoints import TopicPartition
 from odradek_log.disk import Disk, Lock, RealDisk
-from odradek_log.environment import PRODUCER_EXPIRATION_MS, Later, LogEnvironment
 from odradek_log.foreign import partitions_in, refuse_foreign
 from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
+from odradek_log.log_environment import PRODUCER_EXPIRATION_MS, Later, LogEnvironment
 from odradek_log.log_errors import CorruptLogError, LogDirectoryError
 from odradek_log.meta_properties import MetaProperties
 from odradek_log.offset_checkpoint import OffsetCheckpoint

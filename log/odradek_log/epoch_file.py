@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from odradek_log.environment import LogEnvironment
 from odradek_log.file_names import LEADER_EPOCH_CHECKPOINT
 from odradek_log.leader_epochs import LeaderEpochs
+from odradek_log.log_environment import LogEnvironment
 
 
 class EpochFile:

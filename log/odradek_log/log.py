@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from odradek_log import deletion, following, truncation
 from odradek_log.append import NOTHING_APPENDED, AppendInfo, Rejection, too_large
 from odradek_log.cleaner_state import CleanerState
-from odradek_log.environment import LogEnvironment
 from odradek_log.epoch_file import EpochFile
 from odradek_log.file_names import PARTITION_METADATA
 from odradek_log.flushing import Flushing
 from odradek_log.log_config import LogConfig
+from odradek_log.log_environment import LogEnvironment
 from odradek_log.log_errors import CorruptLogError, LogClosedError, LogOfflineError, OffsetOutOfRangeError
 from odradek_log.partition_metadata import encode as encode_topic_id
 from odradek_log.producer_replay import load, tell

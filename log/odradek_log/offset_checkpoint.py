@@ -11,7 +11,7 @@ from threading import Lock
 
 from odradek_log import checkpoints
 from odradek_log.checkpoints import TopicPartition
-from odradek_log.environment import LogEnvironment
+from odradek_log.log_environment import LogEnvironment
 from odradek_log.log_errors import CorruptLogError
 
 

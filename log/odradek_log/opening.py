@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from odradek_log import recovery
-from odradek_log.environment import LogEnvironment
 from odradek_log.file_names import PARTITION_METADATA
 from odradek_log.leader_epochs import LeaderEpochs
 from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
+from odradek_log.log_environment import LogEnvironment
 from odradek_log.partition_metadata import decode as decode_topic_id
 from odradek_log.partition_metadata import encode as encode_topic_id
 from odradek_log.partition_metadata import is_torn

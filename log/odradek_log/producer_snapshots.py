@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from odradek_log.environment import LogEnvironment
 from odradek_log.file_names import DELETED, SNAPSHOT, segment_name
+from odradek_log.log_environment import LogEnvironment
 from odradek_log.log_errors import CorruptLogError
 from odradek_log.producer_state import Producers
 

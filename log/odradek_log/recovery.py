@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from odradek_log import scan
 from odradek_log.disk import READ
-from odradek_log.environment import LogEnvironment
 from odradek_log.file_names import (
     CLEANED,
     DELETED,
@@ -29,6 +28,7 @@ from odradek_log.file_names import (
 )
 from odradek_log.leader_epochs import LeaderEpochs
 from odradek_log.log_config import LogConfig
+from odradek_log.log_environment import LogEnvironment
 from odradek_log.log_errors import CorruptLogError
 from odradek_log.producer_snapshots import ProducerSnapshots
 from odradek_log.segment import Segment

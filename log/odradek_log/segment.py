@@ -11,10 +11,10 @@ from contextlib import suppress
 
 from odradek_log import scan
 from odradek_log.disk import APPEND, CREATE, append_to_file, complete_file, write_all
-from odradek_log.environment import LogEnvironment
 from odradek_log.file_names import DELETED, INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, segment_name
 from odradek_log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from odradek_log.log_config import LogConfig
+from odradek_log.log_environment import LogEnvironment
 from odradek_log.log_errors import CorruptLogError
 from odradek_log.open_files import OpenFile
 from odradek_log.transaction_index import AbortedTransaction, TransactionIndex

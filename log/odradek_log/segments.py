@@ -10,8 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from odradek_log.environment import LogEnvironment
 from odradek_log.log_config import LogConfig
+from odradek_log.log_environment import LogEnvironment
 from odradek_log.segment import FileSlice, Segment
 from odradek_log.transaction_index import AbortedTransaction
 

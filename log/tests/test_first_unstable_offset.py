@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from log.tests.log_kit import START_MS, TOPIC_ID, Time, append, batch, open_directory
 
-from odradek_log.environment import PRODUCER_EXPIRATION_MS
 from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
+from odradek_log.log_environment import PRODUCER_EXPIRATION_MS
 from odradek_log.producer_state import AppendOrigin
 from odradek_log.transactions import Transactions
 from odradek_wire.records.control import end_txn_marker_batch

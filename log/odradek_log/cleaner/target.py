@@ -9,9 +9,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 from odradek_log.disk import CREATE, write_all
-from odradek_log.environment import LogEnvironment
 from odradek_log.file_names import CLEANED, INDEX, LOG, TIME_INDEX, TXN_INDEX
 from odradek_log.log_config import LogConfig
+from odradek_log.log_environment import LogEnvironment
 from odradek_log.open_files import OpenFile
 from odradek_log.segment import Segment
 from odradek_log.transaction_index import AbortedTransaction
