@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from odradek_log import scan
+from odradek_log import file_batches
 from odradek_log.disk import READ
 from odradek_log.file_names import (
     CLEANED,
@@ -125,7 +125,7 @@ def _epochs_of(segments: list[Segment]) -> LeaderEpochs:
     epochs = LeaderEpochs()
     for segment in segments:
         if segment.size:
-            for header in scan.headers(segment.open(), 0, segment.size):
+            for header in file_batches.batch_headers(segment.open(), 0, segment.size):
                 if header.partition_leader_epoch > epochs.latest:
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
     return epochs
@@ -179,7 +179,7 @@ def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], 
         env.open_files.open(f"{directory}/{name}", READ, segment)
         # Of one that was emptied, the segment whose name it takes at least.
         end = base + 1
-        for header in scan.headers(segment.open(), 0, segment.size):
+        for header in file_batches.batch_headers(segment.open(), 0, segment.size):
             end = header.next_offset
         segment.release()
         for other in names:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from odradek_log import scan
+from odradek_log import file_batches
 from odradek_log.disk import APPEND, CREATE, append_to_file, complete_file, write_all
 from odradek_log.file_names import DELETED, INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, segment_name
 from odradek_log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
@@ -194,7 +194,7 @@ class Segment:
         """The largest timestamp of the first batch; -1 when empty."""
         first = self._first_timestamp
         if first is None:
-            header = next(scan.headers(self.open(), 0, self.size), None)
+            header = next(file_batches.batch_headers(self.open(), 0, self.size), None)
             first = self._first_timestamp = -1 if header is None else header.max_timestamp
         return first
 
@@ -288,7 +288,7 @@ class Segment:
     def rebuild_indexes(self) -> None:
         """Read the log's headers and make the indexes anew."""
         self.reset_indexes()
-        for header in scan.headers(self.open(), 0, self.size):
+        for header in file_batches.batch_headers(self.open(), 0, self.size):
             self.account(header.position, header.size_in_bytes, header.last_offset, header.max_timestamp)
 
     @property
@@ -371,16 +371,16 @@ class Segment:
         below, above = index.around(offset - self.base_offset)
         if above - below > _ONE_BATCH_GAP:
             # So far apart, a single batch lies between them as a rule, and the second one is what is looked for.
-            position, size, base_offset = scan.step_at(file, above, self.size)
+            position, size, base_offset = file_batches.batch_at(file, above, self.size)
             if base_offset <= offset:
                 return position, size, base_offset
-        return scan.find(file, below, self.size, offset)
+        return file_batches.find_batch(file, below, self.size, offset)
 
     def headers_from(self, offset: int) -> Iterator[RecordBatchHeader]:
         """The headers of the batches from the one that holds `offset` on; positions are the file's."""
         found = self.locate(offset)
         if found is not None:
-            yield from scan.headers(self.open(), found[0], self.size)
+            yield from file_batches.batch_headers(self.open(), found[0], self.size)
 
     def next_offset(self) -> int:
         """The offset after the last record, from the last indexed batch on."""
@@ -388,7 +388,7 @@ class Segment:
             return self.base_offset
         start = self.offset_index.positions[-1] if len(self.offset_index) else 0
         header = None
-        for header in scan.headers(self.open(), start, self.size):
+        for header in file_batches.batch_headers(self.open(), start, self.size):
             end = header.position + header.size_in_bytes
         assert header is not None
         if end != self.size:
@@ -414,7 +414,7 @@ class Segment:
             return None
         from_offset = max(start_offset - self.base_offset, self.time_index.lookup(timestamp))
         file = self.open()
-        for header in scan.headers(file, self.offset_index.lookup(from_offset), self.size):
+        for header in file_batches.batch_headers(file, self.offset_index.lookup(from_offset), self.size):
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
             batch = file.read(header.size_in_bytes, header.position)
@@ -469,7 +469,7 @@ class Segment:
         timestamp, relative = times.last
         if times:
             self._largest = (timestamp, self.base_offset + relative)
-        for header in scan.headers(self.open(), offsets.lookup(relative), position):
+        for header in file_batches.batch_headers(self.open(), offsets.lookup(relative), position):
             if self._largest is None or header.max_timestamp > self._largest[0]:
                 self._largest = (header.max_timestamp, header.last_offset)
 

@@ -27,7 +27,7 @@ _FIND_CHUNK = 4096
 _SCAN_CHUNK = 1 << 16
 
 
-def find(file: OpenFile, position: int, end: int, offset: int) -> tuple[int, int, int] | None:
+def find_batch(file: OpenFile, position: int, end: int, offset: int) -> tuple[int, int, int] | None:
     """(position, size, base offset) of the first batch at or after `position` whose last offset is not below `offset`.
 
     None when all batches before `end` lie below it; `CorruptLogError` when there is something else than a batch.
@@ -49,7 +49,7 @@ def find(file: OpenFile, position: int, end: int, offset: int) -> tuple[int, int
     return None
 
 
-def step_at(file: OpenFile, position: int, end: int) -> tuple[int, int, int]:
+def batch_at(file: OpenFile, position: int, end: int) -> tuple[int, int, int]:
     """(position, size, base offset) of the batch that begins at `position`."""
     chunk = file.read(_STEP.size, position)
     if len(chunk) < _STEP.size or position + HEADER_SIZE > end:
@@ -60,7 +60,7 @@ def step_at(file: OpenFile, position: int, end: int) -> tuple[int, int, int]:
     return position, length + LOG_OVERHEAD, base_offset
 
 
-def headers(file: OpenFile, start: int, end: int) -> Iterator[RecordBatchHeader]:
+def batch_headers(file: OpenFile, start: int, end: int) -> Iterator[RecordBatchHeader]:
     """The headers of the batches in [start, end), their `position` being the file's."""
     position = start
     size = HEADER_SIZE
