@@ -20,10 +20,10 @@ from odradek_log.flushing import Flushing
 from odradek_log.log_config import LogConfig
 from odradek_log.log_environment import LogEnvironment
 from odradek_log.log_errors import CorruptLogError, LogClosedError, LogOfflineError, OffsetOutOfRangeError
+from odradek_log.log_loader import LoadedLog
 from odradek_log.partition_metadata import encode as encode_topic_id
 from odradek_log.producer_replay import load, tell
 from odradek_log.producer_state import AppendOrigin, KeptBatch, Producers
-from odradek_log.recovery import LoadedLog
 from odradek_log.segment import FileSlice, Segment
 from odradek_log.segments import Segments
 from odradek_log.transaction_index import AbortedTransaction

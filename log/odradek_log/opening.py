@@ -1,8 +1,8 @@
-"""From a partition's directory to its log: made new, or found and repaired if it has to be (`recovery`)."""
+"""From a partition's directory to its log: made new, or found and repaired if it has to be (`log_loader`)."""
 
 from __future__ import annotations
 
-from odradek_log import recovery
+from odradek_log import log_loader
 from odradek_log.file_names import PARTITION_METADATA
 from odradek_log.leader_epochs import LeaderEpochs
 from odradek_log.log import Log
@@ -24,7 +24,7 @@ def create_log(
     if topic_id is not None:
         env.disk.write_file(f"{directory}/{PARTITION_METADATA}", encode_topic_id(topic_id))
     snapshots = ProducerSnapshots(env, directory, [])
-    loaded = recovery.LoadedLog([Segment.unwritten(env, directory, config)], 0, 0, LeaderEpochs(), snapshots)
+    loaded = log_loader.LoadedLog([Segment.unwritten(env, directory, config)], 0, 0, LeaderEpochs(), snapshots)
     return Log(
         env=env,
         directory=directory,
@@ -51,7 +51,7 @@ def open_log(
 
     The topic id is what `partition.metadata` says. Raises `CorruptLogError` or `OSError`.
     """
-    loaded = recovery.load(
+    loaded = log_loader.load(
         env,
         directory,
         config,

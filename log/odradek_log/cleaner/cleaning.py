@@ -156,7 +156,7 @@ class Cleaning:
         disk = self._log.env.disk
         for name in disk.names(self._directory):
             if name.endswith(CLEANED):
-                # Left by an attempt that could not remove it; at a start it would undo a swap (`recovery`).
+                # Left by an attempt that could not remove it; at a start it would undo a swap (`log_loader`).
                 disk.remove(f"{self._directory}/{name}")
         yield from self._index()
         self.waits = True

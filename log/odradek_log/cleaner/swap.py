@@ -1,5 +1,5 @@
 """A cleaned segment takes the place of those it was made of, so that a crash at any point leaves either (LocalLog's
-replaceSegments; what a crash leaves, `recovery` finishes or undoes).
+replaceSegments; what a crash leaves, `log_loader` finishes or undoes).
 
 `.cleaned` becomes `.swap`: from here on the new segment counts. The old files become `.deleted`, `.swap` loses its
 suffix. Who is reading an old file has it open and goes on.
