@@ -20,10 +20,10 @@ from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
 from odradek_log.log_environment import PRODUCER_EXPIRATION_MS, Later, LogEnvironment
 from odradek_log.log_errors import CorruptLogError, LogDirectoryError
+from odradek_log.log_opening import create_log, open_log
 from odradek_log.meta_properties import MetaProperties
 from odradek_log.offset_checkpoint import OffsetCheckpoint
 from odradek_log.open_files import OpenFiles
-from odradek_log.opening import create_log, open_log
 from odradek_log.reporting import Reporter, StandardReporter
 from odradek_wire.records.record_errors import CorruptRecordError
 from odradek_wire.uuid import METADATA_TOPIC_ID, Uuid

@@ -1,8 +1,8 @@
 """One partition's log: which offsets there are, appending as leader, reading.
 
 Holds the state that the log's parts share, and is the boundary at which trouble with the disk takes this log, not its
-neighbours, offline. What else happens to a log has a module each: `opening`, `following` (appending as follower),
-`truncation` (at its end), `deletion` (at its beginning), `flushing`. Knows no replica and no high watermark; a reader's
+neighbours, offline. What else happens to a log has a module each: `log_opening`, `follower_append` (appending as follower),
+`truncation` (at its end), `segment_deletion` (at its beginning), `flushing`. Knows no replica and no high watermark; a reader's
 limit is passed in. All of it runs on one thread but flushing, which may run on another.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from odradek_log import deletion, following, truncation
+from odradek_log import follower_append, segment_deletion, truncation
 from odradek_log.append import NOTHING_APPENDED, AppendInfo, Rejection, too_large
 from odradek_log.cleaner_state import CleanerState
 from odradek_log.epoch_file import EpochFile
@@ -210,7 +210,7 @@ class Log:
         before it are in the log), `OSError` when the disk fails.
         """
         with self.working("append"):
-            return following.append(self, memoryview(records))
+            return follower_append.append(self, memoryview(records))
 
     def appended(self, last: RecordBatchHeader, position: int) -> None:
         """The log ends with this batch now, which stands at `position` of the active segment."""
@@ -358,14 +358,14 @@ class Log:
         The files are renamed to `.deleted` now and removed after `file.delete.delay.ms`.
         """
         with self.working("delete old segments"):
-            return deletion.delete_old_segments(self, limit)
+            return segment_deletion.delete_old_segments(self, limit)
 
     def advance_log_start_offset(self, offset: int) -> bool:
         """DeleteRecords: nothing below `offset` is served any more; its segments go with the next retention."""
         assert offset <= self.log_end_offset
         if offset <= self.log_start_offset:
             return False
-        deletion.start_at(self, offset)
+        segment_deletion.start_at(self, offset)
         return True
 
     def truncate_to(self, offset: int) -> bool:

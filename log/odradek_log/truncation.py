@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek_log import deletion
+from odradek_log import segment_deletion
 
 if TYPE_CHECKING:
     from odradek_log.log import Log
@@ -17,7 +17,7 @@ def truncate(log: Log, offset: int) -> None:
         return
     segment, *later = log.segments.from_offset(offset)
     if later:
-        deletion.remove(log, later)
+        segment_deletion.remove(log, later)
         log.segments.make_active(segment, log.config)
     log.log_start_offset = min(log.log_start_offset, offset)
     # Compaction leaves gaps, also at a segment's end: the log does not reach what it has nothing of.
@@ -37,7 +37,7 @@ def truncate(log: Log, offset: int) -> None:
 
 def begin_anew(log: Log, offset: int) -> None:
     """See `Log.truncate_fully_and_start_at`."""
-    deletion.remove(log, list(log.segments))
+    segment_deletion.remove(log, list(log.segments))
     log.snapshots.remove_all()
     log.segments.begin(offset, log.config)
     log.log_start_offset = offset

@@ -18,7 +18,7 @@ from odradek_log.append import AppendInfo
 from odradek_log.cleaner.cleaning import Limits, plan_of
 from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
-from odradek_log.opening import open_log
+from odradek_log.log_opening import open_log
 from odradek_wire.records.batch import iterate
 from odradek_wire.records.control import ControlRecordType, record_type_of
 from odradek_wire.records.record_codec import read_records
