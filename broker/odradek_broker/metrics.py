@@ -137,7 +137,7 @@ def _open_transactions(broker: Broker) -> Iterator[Metric]:
     """In the logs here, whoever coordinates them."""
     led = [each for each in broker.partitions if each.leader is not None]
     logs = [log for each in led if (log := each.served_log) is not None and log.failure is None]
-    begun = [log for log in logs if log.producers.transactions.first_open is not None]
+    begun = [log for log in logs if log.producers.transactions.first_ongoing_offset is not None]
     yield _gauge("odradek_partitions_with_open_transactions", "Led, with an open transaction.", len(begun))
     limit_ms = broker.config.integer("transaction.max.timeout.ms") + LATE_MS
     before_ms = broker.clock.wall_ms() - limit_ms
@@ -145,7 +145,7 @@ def _open_transactions(broker: Broker) -> Iterator[Metric]:
         0 < entry.last_timestamp < before_ms
         for log in begun
         for entry in log.producers
-        if entry.current_txn_first_offset == log.producers.transactions.first_open
+        if entry.current_txn_first_offset == log.producers.transactions.first_ongoing_offset
     )
     yield _gauge(
         "kafka_server_ReplicaManager_PartitionsWithLateTransactionsCount",

@@ -22,7 +22,7 @@ from odradek_broker.replication.partition import Partition
 from odradek_broker.replication.replica_manager import ReplicaManager
 from odradek_controller import replay
 from odradek_controller.commands import brokers
-from odradek_log import following
+from odradek_log import follower_append
 from odradek_log.flushing import Flushing
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
@@ -129,7 +129,7 @@ def election_without_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def follower_that_learns_nothing_of_producers(patch: pytest.MonkeyPatch) -> None:
-    write = following._write
+    write = follower_append._write
 
     def untold(self: Log, header: Any, batch: Any) -> None:
         """Told only of what is appended as leader."""
@@ -143,7 +143,7 @@ def follower_that_learns_nothing_of_producers(patch: pytest.MonkeyPatch) -> None
         finally:
             Log.tell_producers = tell  # type: ignore[method-assign]
 
-    patch.setattr(following, "_write", append)
+    patch.setattr(follower_append, "_write", append)
 
 
 def consumers_that_are_given_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ async def test_a_committed_transaction_is_not_among_the_aborted_ones(node: Node,
     assert await outcome(client, marker(commit=True)) == 0
     log = node.broker.partitions.get("t", 0).log  # type: ignore[union-attr]
     assert (log.log_end_offset, log.aborted_transactions(0, 2)) == (2, [])
-    assert log.producers.transactions.first_open is None
+    assert log.producers.transactions.first_ongoing_offset is None
 
 
 async def test_what_is_refused_is_not_appended(node: Node, client: Any) -> None:

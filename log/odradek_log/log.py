@@ -309,7 +309,7 @@ class Log:
         """Where the oldest transaction begins that is open, or whose marker stands at or above the high watermark; the
         log's start if that is deleted; None without such a transaction. It may lie above the high watermark, which
         only grows from call to call, unless the log is truncated."""
-        unstable = self.producers.transactions.first_unstable(high_watermark)
+        unstable = self.producers.transactions.first_unstable_offset(high_watermark)
         return unstable if unstable is None or unstable > self.log_start_offset else self.log_start_offset
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:

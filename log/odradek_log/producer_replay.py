@@ -77,7 +77,7 @@ def tell(
                 header.producer_id, header.producer_epoch, marker.coordinator_epoch, header.max_timestamp, last_offset
             )
             if record_type is ControlRecordType.ABORT and first_offset is not None:
-                undecided = producers.transactions.first_open
+                undecided = producers.transactions.first_ongoing_offset
                 stable = last_offset + 1 if undecided is None else undecided
                 aborted = AbortedTransaction(header.producer_id, first_offset, last_offset, stable)
     return aborted

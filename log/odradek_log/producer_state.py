@@ -3,7 +3,7 @@
 Owns the sequence check, the last five batches of each producer (a retry of one of them is answered, not appended),
 whether it has a transaction open, expiry, and the bytes of `.snapshot` files (format version 1). When a snapshot is
 written or read is the log's matter. What is asked of coordinators before a transaction may begin here stands in
-`verification_guard`, what the transactions of all producers keep from being read in `transactions`.
+`verification_guard`, what the transactions of all producers keep from being read in `unstable_transactions`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from odradek_log.log_errors import CorruptLogError
-from odradek_log.transactions import Transactions
+from odradek_log.unstable_transactions import UnstableTransactions
 from odradek_log.verification_guard import NOT_REQUIRED, ONGOING, VerificationGuard, VerificationGuards
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import TRANSACTIONAL_BIT
@@ -165,7 +165,7 @@ class Producers:
     def __init__(self, expiration_ms: int) -> None:
         self._entries: dict[int, ProducerEntry] = {}
         self._expiration_ms = expiration_ms
-        self.transactions = Transactions()
+        self.transactions = UnstableTransactions()
         self.verification_guards = VerificationGuards()
 
     def __len__(self) -> int:
@@ -332,7 +332,7 @@ class Producers:
         entry.coordinator_epoch = coordinator_epoch
         entry.last_timestamp = timestamp
         if first_offset is not None:
-            self.transactions.decide(first_offset, offset)
+            self.transactions.complete(first_offset, offset)
         return first_offset
 
     def remove_expired(self, now_ms: int) -> None:

@@ -177,11 +177,11 @@ def test_a_retry_of_an_idempotent_batch_gets_its_first_answer(tmp_path: Path) ->
 def test_a_marker_of_a_coordinator_ends_a_transaction(tmp_path: Path) -> None:
     log = _log(tmp_path)
     log.append(batch(b"a", producer=(9, 0, 0), transactional=True), 0)
-    assert log.producers.transactions.first_open == 0
+    assert log.producers.transactions.first_ongoing_offset == 0
     marker = end_txn_marker_batch(commit=True, coordinator_epoch=1, producer_id=9, producer_epoch=0, timestamp=START_MS)
     assert _rejected(log.append(bytearray(marker), 0)).error is ErrorCode.INVALID_RECORD
     assert isinstance(log.append(marker, 0, origin=AppendOrigin.COORDINATOR), AppendInfo)
-    assert log.producers.transactions.first_open is None
+    assert log.producers.transactions.first_ongoing_offset is None
 
 
 def test_a_follower_appends_what_the_leader_has_and_leaves_a_torn_batch_out(tmp_path: Path) -> None:

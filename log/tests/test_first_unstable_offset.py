@@ -13,7 +13,7 @@ from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
 from odradek_log.log_environment import PRODUCER_EXPIRATION_MS
 from odradek_log.producer_state import AppendOrigin
-from odradek_log.transactions import Transactions
+from odradek_log.unstable_transactions import UnstableTransactions
 from odradek_wire.records.control import end_txn_marker_batch
 
 
@@ -150,7 +150,7 @@ def test_a_follower_finds_the_same_as_its_leader(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_any_order_of_beginnings_ends_and_high_watermarks_gives_what_a_look_at_all_of_them_gives(seed: int) -> None:
     chance = random.Random(seed)
-    transactions = Transactions()
+    transactions = UnstableTransactions()
     still_open: list[int] = []
     decided: list[tuple[int, int]] = []
     end = high_watermark = 0
@@ -162,15 +162,15 @@ def test_any_order_of_beginnings_ends_and_high_watermarks_gives_what_a_look_at_a
                 end += chance.randint(1, 3)
             case 1 if still_open:
                 first = still_open.pop(chance.randrange(len(still_open)))
-                transactions.decide(first, end)
+                transactions.complete(first, end)
                 decided.append((first, end))
                 end += 1
             case _:
                 high_watermark = chance.randint(high_watermark, end)
                 if chance.random() < 0.3:
-                    transactions.replicated_to(high_watermark)
+                    transactions.on_high_watermark_updated(high_watermark)
         unstable = still_open + [first for first, marker in decided if marker >= high_watermark]
-        assert transactions.first_unstable(high_watermark) == min(unstable, default=None)
+        assert transactions.first_unstable_offset(high_watermark) == min(unstable, default=None)
         assert transactions.any == bool(unstable)
-        assert transactions.first_open == min(still_open, default=None)
+        assert transactions.first_ongoing_offset == min(still_open, default=None)
     assert len(transactions) <= len(unstable)

@@ -117,12 +117,12 @@ def test_silent_producers_are_forgotten_and_open_transactions_are_not() -> None:
 
 def test_a_marker_ends_the_transaction_and_says_where_it_began() -> None:
     producers = _producers(_header(0), _header(0, producer=6, open_txn=True), _header(1, producer=6, open_txn=True))
-    assert producers.transactions.first_open == 1
+    assert producers.transactions.first_ongoing_offset == 1
     assert producers.end_transaction(6, 1, 9, START_MS + 5, 3) == 1
     entry = producers.get(6)
     assert entry is not None
     assert (entry.producer_epoch, entry.coordinator_epoch, entry.last_timestamp) == (1, 9, START_MS + 5)
-    assert (entry.batches, producers.transactions.first_open) == ([], None)
+    assert (entry.batches, producers.transactions.first_ongoing_offset) == ([], None)
 
 
 def test_a_snapshot_keeps_the_newest_batch_of_each_producer() -> None:

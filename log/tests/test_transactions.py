@@ -53,7 +53,7 @@ def test_an_aborted_transaction_is_indexed_in_the_segment_of_its_marker(tmp_path
     assert (tmp_path / "t-0" / TXN_INDEX).read_bytes() == bytes.fromhex(
         "00000000000000000007000000000000000000000000000000060000000000000002"
     )
-    assert log.producers.transactions.first_open is None
+    assert log.producers.transactions.first_ongoing_offset is None
 
 
 def test_a_reader_learns_of_the_aborted_transactions_that_touch_what_it_reads(tmp_path: Path) -> None:
@@ -68,10 +68,10 @@ def test_truncation_and_recovery_write_the_index_anew(tmp_path: Path) -> None:
     log = _with_transactions(tmp_path)
     log.truncate_to(10)
     assert log.aborted_transactions(0, 10) == [FIRST]
-    assert log.producers.transactions.first_open == 8
+    assert log.producers.transactions.first_ongoing_offset == 8
     log.truncate_to(6)
     assert log.aborted_transactions(0, 6) == []
-    assert log.producers.transactions.first_open == 0
+    assert log.producers.transactions.first_ongoing_offset == 0
 
 
 def test_a_lost_index_comes_back_with_the_batches_that_a_crash_makes_us_read(tmp_path: Path) -> None:

@@ -295,7 +295,7 @@ class Partition:
         if refusal is not None:
             return Rejection(refusal.error, refusal.message)
         # Nobody may ever read here: what was decided long ago is not remembered for that.
-        self.log.producers.transactions.replicated_to(self.high_watermark)
+        self.log.producers.transactions.on_high_watermark_updated(self.high_watermark)
         batch = end_txn_marker_batch(
             commit=marker.commit,
             coordinator_epoch=marker.coordinator_epoch,
@@ -329,7 +329,7 @@ class Partition:
             log.advance_log_start_offset(min(leader_start, log.log_end_offset))
         if reached > self.high_watermark:
             self.high_watermark = reached
-            log.producers.transactions.replicated_to(reached)
+            log.producers.transactions.on_high_watermark_updated(reached)
             self.wake()
         elif starts_later:
             self.wake()

@@ -215,7 +215,11 @@ async def test_a_transaction_is_stable_when_its_marker_is_replicated(trio: Trio)
     waiting = asyncio.ensure_future(end(client, commit=False))
     await trio.until(lambda: leader.log_end_offset == 2 and trio.turned_away)
     # Its end is decided, but another leader may know nothing of that.
-    assert (leader.high_watermark, leader.last_stable_offset, leader.log.producers.transactions.first_open) == (
+    assert (
+        leader.high_watermark,
+        leader.last_stable_offset,
+        leader.log.producers.transactions.first_ongoing_offset,
+    ) == (
         1,
         0,
         None,

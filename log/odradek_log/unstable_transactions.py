@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 
 
-class Transactions:
+class UnstableTransactions:
     """The open and the lately decided transactions of one partition, by their first offsets."""
 
     __slots__ = ("_decided", "_open", "any")
@@ -19,52 +19,52 @@ class Transactions:
         self.any = False
         """Whether there are any: what most partitions are asked, and no more."""
         # In the order of their beginnings, which is that of the offsets.
-        self._open: dict[int, None] = {}
+        self._ongoing: dict[int, None] = {}
         # (marker's offset, first offset), of each transaction that no later decided one began before: both ascend, and
         # the first one holds back the most.
-        self._decided: deque[tuple[int, int]] = deque()
+        self._unreplicated: deque[tuple[int, int]] = deque()
 
     def __len__(self) -> int:
         """How many are remembered."""
-        return len(self._open) + len(self._decided)
+        return len(self._ongoing) + len(self._unreplicated)
 
     def begin(self, first_offset: int) -> None:
         """One has its first record here, at the log's end."""
-        self._open[first_offset] = None
+        self._ongoing[first_offset] = None
         self.any = True
 
-    def decide(self, first_offset: int, marker_offset: int) -> None:
+    def complete(self, first_offset: int, marker_offset: int) -> None:
         """An open one has its marker here, at the log's end."""
-        del self._open[first_offset]
-        decided = self._decided
+        del self._ongoing[first_offset]
+        decided = self._unreplicated
         while decided and decided[-1][1] > first_offset:
             decided.pop()
         decided.append((marker_offset, first_offset))
 
     @property
-    def first_open(self) -> int | None:
+    def first_ongoing_offset(self) -> int | None:
         """Where the oldest open one begins."""
-        return next(iter(self._open), None)
+        return next(iter(self._ongoing), None)
 
-    def replicated_to(self, high_watermark: int) -> None:
+    def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Forget the decided ones whose markers are in all in-sync replicas."""
-        decided = self._decided
+        decided = self._unreplicated
         while decided and decided[0][0] < high_watermark:
             decided.popleft()
-        self.any = bool(decided or self._open)
+        self.any = bool(decided or self._ongoing)
 
-    def first_unstable(self, high_watermark: int) -> int | None:
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Where the oldest one begins that is open, or decided by a marker at or above the high watermark. The high
         watermark never retreats (or `clear` comes first)."""
-        if self._decided:
-            self.replicated_to(high_watermark)
-        undecided = self.first_open
-        if not self._decided:
+        if self._unreplicated:
+            self.on_high_watermark_updated(high_watermark)
+        undecided = self.first_ongoing_offset
+        if not self._unreplicated:
             return undecided
-        decided = self._decided[0][1]
+        decided = self._unreplicated[0][1]
         return decided if undecided is None else min(decided, undecided)
 
     def clear(self) -> None:
-        self._open.clear()
-        self._decided.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
         self.any = False
