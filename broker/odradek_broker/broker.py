@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from odradek_broker.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from odradek_broker.transactions.transaction_coordinator import TransactionCoordinator
     from odradek_broker.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
-    from odradek_log.producer_state import TransactionMarker
+    from odradek_log.producer_state_manager import TransactionMarker
 
 SESSION_EVICTION_MS = 120_000
 """How long a fetch session is safe from larger ones (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""

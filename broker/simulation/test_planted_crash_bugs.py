@@ -14,7 +14,7 @@ from odradek_broker.groups.core.pending_offsets import PendingTransactionalOffse
 from odradek_broker.replication.partition import Partition
 from odradek_broker.replication.syncing import Syncing
 from odradek_log.log import Log
-from odradek_log.producer_state import Producers
+from odradek_log.producer_state_manager import ProducerStateManager
 from odradek_log.segment import Segment
 from odradek_log.segments import Segments
 from simulation.crashes import CRASHES, Crashes
@@ -53,7 +53,7 @@ def producers_that_a_restart_forgets(patch: pytest.MonkeyPatch) -> None:
 
 
 def duplicates_that_are_appended(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Producers, "check", lambda self, *facts: None)
+    patch.setattr(ProducerStateManager, "check", lambda self, *facts: None)
 
 
 def readers_that_are_told_of_no_aborted_transaction(patch: pytest.MonkeyPatch) -> None:

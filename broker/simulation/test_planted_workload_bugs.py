@@ -15,7 +15,7 @@ from odradek_broker.transactions.core import transaction_rules
 from odradek_broker.transactions.core.transaction_metadata import Producer, TransactionMetadata
 from odradek_broker.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from odradek_log.cleaner.offset_map import OffsetMap
-from odradek_log.producer_state import TransactionMarker
+from odradek_log.producer_state_manager import TransactionMarker
 from odradek_wire.errors import ErrorCode
 from simulation.simulation import KINDS, Failure, Kind, Simulation, simulate
 from simulation.tellers import BANK

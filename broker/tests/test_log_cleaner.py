@@ -23,7 +23,7 @@ from odradek_broker.storage.cleaner_throttle import CleanerThrottle
 from odradek_broker.timers import Timers
 from odradek_log.cleaner.offset_map import BYTES_PER_ENTRY
 from odradek_log.log import Log
-from odradek_log.producer_state import TransactionMarker
+from odradek_log.producer_state_manager import TransactionMarker
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
 from odradek_wire.messages.find_coordinator import FindCoordinatorRequest

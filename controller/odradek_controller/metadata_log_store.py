@@ -16,7 +16,7 @@ from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
 from odradek_log.log_errors import CorruptLogError, LogOfflineError
-from odradek_log.producer_state import AppendOrigin
+from odradek_log.producer_state_manager import AppendOrigin
 from odradek_wire.message import Message
 from odradek_wire.messages.abort_transaction_record import AbortTransactionRecord
 from odradek_wire.messages.begin_transaction_record import BeginTransactionRecord

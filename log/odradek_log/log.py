@@ -23,7 +23,7 @@ from odradek_log.log_errors import CorruptLogError, LogClosedError, LogOfflineEr
 from odradek_log.log_loader import LoadedLog
 from odradek_log.partition_metadata import encode as encode_topic_id
 from odradek_log.producer_replay import load, tell
-from odradek_log.producer_state import AppendOrigin, KeptBatch, Producers
+from odradek_log.producer_state_manager import AppendOrigin, BatchMetadata, ProducerStateManager
 from odradek_log.segment import FileSlice, Segment
 from odradek_log.segments import Segments
 from odradek_log.transaction_index import AbortedTransaction
@@ -85,7 +85,7 @@ class Log:
         self.topic_id = topic_id
         self.leader_epochs = loaded.epochs
         self.epoch_file = EpochFile(env, directory, loaded.epochs)
-        self.producers = Producers(env.producer_expiration_ms)
+        self.producers = ProducerStateManager(env.producer_expiration_ms)
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.next_offset
         self.failure: Exception | None = None
@@ -172,7 +172,7 @@ class Log:
             else:
                 known = None if header.is_control else self.producers.check_coordinators(header, guard)
             if known is not None:
-                if isinstance(known, KeptBatch):
+                if isinstance(known, BatchMetadata):
                     first, last, timestamp = known.first_offset, known.last_offset, known.timestamp
                     return AppendInfo(first, last, timestamp, self.log_start_offset, True)
                 return Rejection(known.error, known.message)

@@ -4,7 +4,7 @@ truncation."""
 from __future__ import annotations
 
 from odradek_log.producer_snapshots import ProducerSnapshots
-from odradek_log.producer_state import Producers
+from odradek_log.producer_state_manager import ProducerStateManager
 from odradek_log.segments import Segments
 from odradek_log.transaction_index import AbortedTransaction
 from odradek_wire.records.attributes import CONTROL_BIT
@@ -13,7 +13,7 @@ from odradek_wire.records.record_codec import read_records
 
 
 def load(
-    producers: Producers,
+    producers: ProducerStateManager,
     snapshots: ProducerSnapshots,
     segments: Segments,
     log_start_offset: int,
@@ -41,7 +41,7 @@ def load(
         producers.remove_expired(now_ms)
 
 
-def _replay(producers: Producers, segments: Segments, start: int) -> None:
+def _replay(producers: ProducerStateManager, segments: Segments, start: int) -> None:
     """Tell `producers` of every batch from offset `start` on, and have those transactions indexed that were aborted
     there, and no others."""
     for segment in segments.from_offset(start):
@@ -56,7 +56,7 @@ def _replay(producers: Producers, segments: Segments, start: int) -> None:
 
 
 def tell(
-    producers: Producers, header: RecordBatchHeader, batch: bytes | bytearray | memoryview
+    producers: ProducerStateManager, header: RecordBatchHeader, batch: bytes | bytearray | memoryview
 ) -> AbortedTransaction | None:
     """One batch of a producer is part of the log; `header` has its offset there. `batch` is looked at only if it may
     end a transaction; the transaction is returned if that was aborted."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from odradek_log.file_names import DELETED, SNAPSHOT, segment_name
 from odradek_log.log_environment import LogEnvironment
 from odradek_log.log_errors import CorruptLogError
-from odradek_log.producer_state import Producers
+from odradek_log.producer_state_manager import ProducerStateManager
 
 
 class ProducerSnapshots:
@@ -27,7 +27,7 @@ class ProducerSnapshots:
     def path(self, offset: int) -> str:
         return f"{self.directory}/{segment_name(offset, SNAPSHOT)}"
 
-    def take(self, producers: Producers, offset: int) -> None:
+    def take(self, producers: ProducerStateManager, offset: int) -> None:
         """Write one, at most once for an offset, and none for a log that nothing was ever written to (as Kafka)."""
         newest = self.offsets[-1] if self.offsets else 0
         if offset > newest:
@@ -42,7 +42,7 @@ class ProducerSnapshots:
                 self._env.disk.sync_file(self.path(self._unsynced[0]))
             del self._unsynced[0]
 
-    def load_newest(self, producers: Producers, start_offset: int, end_offset: int) -> int | None:
+    def load_newest(self, producers: ProducerStateManager, start_offset: int, end_offset: int) -> int | None:
         """Fill the empty `producers` from the newest snapshot not above `end_offset`; returns its offset, None without
         one. Newer and unreadable ones are removed, and those not above `start_offset`, where the log begins: of what
         follows them something is gone (as Kafka's truncateAndReload)."""

@@ -2,7 +2,7 @@
 
 A transaction is open from its first record to its marker. Then it is decided; but as long as the marker is not known to
 be in all in-sync replicas, another leader may not have it, and the transaction would be open again. Knows no producer
-and no high watermark: the one is `producer_state`'s, the other is passed in.
+and no high watermark: the one is `producer_state_manager`'s, the other is passed in.
 """
 
 from __future__ import annotations

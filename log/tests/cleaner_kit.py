@@ -9,7 +9,7 @@ from log.tests.log_kit import START_MS, read_all
 from odradek_log.append import AppendInfo
 from odradek_log.cleaner.cleaning import Cleaning, Limits, Replacement, plan_of
 from odradek_log.log import Log
-from odradek_log.producer_state import AppendOrigin
+from odradek_log.producer_state_manager import AppendOrigin
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.control import end_txn_marker_batch

@@ -24,7 +24,7 @@ from odradek_log.append import AppendInfo, RecordError, Rejection
 from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
 from odradek_log.log_errors import OffsetOutOfRangeError
-from odradek_log.producer_state import AppendOrigin
+from odradek_log.producer_state_manager import AppendOrigin
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import Compression, TimestampType
 from odradek_wire.records.batch import iterate, read_header, rewrite_crc, set_max_timestamp

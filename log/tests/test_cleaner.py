@@ -16,7 +16,7 @@ from odradek_log.cleaner.offset_map import BYTES_PER_ENTRY
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
-from odradek_log.producer_state import KeptBatch
+from odradek_log.producer_state_manager import BatchMetadata
 from odradek_log.segment import FileSlice
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.record_errors import CorruptRecordError
@@ -157,7 +157,7 @@ def test_the_last_batch_of_an_active_producer_stays_without_records_until_it_wri
     log.load_producers()
     entry = log.producers.get(7)
     assert entry is not None
-    assert list(entry.batches) == [KeptBatch(1, 1, 1, START_MS + 1)]
+    assert list(entry.batches) == [BatchMetadata(1, 1, 1, START_MS + 1)]
     assert isinstance(log.append(keyed((b"b", b"4"), producer=(7, 3, 2)), 0), AppendInfo)
     log.roll()
     clean(log)

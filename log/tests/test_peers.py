@@ -14,7 +14,7 @@ from odradek_peers import KAFKA_3_9, KAFKA_4_3, ApacheKafka, JavaTools
 from odradek_log.append import AppendInfo
 from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
-from odradek_log.producer_state import AppendOrigin
+from odradek_log.producer_state_manager import AppendOrigin
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.control import end_txn_marker_batch
 

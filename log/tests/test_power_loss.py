@@ -14,7 +14,7 @@ from log.tests.log_kit import START_MS, TOPIC_ID, Time, batch, open_directory, r
 from odradek_log.append import AppendInfo
 from odradek_log.disk import RealDisk
 from odradek_log.log_config import LogConfig
-from odradek_log.producer_state import AppendOrigin
+from odradek_log.producer_state_manager import AppendOrigin
 from odradek_wire.records.control import end_txn_marker_batch
 
 CONFIG = LogConfig(segment_bytes=800, index_interval_bytes=100)

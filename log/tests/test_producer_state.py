@@ -6,7 +6,13 @@ import pytest
 from log.tests.log_kit import START_MS, batch
 
 from odradek_log.log_errors import CorruptLogError
-from odradek_log.producer_state import KeptBatch, ProducerEntry, Producers, Refusal, TransactionMarker
+from odradek_log.producer_state_manager import (
+    BatchMetadata,
+    ProducerStateEntry,
+    ProducerStateManager,
+    Refusal,
+    TransactionMarker,
+)
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.batch import RecordBatchHeader, read_header
 
@@ -19,8 +25,8 @@ def _header(
     return read_header(batch(*[b"v"] * count, producer=(producer, epoch, sequence), transactional=open_txn))
 
 
-def _producers(*headers: RecordBatchHeader) -> Producers:
-    producers = Producers(_DAY_MS)
+def _producers(*headers: RecordBatchHeader) -> ProducerStateManager:
+    producers = ProducerStateManager(_DAY_MS)
     offset = 0
     for header in headers:
         producers.update(header, offset)
@@ -50,7 +56,7 @@ def test_the_next_sequence_is_accepted_and_a_gap_is_refused() -> None:
 def test_each_of_the_last_five_batches_is_known_again_and_an_older_one_is_out_of_order() -> None:
     producers = _producers(*(_header(2 * at, 2) for at in range(7)))
     for at in range(2, 7):
-        assert producers.check(_header(2 * at, 2)) == KeptBatch(2 * at + 1, 2 * at + 1, 1, START_MS)
+        assert producers.check(_header(2 * at, 2)) == BatchMetadata(2 * at + 1, 2 * at + 1, 1, START_MS)
     assert _error(producers.check(_header(2, 2))) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -62,7 +68,7 @@ def test_sequences_wrap_to_zero() -> None:
     producers = _producers(_header(0x7FFF_FFFE, 2))
     assert producers.check(_header(0)) is None
     wrapped = _producers(_header(0x7FFF_FFFF, 2))
-    assert wrapped.check(_header(0x7FFF_FFFF, 2)) == KeptBatch(0, 1, 1, START_MS)
+    assert wrapped.check(_header(0x7FFF_FFFF, 2)) == BatchMetadata(0, 1, 1, START_MS)
     assert wrapped.check(_header(1)) is None
 
 
@@ -74,7 +80,7 @@ def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_zero() -> None:
     producers.update(_header(0, epoch=4), 10)
     entry = producers.get(5)
     assert entry is not None
-    assert (entry.producer_epoch, entry.batches) == (4, [KeptBatch(0, 10, 0, START_MS)])
+    assert (entry.producer_epoch, entry.batches) == (4, [BatchMetadata(0, 10, 0, START_MS)])
 
 
 def _marker(epoch: int, *, coordinator: int = 0, version: int = 0) -> TransactionMarker:
@@ -130,17 +136,17 @@ def test_a_snapshot_keeps_the_newest_batch_of_each_producer() -> None:
     producers.end_transaction(7, 2, 4, START_MS, 6)
     data = producers.encode()
     assert len(data) == 2 + 4 + 4 + 3 * 46
-    loaded = Producers(_DAY_MS)
+    loaded = ProducerStateManager(_DAY_MS)
     loaded.load(data, "a.snapshot", START_MS)
     first, second, third = loaded
-    assert first.batches == [KeptBatch(4, 4, 2, START_MS)]
+    assert first.batches == [BatchMetadata(4, 4, 2, START_MS)]
     assert second.current_txn_first_offset == 5
     assert (third.producer_epoch, third.coordinator_epoch, third.batches) == (2, 4, [])
     assert loaded.encode() == data
 
 
 def test_an_expired_producer_is_left_out_when_a_snapshot_is_loaded() -> None:
-    loaded = Producers(_DAY_MS)
+    loaded = ProducerStateManager(_DAY_MS)
     loaded.load(_producers(_header(0)).encode(), "a.snapshot", START_MS + _DAY_MS)
     assert list(loaded) == []
 
@@ -150,16 +156,16 @@ def test_a_damaged_snapshot_is_refused(position: int) -> None:
     data = bytearray(_producers(_header(0)).encode())
     data[position] ^= 1
     with pytest.raises(CorruptLogError):
-        Producers(_DAY_MS).load(bytes(data), "a.snapshot", START_MS)
+        ProducerStateManager(_DAY_MS).load(bytes(data), "a.snapshot", START_MS)
     with pytest.raises(CorruptLogError):
-        Producers(_DAY_MS).load(bytes(data[:position]), "a.snapshot", START_MS)
+        ProducerStateManager(_DAY_MS).load(bytes(data[:position]), "a.snapshot", START_MS)
 
 
 def test_the_bytes_of_a_snapshot_are_kafkas() -> None:
     # Written by Apache Kafka 4.3.0 for one idempotent producer; see test_peers for the way back.
-    producers = Producers(_DAY_MS)
-    entry = ProducerEntry(1, 2)
-    entry.batches = [KeptBatch(3, 4, 1, 5)]
+    producers = ProducerStateManager(_DAY_MS)
+    entry = ProducerStateEntry(1, 2)
+    entry.batches = [BatchMetadata(3, 4, 1, 5)]
     entry.last_timestamp = 5
     producers._entries[1] = entry
     assert producers.encode()[6:].hex() == (

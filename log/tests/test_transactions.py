@@ -10,7 +10,7 @@ from log.tests.log_kit import START_MS, TOPIC_ID, Time, append, batch, open_dire
 from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
 from odradek_log.log_errors import CorruptLogError
-from odradek_log.producer_state import AppendOrigin
+from odradek_log.producer_state_manager import AppendOrigin
 from odradek_log.transaction_index import AbortedTransaction
 from odradek_wire.records.batch import iterate, read_header
 from odradek_wire.records.control import end_txn_marker_batch

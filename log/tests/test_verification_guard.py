@@ -5,7 +5,7 @@ from __future__ import annotations
 from log.tests.log_kit import START_MS
 
 from odradek_log.producer_replay import tell
-from odradek_log.producer_state import KeptBatch, Producers, Refusal
+from odradek_log.producer_state_manager import BatchMetadata, ProducerStateManager, Refusal
 from odradek_log.verification_guard import NOT_REQUIRED, ONGOING, VerificationGuard
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
@@ -25,13 +25,15 @@ def header(sequence: int = 0, epoch: int = 0, *, transactional: bool = True) -> 
     return read_header(builder.build())
 
 
-def begin(producers: Producers, sequence: int = 0, epoch: int = 0, *, adds: bool = False) -> VerificationGuard:
+def begin(
+    producers: ProducerStateManager, sequence: int = 0, epoch: int = 0, *, adds: bool = False
+) -> VerificationGuard:
     found = producers.begin_verification(PRODUCER, epoch, sequence, adds=adds, now_ms=START_MS)
     assert isinstance(found, VerificationGuard)
     return found
 
 
-def end(producers: Producers, epoch: int, offset: int = 50) -> None:
+def end(producers: ProducerStateManager, epoch: int, offset: int = 50) -> None:
     batch = end_txn_marker_batch(
         commit=True, coordinator_epoch=0, producer_id=PRODUCER, producer_epoch=epoch, timestamp=START_MS
     )
@@ -42,13 +44,13 @@ def end(producers: Producers, epoch: int, offset: int = 50) -> None:
     tell(producers, marker, batch)
 
 
-def error(verdict: Refusal | KeptBatch | None) -> ErrorCode | None:
-    assert not isinstance(verdict, KeptBatch)
+def error(verdict: Refusal | BatchMetadata | None) -> ErrorCode | None:
+    assert not isinstance(verdict, BatchMetadata)
     return None if verdict is None else verdict.error
 
 
 def test_a_transaction_begins_with_the_verification_that_was_begun_for_it() -> None:
-    producers = Producers(HOUR_MS)
+    producers = ProducerStateManager(HOUR_MS)
     mine = begin(producers)
     stranger = VerificationGuard(0, 0, adds=False, began_ms=START_MS)
     assert error(producers.check(header(), None)) is ErrorCode.INVALID_TXN_STATE
@@ -58,14 +60,14 @@ def test_a_transaction_begins_with_the_verification_that_was_begun_for_it() -> N
 
 
 def test_who_brings_nothing_has_no_batch_of_a_transaction_appended() -> None:
-    producers = Producers(HOUR_MS)
+    producers = ProducerStateManager(HOUR_MS)
     producers.update(header(), 10)
     assert error(producers.check(header(1), None)) is ErrorCode.INVALID_TXN_STATE
     assert producers.check(header(1)) is None
 
 
 def test_within_a_transaction_nothing_is_asked_and_nothing_needed() -> None:
-    producers = Producers(HOUR_MS)
+    producers = ProducerStateManager(HOUR_MS)
     begin(producers)
     producers.update(header(), 10)
     assert begin(producers, 1) is ONGOING
@@ -76,7 +78,7 @@ def test_within_a_transaction_nothing_is_asked_and_nothing_needed() -> None:
 
 
 def test_a_verification_is_worth_nothing_after_the_marker_that_ends_its_transaction() -> None:
-    producers = Producers(HOUR_MS)
+    producers = ProducerStateManager(HOUR_MS)
     mine = begin(producers)
     end(producers, epoch=0)
     assert error(producers.check(header(), mine)) is ErrorCode.INVALID_TXN_STATE
@@ -87,7 +89,7 @@ def test_a_verification_is_worth_nothing_after_the_marker_that_ends_its_transact
 
 
 def test_under_version_2_the_late_marker_of_the_transaction_before_leaves_the_next_ones_verification() -> None:
-    producers = Producers(HOUR_MS)
+    producers = ProducerStateManager(HOUR_MS)
     producers.update(header(0, epoch=3), 10)
     following = begin(producers, epoch=4, adds=True)
     end(producers, epoch=4)
@@ -97,7 +99,7 @@ def test_under_version_2_the_late_marker_of_the_transaction_before_leaves_the_ne
 
 
 def test_an_open_transaction_of_an_older_epoch_is_not_the_producers_own_any_more() -> None:
-    producers = Producers(HOUR_MS)
+    producers = ProducerStateManager(HOUR_MS)
     producers.update(header(0, epoch=3), 10)
     assert begin(producers, epoch=4)
     assert error(producers.check(header(0, epoch=4), ONGOING)) is ErrorCode.INVALID_TXN_STATE
@@ -108,7 +110,7 @@ def test_an_open_transaction_of_an_older_epoch_is_not_the_producers_own_any_more
 
 
 def test_no_batch_comes_before_the_lowest_that_was_to_begin_the_transaction() -> None:
-    producers = Producers(HOUR_MS)
+    producers = ProducerStateManager(HOUR_MS)
     begin(producers, sequence=4)
     mine = begin(producers, sequence=2)
     begin(producers, sequence=3)
@@ -120,22 +122,22 @@ def test_no_batch_comes_before_the_lowest_that_was_to_begin_the_transaction() ->
 
 def test_a_transaction_of_version_2_begins_with_sequence_0_where_nothing_is_known_of_its_producer() -> None:
     for adds, expected in ((True, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), (False, None)):
-        producers = Producers(HOUR_MS)
+        producers = ProducerStateManager(HOUR_MS)
         mine = begin(producers, sequence=4, adds=adds)
         assert error(producers.check(header(4), mine)) is expected
 
 
 def test_a_repeated_batch_is_known_again_after_the_end_of_its_transaction() -> None:
-    producers = Producers(HOUR_MS)
+    producers = ProducerStateManager(HOUR_MS)
     producers.update(header(0), 10)
     end(producers, epoch=0)
-    assert producers.check(header(0), ONGOING) == KeptBatch(0, 10, 0, START_MS)
+    assert producers.check(header(0), ONGOING) == BatchMetadata(0, 10, 0, START_MS)
     assert error(producers.check(header(1), ONGOING)) is ErrorCode.INVALID_TXN_STATE
     assert error(producers.check(header(0), None)) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_batch_outside_the_producers_open_transaction_is_refused() -> None:
-    producers = Producers(HOUR_MS)
+    producers = ProducerStateManager(HOUR_MS)
     producers.update(header(0), 10)
     for _ in range(2):
         assert error(producers.check(header(1, transactional=False))) is ErrorCode.INVALID_TXN_STATE
@@ -146,7 +148,7 @@ def test_a_batch_outside_the_producers_open_transaction_is_refused() -> None:
 
 
 def test_what_a_coordinator_writes_needs_a_verification_and_has_no_sequence() -> None:
-    producers = Producers(HOUR_MS)
+    producers = ProducerStateManager(HOUR_MS)
     mine = begin(producers, sequence=-1)
     assert error(producers.check_coordinators(header(-1), None)) is ErrorCode.INVALID_TXN_STATE
     assert producers.check_coordinators(header(-1), mine) is None
@@ -156,7 +158,7 @@ def test_what_a_coordinator_writes_needs_a_verification_and_has_no_sequence() ->
 
 
 def test_a_verification_that_nobody_used_expires_as_producers_do() -> None:
-    producers = Producers(HOUR_MS)
+    producers = ProducerStateManager(HOUR_MS)
     mine = begin(producers)
     producers.remove_expired(START_MS + HOUR_MS - 1)
     assert producers.check(header(), mine) is None

@@ -19,7 +19,7 @@ from odradek_broker.security.authorizer import Operation
 from odradek_broker.timers import TimerHandle, Timers
 from odradek_broker.transactions.core.transaction_metadata import TopicPartition
 from odradek_broker.transactions.marker_writing import write_marker
-from odradek_log.producer_state import TransactionMarker
+from odradek_log.producer_state_manager import TransactionMarker
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 

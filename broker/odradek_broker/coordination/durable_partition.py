@@ -20,7 +20,7 @@ from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
 from odradek_log.append import Rejection
 from odradek_log.log_errors import CorruptLogError, LogOfflineError, OffsetOutOfRangeError
-from odradek_log.producer_state import AppendOrigin
+from odradek_log.producer_state_manager import AppendOrigin
 from odradek_log.verification_guard import VerificationGuard
 from odradek_wire.errors import DecodeError, ErrorCode
 from odradek_wire.records.attributes import Compression

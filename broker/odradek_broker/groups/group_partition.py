@@ -22,7 +22,7 @@ from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import Timers
 from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_controller.image import ClusterImage
-from odradek_log.producer_state import TransactionMarker
+from odradek_log.producer_state_manager import TransactionMarker
 from odradek_log.verification_guard import VerificationGuard
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import Compression

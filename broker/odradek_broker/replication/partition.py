@@ -19,7 +19,7 @@ from odradek_log.append import AppendInfo, Rejection
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_log.log_errors import CorruptLogError, LogOfflineError
-from odradek_log.producer_state import AppendOrigin, Refusal, TransactionMarker
+from odradek_log.producer_state_manager import AppendOrigin, Refusal, TransactionMarker
 from odradek_log.verification_guard import VerificationGuard
 from odradek_wire.errors import ErrorCode
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from odradek_broker.deferred import Deferred
 from odradek_broker.replication.hosted_partitions import Partitions
 from odradek_log.append import Rejection
-from odradek_log.producer_state import TransactionMarker
+from odradek_log.producer_state_manager import TransactionMarker
 from odradek_wire.errors import ErrorCode
 
 

@@ -18,7 +18,7 @@ from odradek_broker.transactions.core.transaction_metadata import TopicPartition
 from odradek_broker.transactions.core.transaction_step import TransactionMarkers
 from odradek_broker.transactions.marker_channel import Errors, MarkerChannel, MarkerCoordinator, PendingCompletion
 from odradek_controller.image import ClusterImage
-from odradek_log.producer_state import TransactionMarker
+from odradek_log.producer_state_manager import TransactionMarker
 from odradek_wire.errors import ErrorCode
 
 RETRY_MS = 50

@@ -20,7 +20,7 @@ from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_log.append import AppendInfo
 from odradek_log.cleaner.cleaning import plan_of
-from odradek_log.producer_state import TransactionMarker
+from odradek_log.producer_state_manager import TransactionMarker
 from odradek_log.verification_guard import NOT_REQUIRED
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue

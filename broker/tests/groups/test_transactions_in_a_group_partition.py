@@ -12,7 +12,7 @@ from odradek_broker.coordination.durable_partition import CoordinatorState
 from odradek_broker.groups.core.group_records import OffsetRecord
 from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_log.append import AppendInfo, Rejection
-from odradek_log.producer_state import TransactionMarker
+from odradek_log.producer_state_manager import TransactionMarker
 from odradek_log.verification_guard import NOT_REQUIRED
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue

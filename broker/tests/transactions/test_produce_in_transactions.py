@@ -17,7 +17,7 @@ from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_broker.transactions.core.transaction_metadata import Producer, TopicPartition
 from odradek_controller.principal import Principal
-from odradek_log.producer_state import TransactionMarker
+from odradek_log.producer_state_manager import TransactionMarker
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
 from odradek_wire.records.builder import BatchBuilder

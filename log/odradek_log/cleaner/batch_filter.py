@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from odradek_log.cleaner.offset_map import OffsetMap
 from odradek_log.cleaner.transactions import CleanedTransactions
-from odradek_log.producer_state import Producers
+from odradek_log.producer_state_manager import ProducerStateManager
 from odradek_wire.records import record_filter
 from odradek_wire.records.batch import Buffer, RecordBatchHeader, check_crc
 from odradek_wire.records.record_codec import read_records, records_data
@@ -32,7 +32,7 @@ class LastRecord(NamedTuple):
     producer_epoch: int
 
 
-def last_records(producers: Producers) -> dict[int, LastRecord]:
+def last_records(producers: ProducerStateManager) -> dict[int, LastRecord]:
     """By producer id."""
     return {
         entry.producer_id: LastRecord(

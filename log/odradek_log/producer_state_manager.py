@@ -43,7 +43,7 @@ class AppendOrigin(Enum):
     RAFT_LEADER = "raft leader"
 
 
-class KeptBatch(NamedTuple):
+class BatchMetadata(NamedTuple):
     """One of a producer's last batches. `offset_delta` is last minus first offset."""
 
     last_sequence: int
@@ -79,7 +79,7 @@ class Refusal:
     message: str
 
 
-class ProducerEntry:
+class ProducerStateEntry:
     """One producer id. `batches` ascend; the last is the newest."""
 
     __slots__ = (
@@ -94,7 +94,7 @@ class ProducerEntry:
     def __init__(self, producer_id: int, producer_epoch: int) -> None:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
-        self.batches: list[KeptBatch] = []
+        self.batches: list[BatchMetadata] = []
         self.coordinator_epoch = -1
         self.last_timestamp = -1
         self.current_txn_first_offset: int | None = None
@@ -114,7 +114,7 @@ class ProducerEntry:
     def is_old(self, header: RecordBatchHeader) -> bool:
         return header.producer_epoch < self.producer_epoch or self.kept(header) is not None
 
-    def kept(self, header: RecordBatchHeader) -> KeptBatch | None:
+    def kept(self, header: RecordBatchHeader) -> BatchMetadata | None:
         """The one of the last batches that `header` repeats."""
         if header.producer_epoch == self.producer_epoch:
             first, last = header.base_sequence, header.last_sequence
@@ -124,14 +124,14 @@ class ProducerEntry:
         return None
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ProducerEntry):
+        if not isinstance(other, ProducerStateEntry):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
     __hash__ = None  # type: ignore[assignment]  # mutable, compared by value
 
     def __repr__(self) -> str:
-        return "ProducerEntry(" + ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__) + ")"
+        return "ProducerStateEntry(" + ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__) + ")"
 
 
 def _out_of_order(header: RecordBatchHeader, newest: int) -> Refusal:
@@ -142,7 +142,7 @@ def _out_of_order(header: RecordBatchHeader, newest: int) -> Refusal:
     )
 
 
-def _outdated(producer_id: int, producer_epoch: int, entry: ProducerEntry) -> Refusal:
+def _outdated(producer_id: int, producer_epoch: int, entry: ProducerStateEntry) -> Refusal:
     return Refusal(
         ErrorCode.INVALID_PRODUCER_EPOCH,
         f"Epoch of producer {producer_id} is {producer_epoch}, which is smaller than the last seen epoch "
@@ -157,13 +157,13 @@ def _outside_transaction(header: RecordBatchHeader) -> Refusal:
     )
 
 
-class Producers:
+class ProducerStateManager:
     """The producers of one partition."""
 
     __slots__ = ("_entries", "_expiration_ms", "transactions", "verification_guards")
 
     def __init__(self, expiration_ms: int) -> None:
-        self._entries: dict[int, ProducerEntry] = {}
+        self._entries: dict[int, ProducerStateEntry] = {}
         self._expiration_ms = expiration_ms
         self.transactions = UnstableTransactions()
         self.verification_guards = VerificationGuards()
@@ -171,10 +171,10 @@ class Producers:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[ProducerEntry]:
+    def __iter__(self) -> Iterator[ProducerStateEntry]:
         return iter(self._entries.values())
 
-    def get(self, producer_id: int) -> ProducerEntry | None:
+    def get(self, producer_id: int) -> ProducerStateEntry | None:
         return self._entries.get(producer_id)
 
     def begin_verification(
@@ -192,7 +192,7 @@ class Producers:
 
     def check(
         self, header: RecordBatchHeader, guard: VerificationGuard | None = NOT_REQUIRED
-    ) -> Refusal | KeptBatch | None:
+    ) -> Refusal | BatchMetadata | None:
         """A client's batch: None when it is the producer's next, the kept batch it repeats, or why it is refused. One
         that begins a transaction is refused unless `guard` is that producer's present verification, one of a
         transaction at all if there is none."""
@@ -219,7 +219,7 @@ class Producers:
         return self._check_begins(header, entry, guard)
 
     def _check_begins(
-        self, header: RecordBatchHeader, entry: ProducerEntry | None, guard: VerificationGuard | None
+        self, header: RecordBatchHeader, entry: ProducerStateEntry | None, guard: VerificationGuard | None
     ) -> Refusal | None:
         if not header.attributes & TRANSACTIONAL_BIT or guard is NOT_REQUIRED:
             return None
@@ -234,7 +234,7 @@ class Producers:
         )
 
     def _check_verification(
-        self, header: RecordBatchHeader, entry: ProducerEntry | None, guard: VerificationGuard | None
+        self, header: RecordBatchHeader, entry: ProducerStateEntry | None, guard: VerificationGuard | None
     ) -> Refusal | None:
         """What is refused because of a verification, or for want of one. A batch that is repeated, and one of an old
         epoch, are nothing of that kind."""
@@ -250,7 +250,7 @@ class Producers:
         return _out_of_order(header, lowest - 1) if header.base_sequence > lowest else None
 
     @staticmethod
-    def _check_sequence(header: RecordBatchHeader, entry: ProducerEntry) -> Refusal | KeptBatch | None:
+    def _check_sequence(header: RecordBatchHeader, entry: ProducerStateEntry) -> Refusal | BatchMetadata | None:
         epoch = header.producer_epoch
         sequence = header.base_sequence
         if epoch == entry.producer_epoch:
@@ -300,7 +300,7 @@ class Producers:
         """A data batch of a producer stands in the log, from `first_offset` on."""
         entry = self._entries.get(header.producer_id)
         if entry is None:
-            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_id, header.producer_epoch)
+            entry = self._entries[header.producer_id] = ProducerStateEntry(header.producer_id, header.producer_epoch)
         batches = entry.batches
         if header.producer_epoch != entry.producer_epoch:
             entry.producer_epoch = header.producer_epoch
@@ -308,7 +308,7 @@ class Producers:
         elif len(batches) == BATCHES_KEPT:
             del batches[0]
         delta = header.last_offset_delta
-        batches.append(KeptBatch(header.last_sequence, first_offset + delta, delta, header.max_timestamp))
+        batches.append(BatchMetadata(header.last_sequence, first_offset + delta, delta, header.max_timestamp))
         entry.last_timestamp = header.max_timestamp
         if header.attributes & TRANSACTIONAL_BIT:
             if self.verification_guards.open:
@@ -324,7 +324,7 @@ class Producers:
         here."""
         entry = self._entries.get(producer_id)
         if entry is None:
-            entry = self._entries[producer_id] = ProducerEntry(producer_id, producer_epoch)
+            entry = self._entries[producer_id] = ProducerStateEntry(producer_id, producer_epoch)
         if producer_epoch != entry.producer_epoch:
             entry.producer_epoch = producer_epoch
             entry.batches.clear()
@@ -352,7 +352,7 @@ class Producers:
         """A `.snapshot` file. Only the newest batch of a producer is kept in it, as in Kafka."""
         parts = [_COUNT.pack(len(self._entries))]
         for entry in self:
-            newest = entry.batches[-1] if entry.batches else KeptBatch(NO_SEQUENCE, -1, 0, -1)
+            newest = entry.batches[-1] if entry.batches else BatchMetadata(NO_SEQUENCE, -1, 0, -1)
             first_offset = entry.current_txn_first_offset
             parts.append(
                 _ENTRY.pack(
@@ -383,12 +383,12 @@ class Producers:
         if len(rows) != count:
             raise CorruptLogError(f"{path}: {count} producers are announced, {len(rows)} are there")
         for producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first_offset in rows:
-            entry = ProducerEntry(producer_id, epoch)
+            entry = ProducerStateEntry(producer_id, epoch)
             entry.last_timestamp = timestamp
             entry.coordinator_epoch = coordinator_epoch
             entry.current_txn_first_offset = first_offset if first_offset >= 0 else None
             if offset >= 0:
-                entry.batches.append(KeptBatch(sequence, offset, delta, timestamp))
+                entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
             self._entries[producer_id] = entry
         for first_offset in sorted(row[-1] for row in rows if row[-1] >= 0):
             self.transactions.begin(first_offset)
