@@ -1,9 +1,9 @@
-"""One partition's log: which offsets there are, appending as leader, reading.
+"""One partition's log: append as the leader, read, look up offsets.
 
-Holds the state that the log's parts share, and is the boundary at which trouble with the disk takes this log, not its
-neighbours, offline. What else happens to a log has a module each: `log_opening`, `follower_append` (appending as follower),
-`truncation` (at its end), `segment_deletion` (at its beginning), `flushing`. Knows no replica and no high watermark; a reader's
-limit is passed in. All of it runs on one thread but flushing, which may run on another.
+Owns the state that the parts of a log share, and takes the log offline when its disk fails; other logs are not
+affected. `log_opening` creates and opens a log, `follower_append` appends as a follower, `truncation` removes records
+at the end, `segment_deletion` at the beginning, `flushing` forces them to the disk. Knows no replicas and no high
+watermark: the caller passes the limit of a read. All methods run on one thread, except those that say "any thread".
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections import deque
 class UnstableTransactions:
     """The open and the lately decided transactions of one partition, by their first offsets."""
 
-    __slots__ = ("_decided", "_open", "any")
+    __slots__ = ("_ongoing", "_unreplicated", "any")
 
     def __init__(self) -> None:
         self.any = False
