@@ -175,7 +175,7 @@ class Log:
                 if isinstance(known, BatchMetadata):
                     first, last, timestamp = known.first_offset, known.last_offset, known.timestamp
                     return AppendInfo(first, last, timestamp, self.log_start_offset, True)
-                return Rejection(known.error, known.message)
+                return known
         first_offset = self.log_end_offset
         last_offset = first_offset + header.last_offset_delta
         segment = self.segments.active

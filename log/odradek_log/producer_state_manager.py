@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import TRANSACTIONAL_BIT
 from odradek_wire.records.batch import RecordBatchHeader
 from odradek_wire.records.crc import crc32c
+from odradek_wire.records.log_validator import Rejection
 
 BATCHES_KEPT = 5
 NO_SEQUENCE = -1
@@ -69,14 +69,6 @@ class TransactionMarker(NamedTuple):
     commit: bool
     transaction_version: int = 0
     """The level of the feature `transaction.version` under which the transaction was carried out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a batch is not appended."""
-
-    error: ErrorCode
-    message: str
 
 
 class ProducerStateEntry:
@@ -134,24 +126,24 @@ class ProducerStateEntry:
         return "ProducerStateEntry(" + ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__) + ")"
 
 
-def _out_of_order(header: RecordBatchHeader, newest: int) -> Refusal:
-    return Refusal(
+def _out_of_order(header: RecordBatchHeader, newest: int) -> Rejection:
+    return Rejection(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"Out of order sequence number for producer {header.producer_id}: {header.base_sequence} (incoming "
         f"sequence number), {newest} (current end sequence number)",
     )
 
 
-def _outdated(producer_id: int, producer_epoch: int, entry: ProducerStateEntry) -> Refusal:
-    return Refusal(
+def _outdated(producer_id: int, producer_epoch: int, entry: ProducerStateEntry) -> Rejection:
+    return Rejection(
         ErrorCode.INVALID_PRODUCER_EPOCH,
         f"Epoch of producer {producer_id} is {producer_epoch}, which is smaller than the last seen epoch "
         f"{entry.producer_epoch}",
     )
 
 
-def _outside_transaction(header: RecordBatchHeader) -> Refusal:
-    return Refusal(
+def _outside_transaction(header: RecordBatchHeader) -> Rejection:
+    return Rejection(
         ErrorCode.INVALID_TXN_STATE,
         f"Producer {header.producer_id} has a transaction open here, to which this batch does not belong",
     )
@@ -179,7 +171,7 @@ class ProducerStateManager:
 
     def begin_verification(
         self, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool, now_ms: int
-    ) -> VerificationGuard | Refusal:
+    ) -> VerificationGuard | Rejection:
         """Before a transactional batch is appended: what its coordinator is to be asked. ONGOING when this producer's
         transaction is open here already, or why the batch is refused anyway."""
         entry = self._entries.get(producer_id)
@@ -192,16 +184,16 @@ class ProducerStateManager:
 
     def check(
         self, header: RecordBatchHeader, guard: VerificationGuard | None = NOT_REQUIRED
-    ) -> Refusal | BatchMetadata | None:
+    ) -> Rejection | BatchMetadata | None:
         """A client's batch: None when it is the producer's next, the kept batch it repeats, or why it is refused. One
         that begins a transaction is refused unless `guard` is that producer's present verification, one of a
         transaction at all if there is none."""
         entry = self._entries.get(header.producer_id)
         transactional = header.attributes & TRANSACTIONAL_BIT
         if transactional or self.verification_guards.open:
-            refusal = self._check_verification(header, entry, guard)
-            if refusal is not None:
-                return refusal
+            rejection = self._check_verification(header, entry, guard)
+            if rejection is not None:
+                return rejection
         if entry is None:
             # Nothing is known of it, perhaps because its records are long deleted: any sequence may come first.
             return None
@@ -211,7 +203,7 @@ class ProducerStateManager:
 
     def check_coordinators(
         self, header: RecordBatchHeader, guard: VerificationGuard | None = NOT_REQUIRED
-    ) -> Refusal | None:
+    ) -> Rejection | None:
         """As `check`, of a batch that a group coordinator writes for a transaction: its sequence means nothing."""
         entry = self._entries.get(header.producer_id)
         if entry is not None and header.producer_epoch < entry.producer_epoch:
@@ -220,7 +212,7 @@ class ProducerStateManager:
 
     def _check_begins(
         self, header: RecordBatchHeader, entry: ProducerStateEntry | None, guard: VerificationGuard | None
-    ) -> Refusal | None:
+    ) -> Rejection | None:
         if not header.attributes & TRANSACTIONAL_BIT or guard is NOT_REQUIRED:
             return None
         if guard is not None and (
@@ -228,14 +220,14 @@ class ProducerStateManager:
             or guard is self.verification_guards.open.get(header.producer_id)
         ):
             return None
-        return Refusal(
+        return Rejection(
             ErrorCode.INVALID_TXN_STATE,
             f"The batch of producer {header.producer_id} belongs to no transaction that is known to be open here",
         )
 
     def _check_verification(
         self, header: RecordBatchHeader, entry: ProducerStateEntry | None, guard: VerificationGuard | None
-    ) -> Refusal | None:
+    ) -> Rejection | None:
         """What is refused because of a verification, or for want of one. A batch that is repeated, and one of an old
         epoch, are nothing of that kind."""
         question = self.verification_guards.open.get(header.producer_id)
@@ -243,14 +235,14 @@ class ProducerStateManager:
             return None
         if guard is not None and entry is not None and entry.is_old(header):
             return None
-        refusal = self._check_begins(header, entry, guard)
-        if refusal is not None or question is None:
-            return refusal
+        rejection = self._check_begins(header, entry, guard)
+        if rejection is not None or question is None:
+            return rejection
         lowest = 0 if question.adds and (entry is None or not entry.batches) else question.lowest_sequence
         return _out_of_order(header, lowest - 1) if header.base_sequence > lowest else None
 
     @staticmethod
-    def _check_sequence(header: RecordBatchHeader, entry: ProducerStateEntry) -> Refusal | BatchMetadata | None:
+    def _check_sequence(header: RecordBatchHeader, entry: ProducerStateEntry) -> Rejection | BatchMetadata | None:
         epoch = header.producer_epoch
         sequence = header.base_sequence
         if epoch == entry.producer_epoch:
@@ -264,14 +256,14 @@ class ProducerStateManager:
         if epoch < entry.producer_epoch:
             return _outdated(header.producer_id, epoch, entry)
         if sequence != 0 and entry.producer_epoch != -1:
-            return Refusal(
+            return Rejection(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Invalid sequence number for new epoch of producer {header.producer_id}: {epoch} (request epoch), "
                 f"{sequence} (sequence number), {entry.producer_epoch} (current epoch)",
             )
         return None
 
-    def check_marker(self, marker: TransactionMarker) -> Refusal | None:
+    def check_marker(self, marker: TransactionMarker) -> Rejection | None:
         """A coordinator's marker: None when it may end the producer's transaction, or why it is refused."""
         entry = self._entries.get(marker.producer_id)
         if entry is None:
@@ -283,13 +275,13 @@ class ProducerStateManager:
             # whose answer was lost; and beyond the highest epoch there is none to go to.
             late = entry.current_txn_first_offset is not None and epoch != _MAX_EPOCH
         if late:
-            return Refusal(
+            return Rejection(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"The marker's epoch {epoch} of producer {marker.producer_id} is too old: the last seen epoch is "
                 f"{current}, the transaction version {marker.transaction_version}",
             )
         if marker.coordinator_epoch < entry.coordinator_epoch:
-            return Refusal(
+            return Rejection(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"The marker for producer {marker.producer_id} is of coordinator epoch {marker.coordinator_epoch}, "
                 f"and there was one of epoch {entry.coordinator_epoch}",

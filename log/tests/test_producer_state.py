@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from log.tests.log_kit import START_MS, batch
 
+from odradek_log.append import Rejection
 from odradek_log.log_errors import CorruptLogError
 from odradek_log.producer_state_manager import (
     BatchMetadata,
     ProducerStateEntry,
     ProducerStateManager,
-    Refusal,
     TransactionMarker,
 )
 from odradek_wire.errors import ErrorCode
@@ -35,7 +35,7 @@ def _producers(*headers: RecordBatchHeader) -> ProducerStateManager:
 
 
 def _error(verdict: object) -> ErrorCode:
-    assert isinstance(verdict, Refusal)
+    assert isinstance(verdict, Rejection)
     return verdict.error
 
 
@@ -47,7 +47,7 @@ def test_the_next_sequence_is_accepted_and_a_gap_is_refused() -> None:
     producers = _producers(_header(0, 3))
     assert producers.check(_header(3)) is None
     verdict = producers.check(_header(4))
-    assert verdict == Refusal(
+    assert verdict == Rejection(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         "Out of order sequence number for producer 5: 4 (incoming sequence number), 2 (current end sequence number)",
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from log.tests.log_kit import START_MS
 
+from odradek_log.append import Rejection
 from odradek_log.producer_replay import tell
-from odradek_log.producer_state_manager import BatchMetadata, ProducerStateManager, Refusal
+from odradek_log.producer_state_manager import BatchMetadata, ProducerStateManager
 from odradek_log.verification_guard import NOT_REQUIRED, ONGOING, VerificationGuard
 from odradek_wire.errors import ErrorCode
 from odradek_wire.records.attributes import CONTROL_BIT, TRANSACTIONAL_BIT
@@ -44,7 +45,7 @@ def end(producers: ProducerStateManager, epoch: int, offset: int = 50) -> None:
     tell(producers, marker, batch)
 
 
-def error(verdict: Refusal | BatchMetadata | None) -> ErrorCode | None:
+def error(verdict: Rejection | BatchMetadata | None) -> ErrorCode | None:
     assert not isinstance(verdict, BatchMetadata)
     return None if verdict is None else verdict.error
 
@@ -104,7 +105,7 @@ def test_an_open_transaction_of_an_older_epoch_is_not_the_producers_own_any_more
     assert begin(producers, epoch=4)
     assert error(producers.check(header(0, epoch=4), ONGOING)) is ErrorCode.INVALID_TXN_STATE
     refused = producers.begin_verification(PRODUCER, 2, 0, adds=False, now_ms=START_MS)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, Rejection)
     assert refused.error is ErrorCode.INVALID_PRODUCER_EPOCH
     assert error(producers.check(header(0, epoch=2), ONGOING)) is ErrorCode.INVALID_PRODUCER_EPOCH
 

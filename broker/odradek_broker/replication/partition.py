@@ -19,7 +19,7 @@ from odradek_log.append import AppendInfo, Rejection
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_log.log_errors import CorruptLogError, LogOfflineError
-from odradek_log.producer_state_manager import AppendOrigin, Refusal, TransactionMarker
+from odradek_log.producer_state_manager import AppendOrigin, TransactionMarker
 from odradek_log.verification_guard import VerificationGuard
 from odradek_wire.errors import ErrorCode
 
@@ -230,7 +230,7 @@ class Partition:
         found = log.producers.begin_verification(
             producer_id, producer_epoch, sequence, adds=adds, now_ms=log.env.wall_ms()
         )
-        return found.error if isinstance(found, Refusal) else found
+        return found.error if isinstance(found, Rejection) else found
 
     def append(
         self,
@@ -291,9 +291,9 @@ class Partition:
         if coordinator is not None and not coordinator.is_ready:
             # Transaction coordinators know no better word for it, and try again.
             return Rejection(ErrorCode.NOT_LEADER_OR_FOLLOWER, "what the partition keeps is not loaded")
-        refusal = self.log.producers.check_marker(marker)
-        if refusal is not None:
-            return Rejection(refusal.error, refusal.message)
+        rejection = self.log.producers.check_marker(marker)
+        if rejection is not None:
+            return rejection
         # Nobody may ever read here: what was decided long ago is not remembered for that.
         self.log.producers.transactions.on_high_watermark_updated(self.high_watermark)
         batch = end_txn_marker_batch(
