@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from odradek_broker.config import BrokerConfig
-from odradek_log.config import LogConfig
+from odradek_log.log_config import LogConfig
 
 
 class LogConfigs:

@@ -12,7 +12,7 @@ from odradek_broker.metadata.directory_identity import id_of
 from odradek_broker.replication.hosted_partitions import Partitions
 from odradek_broker.replication.partition import Partition
 from odradek_log.directory import LogDirectory
-from odradek_log.errors import CorruptLogError, LogOfflineError
+from odradek_log.log_errors import CorruptLogError, LogOfflineError
 from odradek_wire.uuid import Uuid
 
 

@@ -16,10 +16,10 @@ from odradek_broker.replication.log_configs import LogConfigs
 from odradek_broker.replication.log_directories import LogDirectories
 from odradek_broker.replication.partition import Partition
 from odradek_broker.replication.sealed_segments import SealedSegments
-from odradek_log.config import LogConfig
 from odradek_log.directory import LogDirectory
-from odradek_log.errors import CorruptLogError
 from odradek_log.log import Log
+from odradek_log.log_config import LogConfig
+from odradek_log.log_errors import CorruptLogError
 from odradek_wire.records.record_errors import CorruptRecordError
 from odradek_wire.uuid import Uuid
 
