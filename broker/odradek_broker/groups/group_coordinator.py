@@ -181,19 +181,19 @@ class GroupCoordinator:
         )
         if isinstance(guard, Deferred):
             pending: Deferred[TxnOffsetCommitResponse | ErrorCode]
-            pending = guard.then(lambda verified: self._commit_in_transaction(request, verified))
+            pending = guard.then(lambda verified: self._commit_in_transaction(request, api_version, verified))
             return pending.result() if pending.done else pending
-        return self._commit_in_transaction(request, guard)
+        return self._commit_in_transaction(request, api_version, guard)
 
     def _commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, guard: VerificationGuard | ErrorCode
+        self, request: TxnOffsetCommitRequest, api_version: int, guard: VerificationGuard | ErrorCode
     ) -> TxnOffsetCommitResponse | ErrorCode | Deferred[TxnOffsetCommitResponse | ErrorCode]:
         if isinstance(guard, ErrorCode):
             return group_write_error(guard)
         group_partition = self._runtime.find(request.group_id)
         if isinstance(group_partition, ErrorCode):
             return group_partition
-        result = group_partition.shard.commit_in_transaction(request, group_partition.now())
+        result = group_partition.shard.commit_in_transaction(request, api_version, group_partition.now())
         if isinstance(result, ErrorCode):
             return result
         records, response = result

@@ -106,7 +106,7 @@ class GroupPartition:
         self._coordinator.apply(step)
 
     def _written(self, step: GroupStep, error: ErrorCode) -> None:
-        if error:
+        if error and not step.responses_once_written:
             self._log.warning("group metadata was not written", error=error.name)
         if step.write is not None and self.is_active:
             self.apply(self.shard.written(step.write, group_write_error(error), self.now()))

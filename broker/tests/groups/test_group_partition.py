@@ -9,8 +9,11 @@ import pytest
 from broker.tests.groups.coordinator_alone import TIMEOUT_MS, CoordinatorAlone, committed, offset
 
 from odradek_broker.coordination.durable_partition import CoordinatorState
+from odradek_broker.deferred import Deferred
 from odradek_broker.groups.core.group_records import OffsetRecord
+from odradek_broker.groups.core.group_step import GroupStep
 from odradek_wire.errors import ErrorCode
+from odradek_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from odradek_wire.messages.offset_commit_value import OffsetCommitValue
 from odradek_wire.messages.sync_group import SyncGroupResponse
 
@@ -112,6 +115,19 @@ def test_nothing_is_written_below_min_insync_replicas(followed: CoordinatorAlone
     outcomes: list[ErrorCode] = []
     followed.groups.write([offset(5)], outcomes.append)
     assert (outcomes, followed.partition.log_end_offset) == ([ErrorCode.NOT_ENOUGH_REPLICAS], 0)
+
+
+def test_a_failed_commit_is_a_response_and_no_warning(followed: CoordinatorAlone) -> None:
+    followed.partition.set_min_insync_replicas(2)
+    followed.partition.isr_decided(frozenset({1}), 1)
+    response: Deferred[OffsetCommitResponse] = Deferred()
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, 5)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic("t", partitions=[partition])
+    step = followed.groups.shard.commit(OffsetCommitRequest("g", topics=[topic]), 8, response, followed.groups.now())
+    assert isinstance(step, GroupStep)
+    followed.groups.apply(step)
+    assert response.result().topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert followed.log.seen == []
 
 
 def test_resigning_completes_pending_requests(followed: CoordinatorAlone) -> None:

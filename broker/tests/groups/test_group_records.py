@@ -6,7 +6,7 @@ import pytest
 
 from odradek_broker.groups.core.classic_records import group_from_record, group_record
 from odradek_broker.groups.core.foreign_group import ForeignRecord
-from odradek_broker.groups.core.group_kinds import decode_record
+from odradek_broker.groups.core.group_kinds import GROUP_KINDS
 from odradek_broker.groups.core.group_records import GroupMetadataRecord, OffsetRecord, UnknownRecord
 from odradek_broker.groups.core.group_type import GroupType
 from odradek_wire.errors import DecodeError
@@ -41,7 +41,7 @@ def raw(pair: tuple[str, str]) -> tuple[bytes, bytes]:
 
 def test_a_new_group_has_the_bytes_that_kafka_writes() -> None:
     assert NEW_GROUP_RECORD.encode() == raw(NEW_GROUP)
-    assert decode_record(*raw(NEW_GROUP)) == NEW_GROUP_RECORD
+    assert GROUP_KINDS.decode(*raw(NEW_GROUP)) == NEW_GROUP_RECORD
 
 
 def test_an_empty_group_keeps_protocol_type_and_generation() -> None:
@@ -54,7 +54,7 @@ def test_an_empty_group_keeps_protocol_type_and_generation() -> None:
 
 def test_an_offset_is_written_with_its_topic_id() -> None:
     assert OFFSET_RECORD.encode() == raw(OFFSET)
-    assert decode_record(*raw(OFFSET)) == OFFSET_RECORD
+    assert GROUP_KINDS.decode(*raw(OFFSET)) == OFFSET_RECORD
 
 
 def test_only_an_offset_with_an_expire_timestamp_has_value_version_1() -> None:
@@ -63,33 +63,33 @@ def test_only_an_offset_with_an_expire_timestamp_has_value_version_1() -> None:
     assert value == bytes.fromhex("0001" + "0000000000000007" + "0004") + b"note" + bytes.fromhex(
         "00000000000003e8" + "00000000000007d0"
     )
-    assert decode_record(key, value) == record
+    assert GROUP_KINDS.decode(key, value) == record
 
 
 def test_a_record_without_a_value_is_a_tombstone() -> None:
-    assert decode_record(raw(NEW_GROUP)[0], None) == GroupMetadataRecord("g1", None)
-    assert decode_record(raw(OFFSET)[0], None) == OffsetRecord("g1", "t", 0, None)
+    assert GROUP_KINDS.decode(raw(NEW_GROUP)[0], None) == GroupMetadataRecord("g1", None)
+    assert GROUP_KINDS.decode(raw(OFFSET)[0], None) == OffsetRecord("g1", "t", 0, None)
 
 
 def test_keys_of_kafka_0_8_2_are_offset_keys() -> None:
     key = b"\0\0" + raw(OFFSET)[0][2:]
-    assert decode_record(key, None) == OffsetRecord("g1", "t", 0, None)
+    assert GROUP_KINDS.decode(key, None) == OffsetRecord("g1", "t", 0, None)
 
 
 @pytest.mark.parametrize(("kind", "owner"), [(3, GroupType.CONSUMER), (11, GroupType.SHARE), (17, GroupType.STREAMS)])
 def test_records_of_foreign_groups_keep_their_bytes(kind: int, owner: GroupType) -> None:
     key = kind.to_bytes(2, "big") + b"\0\2g1"
-    record = decode_record(key, b"anything")
+    record = GROUP_KINDS.decode(key, b"anything")
     assert record == ForeignRecord(owner, "g1", key, b"anything")
     assert record.encode() == (key, b"anything")
 
 
 def test_records_with_unknown_key_types_keep_their_bytes() -> None:
-    record = decode_record(b"\x03\xe7whatever", b"x")
+    record = GROUP_KINDS.decode(b"\x03\xe7whatever", b"x")
     assert record == UnknownRecord(b"\x03\xe7whatever", b"x")
     assert record.encode() == (b"\x03\xe7whatever", b"x")
 
 
 def test_a_known_key_with_an_invalid_value_raises() -> None:
     with pytest.raises(DecodeError):
-        decode_record(raw(NEW_GROUP)[0], b"\0\3\0")
+        GROUP_KINDS.decode(raw(NEW_GROUP)[0], b"\0\3\0")

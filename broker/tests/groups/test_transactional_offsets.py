@@ -36,7 +36,7 @@ def request(offset: int = 5, producer: int = PRODUCER, topic: str = "t", metadat
 
 def commit(shard: GroupShard, request: Commit) -> ErrorCode:
     """Write immediately; return the error of the only partition, or of the whole request."""
-    result = shard.commit_in_transaction(request, NOW)
+    result = shard.commit_in_transaction(request, 5, NOW)
     if isinstance(result, ErrorCode):
         return result
     records, response = result

@@ -301,7 +301,13 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def validate_offset_commit(
-        self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool,
+        api_version: int,
     ) -> ErrorCode:
         """A commit without a generation comes from an admin client or from a consumer that assigns its partitions
         itself: then the group must be empty. TxnOffsetCommit before v3 names no member, and is not checked; nor does a

@@ -79,7 +79,13 @@ class ForeignGroup:
         return described_as_dead(self.group_id, "is not a classic group")
 
     def validate_offset_commit(
-        self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool,
+        api_version: int,
     ) -> ErrorCode:
         """Member epochs are not known here: only an admin client may commit, while the group is empty."""
         if generation < 0 and self.is_empty:

@@ -43,7 +43,13 @@ class Group(Protocol):
         """The group in DescribeGroups, which knows classic groups only."""
 
     def validate_offset_commit(
-        self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool,
+        api_version: int,
     ) -> ErrorCode:
         """Check an OffsetCommit or a TxnOffsetCommit. `generation` is a member epoch in newer kinds of groups; it is
         negative in a commit that comes from no member."""

@@ -1,11 +1,12 @@
-"""The kinds of groups: one line for each."""
+"""The registry of the kinds of groups: one line for each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from odradek_broker.groups.core import classic_kind, foreign_group
+from odradek_broker.groups.core.group import Group
 from odradek_broker.groups.core.group_kind import GroupKind
 from odradek_broker.groups.core.group_records import (
     CoordinatorRecord,
@@ -14,27 +15,42 @@ from odradek_broker.groups.core.group_records import (
     is_offset_key,
     key_type,
 )
-from odradek_broker.groups.core.group_type import GroupType
 
-ALL: Sequence[GroupKind[Any, Any]] = (
-    classic_kind.CLASSIC,
-    foreign_group.CONSUMER,
-    foreign_group.SHARE,
-    foreign_group.STREAMS,
+AnyKind = GroupKind[Any, Any]
+
+
+class GroupKinds:
+    """Look-ups by the type of a group and by the type of a record's key."""
+
+    def __init__(self, kinds: Sequence[AnyKind]) -> None:
+        self._by_type = {kind.group_type: kind for kind in kinds}
+        self._by_key_type = {number: kind for kind in kinds for number in kind.key_types}
+        assert len(self._by_key_type) == sum(len(kind.key_types) for kind in kinds), "a key type belongs to one kind"
+
+    def of_group(self, group: Group) -> AnyKind:
+        return self._by_type[group.type]
+
+    def of_record(self, record: CoordinatorRecord) -> AnyKind | None:
+        """None for offsets, and for records that are ignored."""
+        return None if record.group_type is None else self._by_type[record.group_type]
+
+    def decode(self, key: bytes | memoryview, value: bytes | memoryview | None) -> CoordinatorRecord:
+        """Raises `DecodeError` for a known key with an invalid body, or for a value of an unknown version."""
+        key, value = bytes(key), None if value is None else bytes(value)
+        if is_offset_key(key):
+            return decode_offset(key, value)
+        kind = self._by_key_type.get(key_type(key))
+        if kind is None:
+            return UnknownRecord(key, value)
+        record: CoordinatorRecord = kind.decode(key, value)
+        return record
+
+
+GROUP_KINDS = GroupKinds(
+    [
+        classic_kind.CLASSIC,
+        foreign_group.CONSUMER,
+        foreign_group.SHARE,
+        foreign_group.STREAMS,
+    ]
 )
-
-KINDS: Mapping[GroupType, GroupKind[Any, Any]] = {kind.group_type: kind for kind in ALL}
-
-KIND_OF_KEY: Mapping[int, GroupKind[Any, Any]] = {number: kind for kind in ALL for number in kind.key_types}
-
-
-def decode_record(key: bytes | memoryview, value: bytes | memoryview | None) -> CoordinatorRecord:
-    """Raises `DecodeError` for a known key with an invalid body, or for a value of an unknown version."""
-    key, value = bytes(key), None if value is None else bytes(value)
-    if is_offset_key(key):
-        return decode_offset(key, value)
-    kind = KIND_OF_KEY.get(key_type(key))
-    if kind is None:
-        return UnknownRecord(key, value)
-    record: CoordinatorRecord = kind.decode(key, value)
-    return record

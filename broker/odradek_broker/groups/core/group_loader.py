@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from odradek_broker.groups.core.group_kinds import decode_record
 from odradek_broker.groups.core.group_records import CoordinatorRecord, OffsetRecord, is_offset_key
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_wire.records.attributes import NO_PRODUCER_ID
@@ -67,7 +66,7 @@ class GroupLoader:
             if item is None:
                 return False
             _, producer_id, key, value = item
-            self._shard.load(_in_transaction(decode_record(key, value), producer_id))
+            self._shard.load(_in_transaction(self._shard.kinds.decode(key, value), producer_id))
         return True
 
     def _read_transactional(self, data: memoryview, header: RecordBatchHeader) -> None:

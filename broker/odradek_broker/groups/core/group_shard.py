@@ -19,7 +19,7 @@ from odradek_broker.groups.core import offset_requests
 from odradek_broker.groups.core.classic_group import ClassicGroup
 from odradek_broker.groups.core.group import Groups
 from odradek_broker.groups.core.group_kind import Request, RequestHandler, Response
-from odradek_broker.groups.core.group_kinds import KINDS
+from odradek_broker.groups.core.group_kinds import GROUP_KINDS, GroupKinds
 from odradek_broker.groups.core.group_listing import described_as_dead
 from odradek_broker.groups.core.group_records import CoordinatorRecord, OffsetRecord
 from odradek_broker.groups.core.group_step import Deadlines, GroupClient, GroupSettings, GroupStep, GroupWrite
@@ -41,7 +41,8 @@ Records = list[CoordinatorRecord]
 class GroupShard:
     """Every method takes the present time. A method with effects besides its result returns a `GroupStep`."""
 
-    def __init__(self, settings: GroupSettings, image: ClusterImage) -> None:
+    def __init__(self, settings: GroupSettings, image: ClusterImage, kinds: GroupKinds = GROUP_KINDS) -> None:
+        self.kinds = kinds
         self.settings = settings
         self.image = image
         """The latest metadata; the shell replaces it."""
@@ -64,7 +65,7 @@ class GroupShard:
         step = self._step(now)
         group = self.groups.get(request.group_id)
         if group is not None:
-            handler = KINDS[group.type].handlers.get(type(request), handler)
+            handler = self.kinds.of_group(group).handlers.get(type(request), handler)
         handler.handle(self.groups, step, request, client, token)
         return step
 
@@ -73,7 +74,7 @@ class GroupShard:
         step = self._step(now)
         group = self.groups.get(write.group_id)
         if group is not None:
-            KINDS[group.type].written(step, group, write, error)
+            self.kinds.of_group(group).written(step, group, write, error)
         return step
 
     def expired(self, now: Instant) -> Iterable[GroupStep]:
@@ -82,7 +83,7 @@ class GroupShard:
             group = self.groups.get(group_id)
             if group is not None:
                 step = self._step(now)
-                KINDS[group.type].deadline_passed(step, group, kind, member_id)
+                self.kinds.of_group(group).deadline_passed(step, group, kind, member_id)
                 yield step
 
     # -- offsets --------------------------------------------------------------------------------------------------
@@ -97,7 +98,11 @@ class GroupShard:
             error = offset_requests.commit_error_without_group(generation, api_version)
         else:
             error = group.validate_offset_commit(
-                request.member_id, request.group_instance_id, generation, transactional=False
+                request.member_id,
+                request.group_instance_id,
+                generation,
+                transactional=False,
+                api_version=api_version,
             )
         if error:
             return error
@@ -108,7 +113,7 @@ class GroupShard:
         return step
 
     def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, now: Instant
+        self, request: TxnOffsetCommitRequest, api_version: int, now: Instant
     ) -> tuple[Records, TxnOffsetCommitResponse] | ErrorCode:
         """The records, which are pending until the producer's transaction ends, and the response once they are
         written; or the error of the whole request."""
@@ -118,7 +123,11 @@ class GroupShard:
             error = ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
         else:
             error = group.validate_offset_commit(
-                request.member_id, request.group_instance_id, generation, transactional=True
+                request.member_id,
+                request.group_instance_id,
+                generation,
+                transactional=True,
+                api_version=api_version,
             )
         if error:
             return error
@@ -180,17 +189,19 @@ class GroupShard:
 
     def replay(self, record: CoordinatorRecord) -> None:
         """A record that this coordinator has written is committed."""
-        if isinstance(record, OffsetRecord):
+        kind = self.kinds.of_record(record)
+        if kind is not None:
+            kind.replay(self.groups, record, self.deadlines)
+        elif isinstance(record, OffsetRecord):
             self._replay_offset(record)
-        elif record.group_type is not None:
-            KINDS[record.group_type].replay(self.groups, record, self.deadlines)
 
     def load(self, record: CoordinatorRecord) -> None:
         """A record was read from the log while the coordinator loads."""
-        if isinstance(record, OffsetRecord):
+        kind = self.kinds.of_record(record)
+        if kind is not None:
+            kind.load(self.groups, record)
+        elif isinstance(record, OffsetRecord):
             self._replay_offset(record)
-        elif record.group_type is not None:
-            KINDS[record.group_type].load(self.groups, record)
 
     def transaction_ended(self, producer_id: int, *, commit: bool) -> None:
         """A marker is committed: the producer's pending offsets are committed or dropped."""
@@ -200,14 +211,14 @@ class GroupShard:
         """All records are loaded: the sessions of members begin."""
         step = self._step(now)
         for group in self.groups.values():
-            KINDS[group.type].loaded(step, group)
+            self.kinds.of_group(group).loaded(step, group)
         return step
 
     def unload(self, now: Instant) -> GroupStep:
         """Another broker coordinates these groups now: pending requests fail with NOT_COORDINATOR."""
         step = self._step(now)
         for group in self.groups.values():
-            KINDS[group.type].unloaded(step, group)
+            self.kinds.of_group(group).unloaded(step, group)
         self.groups.clear()
         self.offsets = OffsetStore()
         self.deadlines.clear()
