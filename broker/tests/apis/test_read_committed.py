@@ -13,7 +13,7 @@ from broker.tests.alone import Node
 from broker.tests.conftest import Connect, StartNode
 from broker.tests.fetches import fetch, fetch_request, values
 from broker.tests.test_replication import Trio
-from broker.tests.test_write_txn_markers import PRODUCER, marker, outcome
+from broker.tests.transactions.markers import PRODUCER, marker, outcome
 
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_records import DeleteRecordsRequest

@@ -10,7 +10,7 @@ import pytest
 from broker.tests.alone import Node
 from broker.tests.conftest import Connect
 from broker.tests.groups.transactional_commits import EPOCH, commit, end, fetch, request, started
-from broker.tests.test_write_txn_markers import Only
+from broker.tests.transactions.markers import Only
 
 from odradek_broker.security.authorizer import Operation
 from odradek_controller.principal import Principal

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.tests.alone import Node
-from broker.tests.test_write_txn_markers import Marker, Topic, write
+from broker.tests.transactions.markers import Marker, Topic, write
 
 from odradek_wire.messages.offset_fetch import OffsetFetchRequest
 from odradek_wire.messages.txn_offset_commit import TxnOffsetCommitRequest

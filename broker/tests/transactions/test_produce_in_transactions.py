@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
 from broker.tests.alone import Node
 from broker.tests.conftest import batch, produce_request
 from broker.tests.manual_clock import ManualClock
+from broker.tests.transactions.scripted_coordinator import ScriptedCoordinator
 
-from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.security.authorizer import Operation, ResourceType
-from odradek_broker.transactions.core.transaction_metadata import Producer, TopicPartition
+from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_controller.principal import Principal
 from odradek_log.producer_state_manager import TransactionMarker
 from odradek_wire.errors import ErrorCode
@@ -29,41 +28,14 @@ ADDS, VERIFIES, OLD = 12, 11, 9
 RETRIED = "Unable to verify the partition has been added to the transaction. Underlying error: "
 
 
-class Coordinator:
-    """A coordinator that knows what it is told to know."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str, Producer, tuple[TopicPartition, ...]]] = []
-        self.errors: dict[TopicPartition, ErrorCode] = {}
-        self.error = ErrorCode.NONE
-        """Of everything that is to be added."""
-        self.held: list[Deferred[ErrorCode]] | None = None
-        """A list: whoever adds waits, in it."""
-
-    def verify_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, ErrorCode]:
-        self.asked.append(("verify", transactional_id, producer, tuple(partitions)))
-        return {place: self.errors.get(place, ErrorCode.NONE) for place in partitions}
-
-    def add_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
-    ) -> ErrorCode | Deferred[ErrorCode]:
-        self.asked.append(("add", transactional_id, producer, tuple(partitions)))
-        if self.held is None:
-            return self.error
-        self.held.append(Deferred())
-        return self.held[-1]
-
-
 @pytest.fixture
-async def coordinator(node: Node, client: Any) -> Coordinator:
+async def coordinator(node: Node, client: Any) -> ScriptedCoordinator:
     """Of the default node, which has a topic `t` of three partitions."""
     return await coordinated(node, client)
 
 
-async def coordinated(node: Node, client: Any) -> Coordinator:
-    found = Coordinator()
+async def coordinated(node: Node, client: Any) -> ScriptedCoordinator:
+    found = ScriptedCoordinator()
     await client.create_topic("t", 3)
     await client.create_topic(TRANSACTION_STATE, 3)
     node.broker.add_partitions_to_txn_manager.local_coordinator = lambda: found
@@ -106,21 +78,23 @@ def end_transaction(node: Node, epoch: int = 0, version: int = 0) -> None:
 
 @pytest.mark.parametrize(("version", "word"), [(OLD, "verify"), (VERIFIES, "verify"), (ADDS, "add")])
 async def test_the_first_batch_of_a_transaction_is_asked_about_and_the_others_are_not(
-    node: Node, client: Any, coordinator: Coordinator, version: int, word: str
+    node: Node, client: Any, coordinator: ScriptedCoordinator, version: int, word: str
 ) -> None:
     first = request((0, transactional()), (2, transactional()))
     assert await errors(client, first, version) == {0: 0, 2: 0}
     assert await errors(client, request((0, transactional(1))), version) == {0: 0}
-    assert coordinator.asked == [(word, "tx", Producer(PRODUCER, 0), (("t", 0), ("t", 2)))]
+    assert coordinator.requests == [(word, "tx", Producer(PRODUCER, 0), (("t", 0), ("t", 2)))]
     end_transaction(node)
     assert await errors(client, request((0, transactional(2))), version) == {0: 0}
-    assert coordinator.asked[1:] == [(word, "tx", Producer(PRODUCER, 0), (("t", 0),))]
+    assert coordinator.requests[1:] == [(word, "tx", Producer(PRODUCER, 0), (("t", 0),))]
 
 
-async def test_topics_known_by_id_are_asked_about_by_name(node: Node, client: Any, coordinator: Coordinator) -> None:
+async def test_topics_known_by_id_are_asked_about_by_name(
+    node: Node, client: Any, coordinator: ScriptedCoordinator
+) -> None:
     topic_id = node.broker.image.topics["t"].id
     assert await errors(client, request((1, transactional()), topic_id=topic_id), 13) == {1: 0}
-    assert coordinator.asked == [("add", "tx", Producer(PRODUCER, 0), (("t", 1),))]
+    assert coordinator.requests == [("add", "tx", Producer(PRODUCER, 0), (("t", 1),))]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +123,7 @@ async def test_topics_known_by_id_are_asked_about_by_name(node: Node, client: An
 async def test_a_batch_that_the_coordinator_does_not_confirm_is_refused_as_its_client_understands_it(
     node: Node,
     client: Any,
-    coordinator: Coordinator,
+    coordinator: ScriptedCoordinator,
     told: ErrorCode,
     version: int,
     heard: ErrorCode,
@@ -179,13 +153,13 @@ async def test_with_verification_switched_off_only_added_partitions_are_asked_ab
     client = await connect(node)
     coordinator = await coordinated(node, client)
     assert await errors(client, request((0, transactional())), VERIFIES) == {0: 0}
-    assert coordinator.asked == []
+    assert coordinator.requests == []
     assert await errors(client, request((1, transactional())), ADDS) == {1: 0}
-    assert [word for word, *_ in coordinator.asked] == ["add"]
+    assert [word for word, *_ in coordinator.requests] == ["add"]
 
 
 async def test_while_a_partition_is_added_the_connection_is_read_no_further(
-    node: Node, client: Any, coordinator: Coordinator
+    node: Node, client: Any, coordinator: ScriptedCoordinator
 ) -> None:
     coordinator.held = []
     later = [request((0, transactional(sequence))) for sequence in (0, 1)] + [produce_request("t", batch(b"plain"))]
@@ -205,7 +179,7 @@ async def test_while_a_partition_is_added_the_connection_is_read_no_further(
 
 
 async def test_records_that_wait_are_not_overwritten_by_other_connections(
-    node: Node, client: Any, connect: Any, coordinator: Coordinator
+    node: Node, client: Any, connect: Any, coordinator: ScriptedCoordinator
 ) -> None:
     coordinator.held = []
     records = transactional()
@@ -226,7 +200,7 @@ async def test_records_that_wait_are_not_overwritten_by_other_connections(
 
 
 async def test_a_client_that_went_away_meanwhile_has_its_records_appended_all_the_same(
-    node: Node, client: Any, coordinator: Coordinator, connect: Any
+    node: Node, client: Any, coordinator: ScriptedCoordinator, connect: Any
 ) -> None:
     coordinator.held = []
     client.send(request((0, transactional())), ADDS)
@@ -241,7 +215,7 @@ async def test_a_client_that_went_away_meanwhile_has_its_records_appended_all_th
 
 
 async def test_a_transaction_that_ended_before_the_answer_came_takes_nothing_in(
-    node: Node, client: Any, coordinator: Coordinator
+    node: Node, client: Any, coordinator: ScriptedCoordinator
 ) -> None:
     coordinator.held = []
     client.send(request((0, transactional())), ADDS)
@@ -264,7 +238,7 @@ async def test_a_coordinator_that_still_ends_the_last_transaction_is_asked_again
     coordinator = await coordinated(node, client)
 
     async def asked(count: int) -> None:
-        while len(coordinator.asked) < count:
+        while len(coordinator.requests) < count:
             await asyncio.sleep(0)
 
     coordinator.error = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -285,7 +259,7 @@ async def test_a_coordinator_that_still_ends_the_last_transaction_is_asked_again
     _, response = await client.receive(ProduceResponse, ADDS)
     (answer,) = response.responses[0].partition_responses
     assert (answer.error_code, answer.error_message) == (ErrorCode.CONCURRENT_TRANSACTIONS, None)
-    assert len(coordinator.asked) == 9
+    assert len(coordinator.requests) == 9
 
 
 class Allows:
@@ -303,7 +277,7 @@ class Allows:
 
 @pytest.mark.parametrize("version", [3, 7, OLD, VERIFIES, ADDS])
 async def test_who_may_not_write_under_the_transactional_id_or_names_none_is_refused_as_a_whole(
-    node: Node, client: Any, coordinator: Coordinator, version: int
+    node: Node, client: Any, coordinator: ScriptedCoordinator, version: int
 ) -> None:
     node.broker.authorizer = Allows("tx")
     refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -312,11 +286,11 @@ async def test_who_may_not_write_under_the_transactional_id_or_names_none_is_ref
         assert await errors(client, mixed, version) == {0: refused, 1: refused}
         assert await errors(client, request((1, transactional()), name=name), version) == {1: refused}
     assert await errors(client, request((0, batch(b"plain"))), version) == {0: 0}
-    assert (coordinator.asked, end_offset(node), end_offset(node, 1)) == ([], 1, 0)
+    assert (coordinator.requests, end_offset(node), end_offset(node, 1)) == ([], 1, 0)
 
 
 async def test_the_fast_path_appends_no_batch_of_a_transaction(
-    node: Node, client: Any, coordinator: Coordinator
+    node: Node, client: Any, coordinator: ScriptedCoordinator
 ) -> None:
     assert await errors(client, request((0, transactional())), VERIFIES) == {0: 0}
     refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -324,32 +298,32 @@ async def test_the_fast_path_appends_no_batch_of_a_transaction(
     assert end_offset(node) == 1
 
 
-async def test_an_error_without_an_answer_closes_the_connection(client: Any, coordinator: Coordinator) -> None:
+async def test_an_error_without_an_answer_closes_the_connection(client: Any, coordinator: ScriptedCoordinator) -> None:
     client.send(request((0, transactional()), name=None, acks=0), VERIFIES)
     assert await client.is_closed_by_broker()
 
 
 async def test_batches_of_two_producers_in_one_request_are_refused(
-    node: Node, client: Any, coordinator: Coordinator
+    node: Node, client: Any, coordinator: ScriptedCoordinator
 ) -> None:
     both = request((0, transactional()), (1, transactional(producer=8)))
     response = await client.ask(both, VERIFIES)
     for answer in response.responses[0].partition_responses:
         assert answer.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert answer.error_message == "Transactional records contained more than one producer ID"
-    assert coordinator.asked == []
+    assert coordinator.requests == []
 
 
 async def test_an_old_epoch_is_refused_before_anybody_is_asked(
-    node: Node, client: Any, coordinator: Coordinator
+    node: Node, client: Any, coordinator: ScriptedCoordinator
 ) -> None:
     assert await errors(client, request((0, transactional(epoch=1))), ADDS) == {0: 0}
     assert await errors(client, request((0, transactional())), ADDS) == {0: ErrorCode.INVALID_PRODUCER_EPOCH}
-    assert len(coordinator.asked) == 1
+    assert len(coordinator.requests) == 1
 
 
 async def test_a_batch_that_is_no_part_of_the_open_transaction_is_refused(
-    client: Any, coordinator: Coordinator
+    client: Any, coordinator: ScriptedCoordinator
 ) -> None:
     assert await errors(client, request((0, transactional())), VERIFIES) == {0: 0}
     for name in ("tx", None):
@@ -357,10 +331,10 @@ async def test_a_batch_that_is_no_part_of_the_open_transaction_is_refused(
         assert await errors(client, outside, VERIFIES) == {0: ErrorCode.INVALID_TXN_STATE}
 
 
-async def test_what_cannot_be_appended_anyway_is_asked_of_nobody(client: Any, coordinator: Coordinator) -> None:
+async def test_what_cannot_be_appended_anyway_is_asked_of_nobody(client: Any, coordinator: ScriptedCoordinator) -> None:
     twice = transactional() + transactional(1)
     assert await errors(client, request((0, twice), (9, transactional())), ADDS) == {
         0: ErrorCode.INVALID_RECORD,
         9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
-    assert coordinator.asked == []
+    assert coordinator.requests == []

@@ -12,7 +12,7 @@ import pytest
 from broker.tests.alone import Node
 from broker.tests.conftest import Connect, StartNode
 from broker.tests.manual_clock import ManualClock
-from broker.tests.test_write_txn_markers import Only
+from broker.tests.transactions.markers import Only
 from broker.tests.transactions.producers import (
     ID,
     TRANSACTION_KEY,

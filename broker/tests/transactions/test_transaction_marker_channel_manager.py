@@ -13,7 +13,7 @@ import pytest
 import structlog
 from broker.tests.conftest import TIMEOUT_S
 from broker.tests.test_replication import Connect
-from broker.tests.test_write_txn_markers import marker, outcome
+from broker.tests.transactions.markers import marker, outcome
 from broker.tests.transactions.producers import TransactionalProducer, Transactions, undecided
 
 from odradek_broker.broker import Broker

@@ -11,7 +11,7 @@ import pytest
 from broker.tests.alone import Node
 from broker.tests.conftest import Connect
 from broker.tests.groups.transactional_commits import EPOCH, PRODUCER, commit, end, fetch, request, started
-from broker.tests.transactions.test_produce_in_transactions import Coordinator
+from broker.tests.transactions.scripted_coordinator import ScriptedCoordinator
 
 from odradek_broker.metadata.view import TRANSACTION_STATE
 from odradek_broker.transactions.core.transaction_metadata import Producer
@@ -38,8 +38,8 @@ async def client(node: Node, connect: Connect) -> Any:
 
 
 @pytest.fixture
-async def coordinator(node: Node, client: Any) -> Coordinator:
-    found = Coordinator()
+async def coordinator(node: Node, client: Any) -> ScriptedCoordinator:
+    found = ScriptedCoordinator()
     await client.create_topic(TRANSACTION_STATE)
     node.broker.add_partitions_to_txn_manager.local_coordinator = lambda: found
     return found
@@ -47,16 +47,16 @@ async def coordinator(node: Node, client: Any) -> Coordinator:
 
 @pytest.mark.parametrize(("version", "word"), [(0, "verify"), (3, "verify"), (VERIFIES, "verify"), (ADDS, "add")])
 async def test_the_first_commit_of_a_transaction_is_asked_about_and_the_others_are_not(
-    client: Any, coordinator: Coordinator, version: int, word: str
+    client: Any, coordinator: ScriptedCoordinator, version: int, word: str
 ) -> None:
     question = (word, "x", Producer(PRODUCER, EPOCH), (OFFSETS,))
     for offset in (5, 6):
         assert await commit(client, request(("t", 0, offset)), version) == {("t", 0): 0}
-    assert coordinator.asked == [question]
+    assert coordinator.requests == [question]
     assert await end(client, commit=True) == 0
     assert await fetch(client, stable=True) == [(6, 0), (-1, 0)]
     assert await commit(client, request(("t", 0, 7)), version) == {("t", 0): 0}
-    assert coordinator.asked == [question] * 2
+    assert coordinator.requests == [question] * 2
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ async def test_the_first_commit_of_a_transaction_is_asked_about_and_the_others_a
     ],
 )
 async def test_what_the_coordinator_refuses_is_not_committed(
-    client: Any, coordinator: Coordinator, told: ErrorCode, version: int, heard: ErrorCode
+    client: Any, coordinator: ScriptedCoordinator, told: ErrorCode, version: int, heard: ErrorCode
 ) -> None:
     coordinator.errors[OFFSETS] = coordinator.error = told
     assert await commit(client, request(("t", 0, 5), ("t", 1, 5)), version) == {("t", 0): heard, ("t", 1): heard}
@@ -88,7 +88,7 @@ async def test_without_a_coordinator_clients_try_again(client: Any, node: Node) 
 
 
 async def test_a_commit_waits_until_the_transaction_includes_it(
-    client: Any, coordinator: Coordinator, node: Node
+    client: Any, coordinator: ScriptedCoordinator, node: Node
 ) -> None:
     coordinator.held = []
     waiting = asyncio.ensure_future(commit(client, request(("t", 0, 5)), ADDS))
@@ -99,7 +99,7 @@ async def test_a_commit_waits_until_the_transaction_includes_it(
 
 
 async def test_a_transaction_that_has_ended_meanwhile_takes_nothing(
-    client: Any, coordinator: Coordinator, node: Node, connect: Connect
+    client: Any, coordinator: ScriptedCoordinator, node: Node, connect: Connect
 ) -> None:
     coordinator.held = []
     waiting = asyncio.ensure_future(commit(client, request(("t", 0, 5)), ADDS))
@@ -112,7 +112,7 @@ async def test_a_transaction_that_has_ended_meanwhile_takes_nothing(
 
 
 async def test_a_broker_that_coordinates_the_group_no_longer_commits_nothing(
-    client: Any, coordinator: Coordinator, node: Node
+    client: Any, coordinator: ScriptedCoordinator, node: Node
 ) -> None:
     coordinator.held = []
     waiting = asyncio.ensure_future(commit(client, request(("t", 0, 5)), ADDS))

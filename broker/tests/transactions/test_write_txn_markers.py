@@ -12,19 +12,15 @@ import pytest
 from broker.tests.alone import Node
 from broker.tests.conftest import StartNode
 from broker.tests.test_replication import Connect, Trio
+from broker.tests.transactions.markers import PRODUCER, Only, marker, outcome, write
 
 from odradek_broker.apis.write_txn_markers import RESPONSE_DELAY_MAX_MS
 from odradek_broker.security.authorizer import Operation
-from odradek_controller.principal import Principal
 from odradek_log.transaction_index import AbortedTransaction
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_producers import DescribeProducersRequest
-from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest
 from odradek_wire.records.builder import BatchBuilder
 
-Marker = WriteTxnMarkersRequest.WritableTxnMarker
-Topic = WriteTxnMarkersRequest.WritableTxnMarkerTopic
-PRODUCER = 7
 REQUEST_TIMEOUT_MS = 30_000
 
 
@@ -35,41 +31,10 @@ def transactional(sequence: int = 0, epoch: int = 0) -> bytes:
     return bytes(builder.build())
 
 
-def marker(
-    *indexes: int,
-    producer: int = PRODUCER,
-    epoch: int = 0,
-    commit: bool = False,
-    coordinator_epoch: int = 0,
-    transaction_version: int = 0,
-    topic: str = "t",
-) -> Marker:
-    return Marker(
-        producer, epoch, commit, [Topic(topic, list(indexes or (0,)))], coordinator_epoch, transaction_version
-    )
-
-
 @pytest.fixture
 async def node(start_node: StartNode) -> Node:
     """One on which a transaction can be open without a coordinator who knows of it."""
     return await start_node(transaction_partition_verification_enable="false")
-
-
-async def write(client: Any, *markers: Marker, version: int = 2) -> dict[int, dict[tuple[str, int], int]]:
-    """Errors by producer and partition."""
-    answer = await client.ask(WriteTxnMarkersRequest(list(markers)), version)
-    rows = [
-        (row.producer_id, {(t.name, p.partition_index): p.error_code for t in row.topics for p in t.partitions})
-        for row in answer.markers
-    ]
-    assert len(dict(rows)) == len(rows), "a producer has one row"
-    return dict(rows)
-
-
-async def outcome(client: Any, wanted: Marker) -> int:
-    """The error of one marker for one partition."""
-    ((found,),) = [row.values() for row in (await write(client, wanted)).values()]
-    return found
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -114,18 +79,6 @@ async def test_markers_of_one_producer_share_a_row_and_each_partition_has_its_ow
         8: {("t", 1): 0},
     }
     assert await write(client) == {}
-
-
-class Only:
-    """An authorizer that allows some operations."""
-
-    allows_everything = False
-
-    def __init__(self, *allowed: Operation) -> None:
-        self._allowed = allowed
-
-    def allows(self, principal: Principal, address: str, operation: int, resource: int, name: str) -> bool:
-        return operation in self._allowed
 
 
 async def test_an_administrator_or_a_broker_may_write_them_and_nobody_else(node: Node, client: Any) -> None:
