@@ -203,17 +203,17 @@ async def produce_comes_late(party: Party) -> int:
     return answer
 
 
-async def test_under_version_1_a_late_batch_of_an_aborted_transaction_is_committed_with_the_next(old: Party) -> None:
+async def test_v1_a_late_batch_is_committed_with_the_next_transaction(old: Party) -> None:
     assert await produce_comes_late(old) == ErrorCode.NONE
     assert await old.committed() == [b"aborted", b"committed"]
 
 
-async def test_under_version_2_a_late_batch_joins_no_other_transaction(new: Party) -> None:
+async def test_v2_a_late_batch_does_not_join_the_next_transaction(new: Party) -> None:
     assert await produce_comes_late(new) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert await new.committed() == [b"committed"]
 
 
-async def test_under_version_2_a_late_batch_does_not_begin_its_own_anew(new: Party) -> None:
+async def test_v2_a_late_batch_does_not_begin_its_transaction_again(new: Party) -> None:
     """Also where the partition knows nothing of the producer's present epoch: the coordinator does."""
     assert await new.produce(b"first") == 0
     assert await new.end(commit=True) == 0
@@ -224,7 +224,7 @@ async def test_under_version_2_a_late_batch_does_not_begin_its_own_anew(new: Par
     assert await new.committed() == [b"first"]
 
 
-async def test_under_version_1_a_late_batch_begins_no_transaction_that_nobody_would_end(old: Party) -> None:
+async def test_v1_verification_refuses_a_late_batch_without_a_transaction(old: Party) -> None:
     """What verification is for: without it consumers would wait for ever behind that batch."""
     await old.add_partition()
     late = old.keep_back(*old.produce_request(b"aborted"))
@@ -254,13 +254,13 @@ async def end_comes_late(party: Party) -> int:
     return int((await late.arrives(EndTxnResponse)).error_code)
 
 
-async def test_under_version_1_a_late_commit_commits_half_of_the_next_transaction(old: Party) -> None:
+async def test_v1_a_late_end_txn_commits_half_of_the_next_transaction(old: Party) -> None:
     assert await end_comes_late(old) == ErrorCode.NONE
     assert await old.end(commit=False) == ErrorCode.INVALID_TXN_STATE
     assert await old.committed() == [b"one", b"half"]
 
 
-async def test_under_version_2_a_late_commit_leaves_the_next_transaction_open(new: Party) -> None:
+async def test_v2_a_late_end_txn_does_not_end_the_next_transaction(new: Party) -> None:
     assert await end_comes_late(new) in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
     assert await new.state() == "Ongoing"
     assert await new.end(commit=False) == 0
@@ -311,9 +311,7 @@ async def walk(party: Party, rng: random.Random) -> list[bytes]:
     return expected
 
 
-async def test_under_version_2_no_late_request_changes_what_is_committed(
-    start_node: StartNode, connect: Connect
-) -> None:
+async def test_v2_late_requests_do_not_change_committed_records(start_node: StartNode, connect: Connect) -> None:
     node = await start_node()
     for seed in range(30):
         party = Party(node, connect, 2, f"walk-{seed}")
@@ -322,7 +320,7 @@ async def test_under_version_2_no_late_request_changes_what_is_committed(
         assert await party.committed() == expected, f"seed {seed}"
 
 
-async def test_under_version_1_late_requests_change_what_is_committed(start_node: StartNode, connect: Connect) -> None:
+async def test_v1_late_requests_change_committed_records(start_node: StartNode, connect: Connect) -> None:
     """The same walks, which therefore can find it."""
     node = await start_node()
     await go_down(await connect(node))

@@ -77,7 +77,7 @@ def end_transaction(node: Node, epoch: int = 0, version: int = 0) -> None:
 
 
 @pytest.mark.parametrize(("version", "word"), [(OLD, "verify"), (VERIFIES, "verify"), (ADDS, "add")])
-async def test_the_first_batch_of_a_transaction_is_asked_about_and_the_others_are_not(
+async def test_only_the_first_batch_of_a_transaction_is_verified(
     node: Node, client: Any, coordinator: ScriptedCoordinator, version: int, word: str
 ) -> None:
     first = request((0, transactional()), (2, transactional()))
@@ -89,7 +89,7 @@ async def test_the_first_batch_of_a_transaction_is_asked_about_and_the_others_ar
     assert coordinator.requests[1:] == [(word, "tx", Producer(PRODUCER, 0), (("t", 0),))]
 
 
-async def test_topics_known_by_id_are_asked_about_by_name(
+async def test_partitions_of_topic_ids_are_verified_by_topic_name(
     node: Node, client: Any, coordinator: ScriptedCoordinator
 ) -> None:
     topic_id = node.broker.image.topics["t"].id
@@ -120,7 +120,7 @@ async def test_topics_known_by_id_are_asked_about_by_name(
         ),
     ],
 )
-async def test_a_batch_that_the_coordinator_does_not_confirm_is_refused_as_its_client_understands_it(
+async def test_an_unverified_batch_gets_an_error_that_its_client_knows(
     node: Node,
     client: Any,
     coordinator: ScriptedCoordinator,
@@ -138,7 +138,7 @@ async def test_a_batch_that_the_coordinator_does_not_confirm_is_refused_as_its_c
     assert (end_offset(node, 0), end_offset(node, 1)) == (0, 1)
 
 
-async def test_without_a_transaction_topic_nobody_can_be_asked_and_the_client_comes_again(client: Any) -> None:
+async def test_without_a_coordinator_the_producer_gets_a_retriable_error(client: Any) -> None:
     await client.create_topic("t")
     response = await client.ask(request((0, transactional())), VERIFIES)
     (answer,) = response.responses[0].partition_responses
@@ -146,9 +146,7 @@ async def test_without_a_transaction_topic_nobody_can_be_asked_and_the_client_co
     assert answer.error_message == RETRIED + "COORDINATOR_NOT_AVAILABLE"
 
 
-async def test_with_verification_switched_off_only_added_partitions_are_asked_about(
-    start_node: Any, connect: Any
-) -> None:
+async def test_without_verification_partitions_are_still_added(start_node: Any, connect: Any) -> None:
     node = await start_node(transaction_partition_verification_enable="false")
     client = await connect(node)
     coordinator = await coordinated(node, client)
@@ -158,7 +156,7 @@ async def test_with_verification_switched_off_only_added_partitions_are_asked_ab
     assert [word for word, *_ in coordinator.requests] == ["add"]
 
 
-async def test_while_a_partition_is_added_the_connection_is_read_no_further(
+async def test_a_connection_is_not_read_while_a_partition_is_added(
     node: Node, client: Any, coordinator: ScriptedCoordinator
 ) -> None:
     coordinator.held = []
@@ -199,7 +197,7 @@ async def test_records_that_wait_are_not_overwritten_by_other_connections(
     assert node.server.buffers.budget.used == used - len(records)
 
 
-async def test_a_client_that_went_away_meanwhile_has_its_records_appended_all_the_same(
+async def test_records_of_a_client_that_disconnects_are_appended(
     node: Node, client: Any, coordinator: ScriptedCoordinator, connect: Any
 ) -> None:
     coordinator.held = []
@@ -214,7 +212,7 @@ async def test_a_client_that_went_away_meanwhile_has_its_records_appended_all_th
     assert node.server.buffers.budget.used == 0
 
 
-async def test_a_transaction_that_ended_before_the_answer_came_takes_nothing_in(
+async def test_a_late_verification_does_not_begin_an_ended_transaction(
     node: Node, client: Any, coordinator: ScriptedCoordinator
 ) -> None:
     coordinator.held = []
@@ -229,9 +227,7 @@ async def test_a_transaction_that_ended_before_the_answer_came_takes_nothing_in(
     assert end_offset(node) == 1
 
 
-async def test_a_coordinator_that_still_ends_the_last_transaction_is_asked_again_for_a_while(
-    start_node: Any, connect: Any
-) -> None:
+async def test_adding_retries_while_the_previous_transaction_completes(start_node: Any, connect: Any) -> None:
     clock = ManualClock(int(time.time() * 1000))
     node = await start_node(clock=clock)
     client = await connect(node)
@@ -276,7 +272,7 @@ class Allows:
 
 
 @pytest.mark.parametrize("version", [3, 7, OLD, VERIFIES, ADDS])
-async def test_who_may_not_write_under_the_transactional_id_or_names_none_is_refused_as_a_whole(
+async def test_a_producer_without_permission_for_its_id_is_refused(
     node: Node, client: Any, coordinator: ScriptedCoordinator, version: int
 ) -> None:
     node.broker.authorizer = Allows("tx")
@@ -298,7 +294,7 @@ async def test_the_fast_path_appends_no_batch_of_a_transaction(
     assert end_offset(node) == 1
 
 
-async def test_an_error_without_an_answer_closes_the_connection(client: Any, coordinator: ScriptedCoordinator) -> None:
+async def test_an_error_with_acks_0_closes_the_connection(client: Any, coordinator: ScriptedCoordinator) -> None:
     client.send(request((0, transactional()), name=None, acks=0), VERIFIES)
     assert await client.is_closed_by_broker()
 
@@ -314,7 +310,7 @@ async def test_batches_of_two_producers_in_one_request_are_refused(
     assert coordinator.requests == []
 
 
-async def test_an_old_epoch_is_refused_before_anybody_is_asked(
+async def test_an_old_epoch_is_refused_without_a_verification(
     node: Node, client: Any, coordinator: ScriptedCoordinator
 ) -> None:
     assert await errors(client, request((0, transactional(epoch=1))), ADDS) == {0: 0}
@@ -322,7 +318,7 @@ async def test_an_old_epoch_is_refused_before_anybody_is_asked(
     assert len(coordinator.requests) == 1
 
 
-async def test_a_batch_that_is_no_part_of_the_open_transaction_is_refused(
+async def test_a_non_transactional_batch_in_a_transaction_is_refused(
     client: Any, coordinator: ScriptedCoordinator
 ) -> None:
     assert await errors(client, request((0, transactional())), VERIFIES) == {0: 0}
@@ -331,7 +327,7 @@ async def test_a_batch_that_is_no_part_of_the_open_transaction_is_refused(
         assert await errors(client, outside, VERIFIES) == {0: ErrorCode.INVALID_TXN_STATE}
 
 
-async def test_what_cannot_be_appended_anyway_is_asked_of_nobody(client: Any, coordinator: ScriptedCoordinator) -> None:
+async def test_batches_that_cannot_be_appended_are_not_verified(client: Any, coordinator: ScriptedCoordinator) -> None:
     twice = transactional() + transactional(1)
     assert await errors(client, request((0, twice), (9, transactional())), ADDS) == {
         0: ErrorCode.INVALID_RECORD,

@@ -307,7 +307,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_whatever_happens_every_transaction_has_one_outcome_and_every_request_one_answer(seed: int) -> None:
+def test_random_transactions_have_one_outcome_and_one_response(seed: int) -> None:
     world = World(seed)
     world.run(400)
     world.calm_down()
@@ -323,7 +323,7 @@ def test_whatever_happens_every_transaction_has_one_outcome_and_every_request_on
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_in_the_log_is_all_that_counts(seed: int) -> None:
+def test_the_state_after_loading_is_that_of_the_log(seed: int) -> None:
     world = World(seed)
     world.run(200)
     world.calm_down()
@@ -339,7 +339,7 @@ def test_what_is_in_the_log_is_all_that_counts(seed: int) -> None:
     assert {id_: record.transaction for id_, record in last.items() if record.transaction} == again.shard.transactions
 
 
-def test_the_random_runs_see_all_that_may_happen() -> None:
+def test_the_random_runs_reach_every_state_and_event() -> None:
     """A run in which nothing happens proves nothing."""
     seen: set[object] = set()
     for seed in range(30):

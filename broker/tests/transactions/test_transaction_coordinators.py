@@ -68,7 +68,7 @@ def end_offset(node: Node) -> int:
 # -- one broker -------------------------------------------------------------------------------------------------------
 
 
-async def test_the_first_question_creates_the_topic_that_keeps_transactions(
+async def test_the_first_find_coordinator_creates_the_transaction_topic(
     start_node: StartNode, connect: Connect
 ) -> None:
     node = await start_node(transaction_state_log_num_partitions="7", transaction_state_log_segment_bytes="12345678")
@@ -88,14 +88,14 @@ async def test_the_first_question_creates_the_topic_that_keeps_transactions(
     }
 
 
-async def test_who_may_not_ask_creates_nothing(node: Node, connect: Connect) -> None:
+async def test_find_coordinator_without_permission_creates_no_topic(node: Node, connect: Connect) -> None:
     node.broker.authorizer = Only(Operation.WRITE)
     answer = await (await connect(node)).ask(FindCoordinatorRequest(ID, TRANSACTION_KEY), 3)
     assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert TRANSACTION_STATE not in node.broker.image.topics
 
 
-async def test_when_the_last_answer_comes_the_transaction_is_complete(node: Node, connect: Connect) -> None:
+async def test_a_transaction_completes_with_its_last_marker(node: Node, connect: Connect) -> None:
     """With one broker nothing has to be waited for after it."""
     producer = await undecided(node, connect)
     assert await producer.end() == ErrorCode.NONE
@@ -105,7 +105,7 @@ async def test_when_the_last_answer_comes_the_transaction_is_complete(node: Node
 
 
 @pytest.mark.parametrize("crash", [True, False])
-async def test_what_is_open_is_open_after_a_restart_and_ids_keep_their_producers(
+async def test_open_transactions_and_producers_survive_a_restart(
     start_node: StartNode, connect: Connect, crash: bool
 ) -> None:
     before = await start_node()
@@ -122,7 +122,9 @@ async def test_what_is_open_is_open_after_a_restart_and_ids_keep_their_producers
     assert again.producer == Producer(producer.producer.id, producer.producer.epoch + 1)
 
 
-async def test_what_is_abandoned_is_aborted_and_its_producer_fenced(start_node: StartNode, connect: Connect) -> None:
+async def test_a_timed_out_transaction_is_aborted_and_its_producer_fenced(
+    start_node: StartNode, connect: Connect
+) -> None:
     clock = ManualClock(int(time.time() * 1000))
     node = await start_node(clock=clock)
     producer = await undecided(node, connect)
@@ -134,7 +136,7 @@ async def test_what_is_abandoned_is_aborted_and_its_producer_fenced(start_node: 
     assert await producer.end() == ErrorCode.PRODUCER_FENCED
 
 
-async def test_ids_that_nobody_uses_are_forgotten(start_node: StartNode, connect: Connect) -> None:
+async def test_unused_transactional_ids_expire(start_node: StartNode, connect: Connect) -> None:
     clock = ManualClock(int(time.time() * 1000))
     node = await start_node(clock=clock, transactional_id_expiration_ms=str(3 * DAY_MS))
     producer = on(node, connect)
@@ -147,7 +149,7 @@ async def test_ids_that_nobody_uses_are_forgotten(start_node: StartNode, connect
     assert await producer.state() == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "")
 
 
-async def test_after_a_reset_ids_are_unknown(node: Node, connect: Connect) -> None:
+async def test_transactional_ids_are_unknown_after_a_reset(node: Node, connect: Connect) -> None:
     producer = await undecided(node, connect)
     await node.reset({"t": 1})
     assert await producer.end() == ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -155,7 +157,7 @@ async def test_after_a_reset_ids_are_unknown(node: Node, connect: Connect) -> No
     assert producer.producer.epoch == 0
 
 
-async def test_while_the_controller_gives_no_producer_ids_clients_ask_again(node: Node, connect: Connect) -> None:
+async def test_without_producer_ids_clients_get_a_retriable_error(node: Node, connect: Connect) -> None:
     async def allocate() -> Block:
         raise NoProducerIdsError("not now")
 
@@ -165,7 +167,7 @@ async def test_while_the_controller_gives_no_producer_ids_clients_ask_again(node
     assert idempotent.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-async def test_nobody_has_the_empty_transactional_id(node: Node, connect: Connect) -> None:
+async def test_the_empty_transactional_id_is_refused(node: Node, connect: Connect) -> None:
     client = await connect(node)
     await on(node, connect).init()
     await client.create_topic("t")
@@ -182,7 +184,7 @@ async def test_nobody_has_the_empty_transactional_id(node: Node, connect: Connec
         assert (await client.ask(request, version)).error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_one_partition_that_is_not_there_keeps_all_others_out(node: Node, connect: Connect) -> None:
+async def test_an_unknown_partition_prevents_the_addition_of_all_others(node: Node, connect: Connect) -> None:
     producer = on(node, connect)
     await producer.init()
     client = await connect(node)
@@ -202,7 +204,7 @@ async def test_one_partition_that_is_not_there_keeps_all_others_out(node: Node, 
     assert await producer.add((TRANSACTION_STATE, 0)) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-async def test_many_transactions_at_once_are_for_brokers(node: Node, connect: Connect) -> None:
+async def test_only_brokers_may_add_partitions_to_several_transactions(node: Node, connect: Connect) -> None:
     producer = on(node, connect)
     await producer.init()
     client = await connect(node)
@@ -216,7 +218,7 @@ async def test_many_transactions_at_once_are_for_brokers(node: Node, connect: Co
     assert await producer.add(("t", 0)) == ErrorCode.NONE
 
 
-async def test_ids_are_listed_by_state_and_pattern(node: Node, connect: Connect) -> None:
+async def test_transactions_are_listed_by_state_and_pattern(node: Node, connect: Connect) -> None:
     await undecided(node, connect)
     other = on(node, connect, "other")
     await other.init()
@@ -238,7 +240,7 @@ async def test_ids_are_listed_by_state_and_pattern(node: Node, connect: Connect)
     assert (await other.state())[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE  # its coordinator is not told either
 
 
-async def test_what_cannot_be_loaded_keeps_nobody_from_listing_the_rest(
+async def test_a_partition_that_failed_to_load_is_left_out_of_lists(
     node: Node, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ["a", "b"]
@@ -277,7 +279,7 @@ async def held_at_its_end(node: Node, connect: Connect, monkeypatch: pytest.Monk
     return producer.producer, held
 
 
-async def test_any_number_may_wait_for_the_same_markers(
+async def test_any_number_of_requests_may_wait_for_the_same_markers(
     node: Node, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer, held = await held_at_its_end(node, connect, monkeypatch)
@@ -293,7 +295,7 @@ async def test_any_number_may_wait_for_the_same_markers(
     assert transaction.partitions == {("t", number) for number in range(20)}
 
 
-async def test_who_is_outdated_does_not_wait_for_markers(
+async def test_a_fenced_producer_does_not_wait_for_markers(
     node: Node, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer, _ = await held_at_its_end(node, connect, monkeypatch)
@@ -330,7 +332,7 @@ async def initialized(trio: Transactions) -> tuple[TransactionalProducer, int]:
     return producer, coordinator
 
 
-async def test_the_next_coordinator_knows_what_the_last_one_has_answered(trio: Transactions) -> None:
+async def test_the_next_coordinator_has_every_acknowledged_change(trio: Transactions) -> None:
     producer, coordinator = await initialized(trio)
     leader = trio.other_than(coordinator)
     await trio.create([leader])
@@ -343,14 +345,14 @@ async def test_the_next_coordinator_knows_what_the_last_one_has_answered(trio: T
     assert trio.hosted(leader).log_end_offset == 2
 
 
-async def test_other_brokers_are_no_coordinators(trio: Transactions) -> None:
+async def test_other_brokers_return_not_coordinator(trio: Transactions) -> None:
     producer, coordinator = await initialized(trio)
     client = await trio.client(trio.other_than(coordinator))
     answer = await client.ask(EndTxnRequest(ID, *producer.producer, True), 3)
     assert answer.error_code == ErrorCode.NOT_COORDINATOR
 
 
-async def test_with_too_few_in_sync_nothing_is_decided(trio: Transactions) -> None:
+async def test_nothing_is_decided_below_min_insync_replicas(trio: Transactions) -> None:
     producer, coordinator = await initialized(trio)
     for other in {0, 1, 2} - {coordinator}:
         await trio.cluster.kill_broker(other)
@@ -359,7 +361,7 @@ async def test_with_too_few_in_sync_nothing_is_decided(trio: Transactions) -> No
     assert trio.state_at(coordinator).log_end_offset == end
 
 
-async def test_no_partition_is_told_of_a_decision_that_may_yet_be_lost(trio: Transactions) -> None:
+async def test_no_markers_are_sent_for_an_uncommitted_decision(trio: Transactions) -> None:
     """With too few in sync a record at the log's end may not be there for the next leader."""
     producer, coordinator = await initialized(trio)
     await trio.create([coordinator])
@@ -385,7 +387,7 @@ async def test_no_partition_is_told_of_a_decision_that_may_yet_be_lost(trio: Tra
     assert trio.hosted(coordinator).log_end_offset == 2
 
 
-async def test_what_is_not_replicated_in_time_may_still_take_effect(trio: Transactions) -> None:
+async def test_a_write_that_timed_out_may_still_take_effect(trio: Transactions) -> None:
     producer, coordinator = await initialized(trio)
     before = producer.producer
     trio.hold_back(coordinator)
@@ -401,7 +403,7 @@ async def test_what_is_not_replicated_in_time_may_still_take_effect(trio: Transa
     assert producer.producer == Producer(before.id, before.epoch + 2)
 
 
-async def test_who_waits_is_sent_to_the_next_coordinator_when_this_one_stops(trio: Transactions) -> None:
+async def test_pending_requests_get_not_coordinator_when_a_broker_stops(trio: Transactions) -> None:
     producer, coordinator = await initialized(trio)
     trio.hold_back(coordinator)
     end = trio.state_at(coordinator).log_end_offset

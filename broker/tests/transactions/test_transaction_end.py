@@ -27,7 +27,7 @@ def complete(core: CoreAlone, commit: bool, version: int) -> Producer:
 # -- adding
 
 
-def test_the_first_partition_begins_a_transaction_and_others_join_it() -> None:
+def test_the_first_partition_begins_a_transaction() -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     begun_ms = core.now.wall_ms
@@ -38,7 +38,7 @@ def test_the_first_partition_begins_a_transaction_and_others_join_it() -> None:
     assert (transaction.start_ms, transaction.updated_ms) == (begun_ms, begun_ms + 10)
 
 
-def test_partitions_that_are_in_the_transaction_need_no_record() -> None:
+def test_adding_the_same_partitions_again_writes_no_record() -> None:
     core = CoreAlone()
     producer = core.begun(A0, A1)
     records = len(core.log)
@@ -46,7 +46,7 @@ def test_partitions_that_are_in_the_transaction_need_no_record() -> None:
     assert len(core.log) == records
 
 
-def test_a_groups_offsets_are_one_more_partition() -> None:
+def test_add_offsets_adds_the_partition_of_the_group() -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     offsets = ("__consumer_offsets", 3)
@@ -63,19 +63,19 @@ def test_a_groups_offsets_are_one_more_partition() -> None:
         (Producer(1000, -1), ErrorCode.PRODUCER_FENCED),
     ],
 )
-def test_only_the_present_producer_may_add(producer: Producer, error: ErrorCode) -> None:
+def test_only_the_present_producer_may_add_partitions(producer: Producer, error: ErrorCode) -> None:
     core = CoreAlone()
     core.init()
     assert core.add(producer, A0) == error
 
 
-def test_nothing_is_added_to_an_id_that_nobody_knows() -> None:
+def test_adding_to_an_unknown_transactional_id_is_refused() -> None:
     core = CoreAlone()
     assert core.add(Producer(1, 0), A0) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert core.add(Producer(1, 0), A0, transactional_id="") == ErrorCode.INVALID_REQUEST
 
 
-def test_nothing_is_added_while_a_transaction_ends_and_the_next_begins_once_it_is_complete() -> None:
+def test_the_next_transaction_begins_after_the_completion() -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     core.end(producer)
@@ -89,7 +89,7 @@ def test_nothing_is_added_while_a_transaction_ends_and_the_next_begins_once_it_i
 
 
 @pytest.mark.parametrize(("version", "error"), [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED)])
-def test_clients_before_version_2_do_not_know_what_fenced_means(version: int, error: ErrorCode) -> None:
+def test_older_clients_get_invalid_producer_epoch_for_fenced(version: int, error: ErrorCode) -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     outdated = Producer(producer.id, 5)
@@ -102,7 +102,7 @@ def test_clients_before_version_2_do_not_know_what_fenced_means(version: int, er
 # -- verifying
 
 
-def test_what_is_in_the_open_transaction_is_verified_and_the_rest_can_only_be_aborted() -> None:
+def test_verification_finds_the_partitions_of_the_transaction() -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     assert core.shard.verify_partitions("t", producer, [A0, A1]) == {
@@ -111,7 +111,7 @@ def test_what_is_in_the_open_transaction_is_verified_and_the_rest_can_only_be_ab
     }
 
 
-def test_only_the_present_producer_is_verified() -> None:
+def test_verification_refuses_other_producers() -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     verify = core.shard.verify_partitions
@@ -121,7 +121,7 @@ def test_only_the_present_producer_is_verified() -> None:
     assert verify("", producer, [A0]) == {A0: ErrorCode.INVALID_REQUEST}
 
 
-def test_nothing_is_verified_while_a_transaction_ends_nor_after() -> None:
+def test_verification_fails_while_a_transaction_ends_and_after() -> None:
     core = CoreAlone(level=1)
     producer = core.begun(A0)
     core.end(producer, version=4)
@@ -130,7 +130,7 @@ def test_nothing_is_verified_while_a_transaction_ends_nor_after() -> None:
     assert core.shard.verify_partitions("t", producer, [A0]) == {A0: ErrorCode.TRANSACTION_ABORTABLE}
 
 
-def test_a_record_under_way_does_not_keep_from_verifying_what_is_known() -> None:
+def test_a_pending_write_does_not_delay_verification() -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     core.holds = True
@@ -145,7 +145,7 @@ def test_a_record_under_way_does_not_keep_from_verifying_what_is_known() -> None
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_decision_is_told_to_all_partitions_with_the_producer_as_it_is(commit: bool) -> None:
+def test_v1_markers_have_the_epoch_of_the_transaction(commit: bool) -> None:
     core = CoreAlone(level=1)
     producer = core.begun(A0, B0)
     told = core.end(producer, commit, version=4)
@@ -161,7 +161,7 @@ def test_the_decision_is_told_to_all_partitions_with_the_producer_as_it_is(commi
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_same_end_once_more_is_taken_for_a_retry(commit: bool) -> None:
+def test_v1_repeating_the_same_end_succeeds(commit: bool) -> None:
     core = CoreAlone(level=1)
     producer = complete(core, commit, 4)
     again = core.end(producer, commit, version=4)
@@ -172,13 +172,13 @@ def test_the_same_end_once_more_is_taken_for_a_retry(commit: bool) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_transaction_that_never_began_cannot_end(commit: bool) -> None:
+def test_v1_ending_without_a_transaction_is_refused(commit: bool) -> None:
     core = CoreAlone(level=1)
     core.init()
     assert core.end(Producer(1000, 0), commit, version=4) == INVALID
 
 
-def test_while_it_ends_every_end_has_to_wait_but_who_is_outdated_is_told_so() -> None:
+def test_v1_another_end_while_a_transaction_ends_is_concurrent() -> None:
     core = CoreAlone(level=1)
     producer = core.begun(A0)
     core.end(producer, version=4)
@@ -192,7 +192,7 @@ def test_while_it_ends_every_end_has_to_wait_but_who_is_outdated_is_told_so() ->
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_with_its_end_the_epoch_grows_and_the_markers_carry_the_new_one(commit: bool) -> None:
+def test_v2_the_end_bumps_the_epoch_and_markers_have_the_new_one(commit: bool) -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     assert core.end(producer, commit) == (ErrorCode.NONE, Producer(1000, 1))
@@ -224,7 +224,7 @@ GROWS = "grows"
         (True, False, True, ErrorCode.INVALID_TXN_STATE),
     ],
 )
-def test_the_epoch_tells_a_retry_from_the_end_of_a_transaction_that_never_began(
+def test_v2_the_epoch_distinguishes_a_retry_from_the_next_end(
     before: bool | None, retry: bool, commit: bool, outcome: object
 ) -> None:
     core = CoreAlone()
@@ -245,7 +245,7 @@ def test_the_epoch_tells_a_retry_from_the_end_of_a_transaction_that_never_began(
         assert told == (outcome, NOBODY)
 
 
-def test_while_it_ends_a_retry_has_to_wait_but_who_is_outdated_is_told_so_with_any_version() -> None:
+def test_v2_a_retry_while_a_transaction_ends_is_concurrent() -> None:
     core = CoreAlone()
     core.init()
     producer = core.begun(A0)
@@ -257,7 +257,7 @@ def test_while_it_ends_a_retry_has_to_wait_but_who_is_outdated_is_told_so_with_a
     assert core.end(Producer(9, 0)) == UNKNOWN
 
 
-def test_who_is_outdated_is_told_so_while_the_end_of_its_transaction_is_being_written() -> None:
+def test_v2_a_fenced_producer_gets_its_error_during_a_write() -> None:
     core = CoreAlone()
     core.init()
     producer = core.begun(A0)
@@ -268,7 +268,7 @@ def test_who_is_outdated_is_told_so_while_the_end_of_its_transaction_is_being_wr
     assert core.end(Producer(9, 0)) == UNKNOWN
 
 
-def test_who_was_fenced_before_epochs_grow_is_told_so_while_its_transaction_is_aborted() -> None:
+def test_v1_a_fenced_producer_gets_its_error_during_an_abort() -> None:
     core = CoreAlone(level=1)
     producer = core.begun(A0)
     assert core.init() == CONCURRENT
@@ -277,7 +277,7 @@ def test_who_was_fenced_before_epochs_grow_is_told_so_while_its_transaction_is_a
 
 
 @pytest.mark.parametrize("epoch", [0, 2, 3, -1])
-def test_with_any_other_epoch_nobody_ends_an_open_transaction(epoch: int) -> None:
+def test_v2_ending_with_another_epoch_is_fenced(epoch: int) -> None:
     core = CoreAlone()
     core.init()
     core.begun(A0)
@@ -285,7 +285,7 @@ def test_with_any_other_epoch_nobody_ends_an_open_transaction(epoch: int) -> Non
     assert core.state() is TransactionState.ONGOING
 
 
-def test_nobody_ends_what_nobody_knows() -> None:
+def test_ending_an_unknown_transactional_id_is_refused() -> None:
     core = CoreAlone()
     for version in (4, 5):
         assert core.end(Producer(1, 0), version=version) == UNKNOWN
@@ -295,7 +295,7 @@ def test_nobody_ends_what_nobody_knows() -> None:
         assert core.end(Producer(1, 0), version=version) == UNKNOWN
 
 
-def test_who_was_outdated_by_another_producer_is_not_taken_for_that_one() -> None:
+def test_a_fenced_producer_is_not_taken_for_a_retry() -> None:
     core = CoreAlone()
     core.init()
     producer = core.begun(A0)
@@ -304,7 +304,7 @@ def test_who_was_outdated_by_another_producer_is_not_taken_for_that_one() -> Non
     assert core.end(Producer(producer.id, producer.epoch - 1)) == FENCED
 
 
-def test_an_abortion_of_nothing_counts_as_a_transaction_that_began_then() -> None:
+def test_v2_an_abort_without_a_transaction_writes_its_start() -> None:
     core = CoreAlone()
     core.init()
     core.end(Producer(1000, 0), commit=False)
@@ -323,7 +323,7 @@ def exhausted(core: CoreAlone, *partitions: tuple[str, int]) -> Producer:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_with_the_last_epoch_the_next_producer_has_another_id_but_the_markers_carry_the_old_one(commit: bool) -> None:
+def test_an_exhausted_epoch_ends_with_a_new_producer_id(commit: bool) -> None:
     core = CoreAlone()
     last = exhausted(core, A0)
     assert core.end(last, commit) == (ErrorCode.NONE, Producer(1000, 0))
@@ -336,7 +336,7 @@ def test_with_the_last_epoch_the_next_producer_has_another_id_but_the_markers_ca
     assert core.end(last, commit) == UNKNOWN, "no retry any more"
 
 
-def test_the_id_that_comes_next_outlives_the_coordinator() -> None:
+def test_the_next_producer_id_survives_a_change_of_coordinator() -> None:
     core = CoreAlone()
     core.end(exhausted(core, A0))
     again = core.restarted()
@@ -345,7 +345,7 @@ def test_the_id_that_comes_next_outlives_the_coordinator() -> None:
     assert again.end(Producer(7, MAX_EPOCH - 1)) == (ErrorCode.NONE, Producer(1000, 0))
 
 
-def test_who_knows_its_next_id_already_has_to_wait_for_the_markers_of_the_one_before() -> None:
+def test_the_next_producer_id_waits_for_the_previous_markers() -> None:
     core = CoreAlone()
     last = exhausted(core, A0)
     told = core.end(last)
@@ -357,7 +357,7 @@ def test_who_knows_its_next_id_already_has_to_wait_for_the_markers_of_the_one_be
     assert core.add(told[1], B0) == ErrorCode.NONE
 
 
-def test_without_a_fresh_id_at_hand_the_client_comes_again_to_end() -> None:
+def test_end_txn_without_a_fresh_producer_id_is_concurrent() -> None:
     core = CoreAlone()
     last = exhausted(core, A0)
     core.carry_out(core.shard.end_txn(EndTxnRequest("t", *last, committed=True), 5, None, "x", core.now))
@@ -365,7 +365,7 @@ def test_without_a_fresh_id_at_hand_the_client_comes_again_to_end() -> None:
     assert core.state() is TransactionState.ONGOING
 
 
-def test_an_epoch_beyond_the_last_grows_no_more_but_its_transaction_ends_with_another_id() -> None:
+def test_the_maximum_epoch_ends_with_a_new_producer_id() -> None:
     core = CoreAlone()
     core.put(TransactionMetadata(Producer(7, MAX_EPOCH), 60_000))
     core.add(Producer(7, MAX_EPOCH), A0)

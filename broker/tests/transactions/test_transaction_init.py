@@ -13,7 +13,7 @@ from odradek_wire.messages.init_producer_id import InitProducerIdRequest
 NOBODY = Producer(-1, -1)
 
 
-def test_a_new_id_gets_a_fresh_producer_with_epoch_0() -> None:
+def test_a_new_transactional_id_gets_a_fresh_producer_with_epoch_0() -> None:
     core = CoreAlone()
     assert core.init() == (ErrorCode.NONE, Producer(1000, 0))
     assert core.shard.transactions["t"] == TransactionMetadata(
@@ -21,13 +21,13 @@ def test_a_new_id_gets_a_fresh_producer_with_epoch_0() -> None:
     )
 
 
-def test_ids_do_not_share_producers() -> None:
+def test_transactional_ids_have_different_producer_ids() -> None:
     core = CoreAlone()
     assert core.init("t") == (ErrorCode.NONE, Producer(1000, 0))
     assert core.init("u") == (ErrorCode.NONE, Producer(1001, 0))
 
 
-def test_whoever_asks_again_gets_the_next_epoch_and_its_own_timeout() -> None:
+def test_initializing_again_bumps_the_epoch_and_sets_the_timeout() -> None:
     core = CoreAlone()
     core.init()
     assert core.init(timeout_ms=5) == (ErrorCode.NONE, Producer(1000, 1))
@@ -35,7 +35,7 @@ def test_whoever_asks_again_gets_the_next_epoch_and_its_own_timeout() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_after_a_transaction_is_complete_the_epoch_grows_all_the_same(commit: bool) -> None:
+def test_initializing_after_a_transaction_bumps_the_epoch(commit: bool) -> None:
     core = CoreAlone(level=1)
     producer = core.begun(A0)
     core.end(producer, commit, version=4)
@@ -60,15 +60,15 @@ def test_the_maximum_of_timeouts_is_a_setting() -> None:
 
 
 @pytest.mark.parametrize("expected", [Producer(-1, 0), Producer(5, -1)])
-def test_half_an_identity_is_no_request(expected: Producer) -> None:
+def test_an_epoch_without_a_producer_id_is_an_invalid_request(expected: Producer) -> None:
     assert CoreAlone().init(expected=expected) == (ErrorCode.INVALID_REQUEST, NOBODY)
 
 
-def test_an_empty_transactional_id_is_no_request() -> None:
+def test_an_empty_transactional_id_is_an_invalid_request() -> None:
     assert CoreAlone().init("") == (ErrorCode.INVALID_REQUEST, NOBODY)
 
 
-def test_without_a_fresh_id_at_hand_the_client_comes_again() -> None:
+def test_init_without_a_fresh_producer_id_is_concurrent() -> None:
     core = CoreAlone()
     core.carry_out(core.shard.init_producer_id(InitProducerIdRequest("t", 1000), 5, None, "x", core.now))
     assert core.told("x") == (ErrorCode.CONCURRENT_TRANSACTIONS, NOBODY)
@@ -78,7 +78,7 @@ def test_without_a_fresh_id_at_hand_the_client_comes_again() -> None:
 # -- fencing
 
 
-def test_an_open_transaction_is_aborted_first_and_its_producer_outdated_before_epochs_grow() -> None:
+def test_v1_init_aborts_an_open_transaction_and_fences() -> None:
     core = CoreAlone(level=1)
     zombie = core.begun(A0)
     assert core.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, NOBODY)
@@ -91,7 +91,7 @@ def test_an_open_transaction_is_aborted_first_and_its_producer_outdated_before_e
     assert core.end(zombie, version=4) == (ErrorCode.PRODUCER_FENCED, NOBODY)
 
 
-def test_an_open_transaction_is_aborted_first_with_one_epoch_only_where_epochs_grow_anyway() -> None:
+def test_v2_init_aborts_an_open_transaction_with_one_bump() -> None:
     core = CoreAlone(level=2)
     zombie = core.begun(A0)
     assert core.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, NOBODY)
@@ -103,7 +103,7 @@ def test_an_open_transaction_is_aborted_first_with_one_epoch_only_where_epochs_g
     assert core.end(zombie) == (ErrorCode.PRODUCER_FENCED, NOBODY)
 
 
-def test_the_level_of_the_cluster_decides_how_a_transaction_is_aborted_not_whose_it_is() -> None:
+def test_the_clusters_version_decides_how_init_aborts() -> None:
     core = CoreAlone(level=2)
     told = core.init()
     assert told is not None
@@ -118,20 +118,20 @@ def test_the_level_of_the_cluster_decides_how_a_transaction_is_aborted_not_whose
 # -- KIP-360: going on with the identity one had
 
 
-def test_a_producer_that_goes_on_gets_the_next_epoch() -> None:
+def test_a_producer_that_continues_gets_the_next_epoch() -> None:
     core = CoreAlone()
     core.init()
     assert core.init(expected=Producer(1000, 0)) == (ErrorCode.NONE, Producer(1000, 1))
 
 
-def test_a_retry_of_going_on_is_told_the_same_again() -> None:
+def test_a_retry_of_continuing_gets_the_same_epoch() -> None:
     core = CoreAlone()
     core.init()
     core.init(expected=Producer(1000, 0))
     assert core.init(expected=Producer(1000, 0)) == (ErrorCode.NONE, Producer(1000, 1))
 
 
-def test_after_somebody_else_came_nobody_goes_on_with_an_old_epoch() -> None:
+def test_a_fenced_producer_cannot_continue() -> None:
     core = CoreAlone()
     core.init()
     core.init(expected=Producer(1000, 0))
@@ -141,18 +141,18 @@ def test_after_somebody_else_came_nobody_goes_on_with_an_old_epoch() -> None:
     assert core.init(expected=Producer(1000, 2)) == (ErrorCode.NONE, Producer(1000, 3))
 
 
-def test_with_the_id_of_another_producer_nobody_goes_on() -> None:
+def test_another_producer_id_cannot_continue() -> None:
     core = CoreAlone()
     core.init()
     assert core.init(expected=Producer(999, 0)) == (ErrorCode.PRODUCER_FENCED, NOBODY)
 
 
-def test_an_id_that_was_forgotten_gives_a_producer_that_goes_on_a_fresh_identity() -> None:
+def test_continuing_with_an_expired_id_gets_a_fresh_producer() -> None:
     core = CoreAlone()
     assert core.init(expected=Producer(77, 12)) == (ErrorCode.NONE, Producer(1000, 0))
 
 
-def test_going_on_after_an_error_aborts_what_is_open() -> None:
+def test_continuing_aborts_an_open_transaction() -> None:
     core = CoreAlone()
     producer = core.begun(A0, A1)
     assert core.init(expected=producer) == (ErrorCode.CONCURRENT_TRANSACTIONS, NOBODY)
@@ -161,7 +161,7 @@ def test_going_on_after_an_error_aborts_what_is_open() -> None:
     assert core.init(expected=producer) == (ErrorCode.NONE, Producer(1000, 1))
 
 
-def test_going_on_after_an_abortion_before_epochs_grow_is_too_late() -> None:
+def test_v1_continuing_after_an_abort_is_fenced() -> None:
     core = CoreAlone(level=1)
     producer = core.begun(A0)
     core.init(expected=producer)
@@ -170,7 +170,7 @@ def test_going_on_after_an_abortion_before_epochs_grow_is_too_late() -> None:
 
 
 @pytest.mark.parametrize(("version", "error"), [(3, ErrorCode.INVALID_PRODUCER_EPOCH), (4, ErrorCode.PRODUCER_FENCED)])
-def test_clients_before_version_4_do_not_know_what_fenced_means(version: int, error: ErrorCode) -> None:
+def test_older_clients_of_init_get_invalid_producer_epoch(version: int, error: ErrorCode) -> None:
     core = CoreAlone()
     core.init()
     assert core.init(expected=Producer(1000, 7), version=version) == (error, NOBODY)
@@ -179,14 +179,14 @@ def test_clients_before_version_4_do_not_know_what_fenced_means(version: int, er
 # -- when epochs are used up
 
 
-def test_the_last_epoch_but_one_is_the_last_that_a_client_gets() -> None:
+def test_the_epoch_before_the_maximum_is_the_last_of_clients() -> None:
     core = CoreAlone()
     core.put(TransactionMetadata(Producer(7, MAX_EPOCH - 2), 1000))
     assert core.init() == (ErrorCode.NONE, Producer(7, MAX_EPOCH - 1))
     assert core.init() == (ErrorCode.NONE, Producer(1000, 0))
 
 
-def test_who_goes_on_with_the_last_epoch_gets_a_fresh_id_and_a_retry_the_same() -> None:
+def test_continuing_with_the_last_epoch_gets_a_fresh_producer_id() -> None:
     core = CoreAlone()
     core.put(TransactionMetadata(Producer(7, MAX_EPOCH - 1), 1000))
     last = Producer(7, MAX_EPOCH - 1)
@@ -195,7 +195,7 @@ def test_who_goes_on_with_the_last_epoch_gets_a_fresh_id_and_a_retry_the_same() 
     assert core.init(expected=Producer(7, MAX_EPOCH - 2)) == (ErrorCode.PRODUCER_FENCED, NOBODY)
 
 
-def test_the_epoch_that_is_left_fences_who_has_the_last_and_the_next_gets_a_fresh_id() -> None:
+def test_v1_the_maximum_epoch_fences_the_last_client_epoch() -> None:
     core = CoreAlone(level=1)
     core.put(TransactionMetadata(Producer(7, MAX_EPOCH - 1), 1000))
     core.add(Producer(7, MAX_EPOCH - 1), A0, version=3)
@@ -205,7 +205,7 @@ def test_the_epoch_that_is_left_fences_who_has_the_last_and_the_next_gets_a_fres
     assert core.init() == (ErrorCode.NONE, Producer(1001, 0))
 
 
-def test_where_epochs_grow_fencing_with_the_last_epoch_changes_the_id_at_once() -> None:
+def test_v2_fencing_the_last_epoch_changes_the_producer_id() -> None:
     core = CoreAlone(level=2)
     core.put(TransactionMetadata(Producer(7, MAX_EPOCH - 1), 1000))
     core.add(Producer(7, MAX_EPOCH - 1), A0)

@@ -58,7 +58,7 @@ def test_an_open_transaction_is_described_with_its_partitions_by_topic() -> None
     ("transactional_id", "error"),
     [("unknown", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND), ("", ErrorCode.INVALID_REQUEST)],
 )
-def test_what_nobody_knows_is_not_described(transactional_id: str, error: ErrorCode) -> None:
+def test_an_unknown_transactional_id_is_not_described(transactional_id: str, error: ErrorCode) -> None:
     described = CoreAlone().shard.describe(transactional_id)
     assert (described.error_code, described.transactional_id, described.transaction_state) == (
         error,
@@ -67,7 +67,7 @@ def test_what_nobody_knows_is_not_described(transactional_id: str, error: ErrorC
     )
 
 
-def test_without_filters_everything_is_listed() -> None:
+def test_without_filters_all_transactions_are_listed() -> None:
     core = busy_core()
     wanted = TransactionFilter.of(ListTransactionsRequest())
     assert isinstance(wanted, TransactionFilter)
@@ -92,7 +92,7 @@ def test_without_filters_everything_is_listed() -> None:
         (["ongoing"], [], ("ongoing",)),
     ],
 )
-def test_states_are_asked_for_by_name_and_names_that_there_are_not_are_told(
+def test_state_filters_use_names_and_unknown_ones_are_returned(
     states: list[str], ids: list[str], unknown: tuple[str, ...]
 ) -> None:
     request = ListTransactionsRequest(state_filters=states)
@@ -102,7 +102,7 @@ def test_states_are_asked_for_by_name_and_names_that_there_are_not_are_told(
     assert wanted.unknown_states == unknown
 
 
-def test_producers_are_asked_for_by_id() -> None:
+def test_a_filter_by_producer_id() -> None:
     assert listed(busy_core(), ListTransactionsRequest(producer_id_filters=[1003, 1002, 5])) == ["idle", "orders-2"]
 
 
@@ -116,7 +116,7 @@ def test_producers_are_asked_for_by_id() -> None:
         (3000, ["idle"]),
     ],
 )
-def test_transactions_are_asked_for_by_how_long_ago_they_began(duration_ms: int, ids: list[str]) -> None:
+def test_a_filter_by_duration(duration_ms: int, ids: list[str]) -> None:
     assert listed(busy_core(), ListTransactionsRequest(duration_filter=duration_ms)) == ids
 
 
@@ -143,7 +143,7 @@ def test_a_pattern_that_re2_does_not_take_is_refused(pattern: str) -> None:
     assert TransactionFilter.of(request) == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-def test_no_pattern_takes_long() -> None:
+def test_no_pattern_takes_exponential_time() -> None:
     found = TransactionFilter.of(ListTransactionsRequest(transactional_id_pattern="(a+)+b"))
     assert isinstance(found, TransactionFilter)
     # A search that goes back and forth would take longer than anybody lives.
@@ -151,12 +151,12 @@ def test_no_pattern_takes_long() -> None:
 
 
 @pytest.mark.parametrize("pattern", [r"\\1", r"\(\?=", r"a\++", "[(?=]+"])
-def test_what_only_looks_like_more_than_re2_is_taken(pattern: str) -> None:
+def test_a_pattern_that_resembles_unsupported_syntax_is_taken(pattern: str) -> None:
     assert isinstance(
         TransactionFilter.of(ListTransactionsRequest(transactional_id_pattern=pattern)), TransactionFilter
     )
 
 
-def test_filters_are_taken_together() -> None:
+def test_filters_are_combined() -> None:
     request = ListTransactionsRequest(["Ongoing"], [1000, 1001, 1003], 1000, "orders-.*")
     assert listed(busy_core(), request) == ["orders-1"]

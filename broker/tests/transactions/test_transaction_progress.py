@@ -25,7 +25,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 # -- records under way
 
 
-def test_while_a_record_is_under_way_everybody_else_has_to_wait() -> None:
+def test_requests_during_a_write_are_concurrent() -> None:
     core = CoreAlone()
     core.holds = True
     assert core.init(token="first") is None
@@ -39,7 +39,7 @@ def test_while_a_record_is_under_way_everybody_else_has_to_wait() -> None:
     assert core.init("u", token="third") is None, "other ids do not mind"
 
 
-def test_nothing_changes_before_the_log_has_it() -> None:
+def test_metadata_changes_only_when_the_record_is_replayed() -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     core.holds = True
@@ -64,7 +64,7 @@ def test_nothing_changes_before_the_log_has_it() -> None:
         (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_RECORD),
     ],
 )
-def test_what_the_log_does_not_take_has_not_happened(of_the_log: ErrorCode, told: ErrorCode) -> None:
+def test_a_failed_write_changes_nothing(of_the_log: ErrorCode, told: ErrorCode) -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     core.refuses = of_the_log
@@ -78,7 +78,7 @@ def test_what_the_log_does_not_take_has_not_happened(of_the_log: ErrorCode, told
     assert core.end(producer) == (ErrorCode.NONE, Producer(1000, 1))
 
 
-def test_who_waits_for_too_long_is_told_and_the_id_stays_busy_until_it_is_known_what_became_of_it() -> None:
+def test_after_a_timed_out_write_the_id_stays_busy() -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     core.holds = True
@@ -94,7 +94,7 @@ def test_who_waits_for_too_long_is_told_and_the_id_stays_busy_until_it_is_known_
     assert core.end(producer, commit=True) == (ErrorCode.NONE, Producer(1000, 1)), "the retry hears of it"
 
 
-def test_an_outcome_that_nobody_waits_for_any_more_does_nothing() -> None:
+def test_a_late_outcome_of_a_write_changes_nothing() -> None:
     core = CoreAlone()
     core.holds = True
     core.init(token="x")
@@ -108,7 +108,7 @@ def test_an_outcome_that_nobody_waits_for_any_more_does_nothing() -> None:
 # -- markers
 
 
-def test_a_transaction_is_complete_when_every_partition_has_its_marker() -> None:
+def test_a_transaction_completes_when_all_partitions_have_markers() -> None:
     core = CoreAlone()
     producer = core.begun(A0, A1, B0)
     core.end(producer)
@@ -123,7 +123,7 @@ def test_a_transaction_is_complete_when_every_partition_has_its_marker() -> None
     assert transaction.partitions == frozenset()
 
 
-def test_reports_of_outdated_work_do_nothing() -> None:
+def test_reports_of_outdated_markers_change_nothing() -> None:
     core = CoreAlone()
     core.end(core.begun(A0))
     outdated = core.markers[0]
@@ -134,7 +134,7 @@ def test_reports_of_outdated_work_do_nothing() -> None:
     assert core.state() is TransactionState.PREPARE_COMMIT
 
 
-def test_a_completion_that_cannot_be_written_is_tried_again() -> None:
+def test_a_completion_that_cannot_be_written_is_retried() -> None:
     core = CoreAlone()
     core.end(core.begun(A0))
     core.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -164,7 +164,7 @@ def test_a_completion_that_takes_long_is_not_written_twice() -> None:
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_outdated(level: int) -> None:
+def test_a_timed_out_transaction_is_aborted_and_fenced(level: int) -> None:
     core = CoreAlone(level)
     producer = core.begun(A0, timeout_ms=1000)
     core.pass_time(500)
@@ -181,7 +181,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_out
     assert core.init() == (ErrorCode.NONE, Producer(1000, 2))
 
 
-def test_where_epochs_grow_whoever_wants_to_abort_what_was_abandoned_may_go_on() -> None:
+def test_v2_aborting_a_timed_out_transaction_succeeds() -> None:
     core = CoreAlone()
     producer = core.begun(A0, timeout_ms=1000)
     core.pass_time(1000)
@@ -191,7 +191,7 @@ def test_where_epochs_grow_whoever_wants_to_abort_what_was_abandoned_may_go_on()
     assert core.end(producer, commit=False) == (ErrorCode.NONE, Producer(1000, 1))
 
 
-def test_each_transaction_has_its_own_time() -> None:
+def test_each_transaction_has_its_own_timeout() -> None:
     core = CoreAlone()
     producer = core.begun(A0, timeout_ms=1000)
     core.pass_time(900)
@@ -205,13 +205,13 @@ def test_each_transaction_has_its_own_time() -> None:
     assert core.state() is TransactionState.PREPARE_ABORT
 
 
-def test_without_an_open_transaction_there_is_nothing_to_wait_for() -> None:
+def test_without_an_open_transaction_there_is_no_deadline() -> None:
     core = CoreAlone()
     core.init()
     assert core.shard.next_ms() is None
 
 
-def test_who_is_being_answered_when_its_time_is_over_is_looked_at_again() -> None:
+def test_a_busy_id_at_its_timeout_is_checked_again() -> None:
     core = CoreAlone(settings=TransactionSettings(abort_interval_ms=300))
     producer = core.begun(A0, timeout_ms=1000)
     core.holds = True
@@ -224,7 +224,7 @@ def test_who_is_being_answered_when_its_time_is_over_is_looked_at_again() -> Non
     assert core.state() is TransactionState.PREPARE_ABORT
 
 
-def test_a_transaction_whose_begin_took_longer_than_its_time_is_aborted_all_the_same() -> None:
+def test_a_transaction_that_begins_after_its_timeout_is_aborted() -> None:
     core = CoreAlone(settings=TransactionSettings(abort_interval_ms=300))
     core.init(timeout_ms=1000)
     core.holds = True
@@ -237,7 +237,7 @@ def test_a_transaction_whose_begin_took_longer_than_its_time_is_aborted_all_the_
     assert core.state() is TransactionState.PREPARE_ABORT
 
 
-def test_an_abortion_that_cannot_be_written_is_tried_again() -> None:
+def test_an_abort_that_cannot_be_written_is_retried() -> None:
     core = CoreAlone(level=1, settings=TransactionSettings(abort_interval_ms=300))
     core.begun(A0, timeout_ms=1000)
     core.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -248,7 +248,7 @@ def test_an_abortion_that_cannot_be_written_is_tried_again() -> None:
     assert core.shard.transactions["t"].producer == Producer(1000, 1), "one epoch, however often it was tried"
 
 
-def test_an_abortion_that_needs_a_fresh_id_waits_for_one() -> None:
+def test_an_abort_that_needs_a_fresh_producer_id_waits_for_one() -> None:
     core = CoreAlone(settings=TransactionSettings(abort_interval_ms=300))
     core.put(TransactionMetadata(Producer(7, MAX_EPOCH - 1), 1000))
     core.add(Producer(7, MAX_EPOCH - 1), A0)
@@ -260,7 +260,7 @@ def test_an_abortion_that_needs_a_fresh_id_waits_for_one() -> None:
     assert core.end(Producer(7, MAX_EPOCH - 1), commit=False) == (ErrorCode.NONE, Producer(1000, 0)), "a retry"
 
 
-def test_a_transaction_of_a_two_phase_commit_may_stay_open() -> None:
+def test_a_transaction_of_a_two_phase_commit_has_no_timeout() -> None:
     core = CoreAlone(settings=TransactionSettings(max_timeout_ms=NO_TIMEOUT_MS))
     core.begun(A0, timeout_ms=NO_TIMEOUT_MS)
     assert core.shard.next_ms() is None
@@ -269,7 +269,7 @@ def test_a_transaction_of_a_two_phase_commit_may_stay_open() -> None:
 # -- ids that nobody uses
 
 
-def test_ids_that_nobody_uses_are_forgotten_after_their_time() -> None:
+def test_unused_transactional_ids_expire() -> None:
     core = CoreAlone()
     core.init("empty")
     core.end(core.begun(A0))
@@ -284,7 +284,7 @@ def test_ids_that_nobody_uses_are_forgotten_after_their_time() -> None:
     assert core.init() == (ErrorCode.NONE, Producer(1003, 0))
 
 
-def test_who_uses_an_id_again_while_others_are_being_forgotten_keeps_it() -> None:
+def test_an_id_that_is_used_during_the_expiration_does_not_expire() -> None:
     core = CoreAlone()
     ids = [f"{number:03}" + "x" * 30_000 for number in range(10)]
     for id_ in ids:
@@ -299,7 +299,7 @@ def test_who_uses_an_id_again_while_others_are_being_forgotten_keeps_it() -> Non
     assert core.shard.transactions.keys() == {ids[-1]}
 
 
-def test_open_and_ending_transactions_are_not_forgotten() -> None:
+def test_open_and_ending_transactions_do_not_expire() -> None:
     core = CoreAlone(settings=TransactionSettings(id_expiration_ms=10, max_timeout_ms=2**31 - 1))
     core.init("open", timeout_ms=NO_TIMEOUT_MS)
     core.add(Producer(1000, 0), A0, transactional_id="open")
@@ -311,7 +311,7 @@ def test_open_and_ending_transactions_are_not_forgotten() -> None:
     assert core.shard.transactions.keys() == {"open", "ending"}
 
 
-def test_while_an_id_is_being_forgotten_it_is_busy_and_if_that_fails_it_is_as_before() -> None:
+def test_an_id_is_busy_while_it_expires() -> None:
     core = CoreAlone()
     core.init()
     core.pass_time(7 * DAY_MS)
@@ -328,7 +328,7 @@ def test_while_an_id_is_being_forgotten_it_is_busy_and_if_that_fails_it_is_as_be
     assert core.init() == (ErrorCode.NONE, Producer(1000, 1))
 
 
-def test_many_ids_are_forgotten_in_batches_that_a_log_takes() -> None:
+def test_tombstones_are_written_in_batches_of_limited_size() -> None:
     core = CoreAlone()
     for number in range(50):
         core.put(TransactionMetadata(Producer(number, 0), 1000), f"{number:010000}")
@@ -341,7 +341,7 @@ def test_many_ids_are_forgotten_in_batches_that_a_log_takes() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_what_was_decided_is_told_to_all_partitions_by_the_next_coordinator(commit: bool) -> None:
+def test_the_next_coordinator_sends_markers_of_decisions(commit: bool) -> None:
     core = CoreAlone()
     core.end(core.begun(A0, A1), commit)
     core.write_markers(A0)
@@ -354,7 +354,7 @@ def test_what_was_decided_is_told_to_all_partitions_by_the_next_coordinator(comm
     assert again.state() is (TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT)
 
 
-def test_what_was_decided_and_concerns_nobody_is_completed_by_the_next_coordinator() -> None:
+def test_the_next_coordinator_completes_without_partitions() -> None:
     core = CoreAlone()
     for id_ in ("t", "u"):
         core.init(id_)
@@ -363,7 +363,7 @@ def test_what_was_decided_and_concerns_nobody_is_completed_by_the_next_coordinat
     assert [core.state("t"), core.state("u")] == [TransactionState.COMPLETE_ABORT] * 2
 
 
-def test_an_open_transaction_has_the_rest_of_its_time_with_the_next_coordinator() -> None:
+def test_loading_keeps_the_rest_of_a_transactions_timeout() -> None:
     core = CoreAlone()
     core.begun(A0, timeout_ms=1000)
     core.pass_time(600)
@@ -375,14 +375,14 @@ def test_an_open_transaction_has_the_rest_of_its_time_with_the_next_coordinator(
 
 
 @pytest.mark.parametrize(("moved_ms", "left_ms"), [(-DAY_MS, 1000), (DAY_MS, 0)])
-def test_a_wall_clock_that_was_moved_gives_no_more_than_the_whole_time(moved_ms: int, left_ms: int) -> None:
+def test_a_moved_wall_clock_gives_at_most_the_whole_timeout(moved_ms: int, left_ms: int) -> None:
     core = CoreAlone()
     core.begun(A0, timeout_ms=1000)
     core.now = Instant(core.now.wall_ms + moved_ms, core.now.timeout_ms)
     assert core.restarted().shard.next_ms() == core.now.timeout_ms + left_ms
 
 
-def test_moving_the_wall_clock_alone_ends_no_transaction() -> None:
+def test_moving_the_wall_clock_alone_aborts_no_transaction() -> None:
     core = CoreAlone()
     core.begun(A0, timeout_ms=1000)
     core.now = Instant(core.now.wall_ms + DAY_MS, core.now.timeout_ms)
@@ -390,7 +390,7 @@ def test_moving_the_wall_clock_alone_ends_no_transaction() -> None:
     assert core.state() is TransactionState.ONGOING
 
 
-def test_who_waits_when_another_broker_takes_over_is_sent_there() -> None:
+def test_pending_requests_get_not_coordinator_when_unloaded() -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     core.holds = True
@@ -407,7 +407,7 @@ def test_who_waits_when_another_broker_takes_over_is_sent_there() -> None:
     assert core.shard.next_ms() is None
 
 
-def test_after_another_broker_has_taken_over_nothing_goes_on_here() -> None:
+def test_nothing_happens_after_unloading() -> None:
     core = CoreAlone()
     core.end(core.begun(A0))
     work = core.markers[0]
@@ -415,7 +415,7 @@ def test_after_another_broker_has_taken_over_nothing_goes_on_here() -> None:
     assert core.shard.markers_written(work, [A0], core.now).records == []
 
 
-def test_before_transaction_version_1_records_are_those_of_kafka_before_4() -> None:
+def test_v0_records_have_the_older_version() -> None:
     core = CoreAlone(level=0)
     core.init()
     core.shard.transaction_version = 1
@@ -423,7 +423,7 @@ def test_before_transaction_version_1_records_are_those_of_kafka_before_4() -> N
     assert [value[:2] for _, value in core.log if value] == [b"\0\0", b"\0\1"]
 
 
-def test_before_transaction_version_1_nobody_may_ask_for_what_its_records_cannot_say() -> None:
+def test_v0_requests_of_version_2_are_unsupported() -> None:
     core = CoreAlone(level=0)
     told = core.init()
     assert told is not None
@@ -437,7 +437,7 @@ def test_before_transaction_version_1_nobody_may_ask_for_what_its_records_cannot
 # -- loading
 
 
-def test_of_every_id_the_last_record_counts() -> None:
+def test_loading_replays_only_the_last_record_of_each_id() -> None:
     core = CoreAlone()
     core.end(core.begun(A0))
     core.write_markers()
@@ -462,7 +462,7 @@ def test_of_every_id_the_last_record_counts() -> None:
     assert shard.transactions["t"].state is TransactionState.COMPLETE_COMMIT
 
 
-def test_a_record_that_is_none_keeps_from_loading() -> None:
+def test_a_broken_record_fails_loading() -> None:
     builder = BatchBuilder()
     builder.append(1, b"\0\0\0\1t", b"\0\1")
     loading = TransactionLoader(TransactionShard(TransactionSettings()))

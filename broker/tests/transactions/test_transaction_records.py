@@ -35,13 +35,13 @@ ONGOING_V1 = bytes.fromhex(
 )  # fmt: skip
 
 
-def test_the_value_of_transaction_version_1_and_2_has_neighbouring_ids_and_the_clients_version_in_tags() -> None:
+def test_value_version_1_has_tagged_fields() -> None:
     record = TransactionRecord("t", ONGOING, 1)
     assert encode_record(record) == (KEY, ONGOING_V1)
     assert decode_record(KEY, ONGOING_V1) == record
 
 
-def test_the_value_of_transaction_version_0_has_no_tags_and_loses_what_stands_in_them() -> None:
+def test_value_version_0_has_no_tagged_fields() -> None:
     assert encode_record(TransactionRecord("t", ONGOING, 0)) == (KEY, ONGOING_V0)
     back = decode_record(KEY, ONGOING_V0)
     assert back is not None
@@ -51,7 +51,7 @@ def test_the_value_of_transaction_version_0_has_no_tags_and_loses_what_stands_in
     assert (back.transaction.previous_id, back.transaction.next_id, back.transaction.client_version) == (-1, -1, 0)
 
 
-def test_an_id_without_a_transaction_has_no_list_of_partitions_at_all() -> None:
+def test_an_empty_transaction_has_null_partitions() -> None:
     empty = TransactionMetadata.new(7, 60_000).initialize(Producer(7, 0), -1, 60_000, 1)
     _, value = encode_record(TransactionRecord("t", empty, 0))
     assert value == bytes.fromhex("0000000000000000000700000000ea6000ffffffff0000000000000001ffffffffffffffff")
@@ -60,7 +60,7 @@ def test_an_id_without_a_transaction_has_no_list_of_partitions_at_all() -> None:
     )
 
 
-def test_a_complete_transaction_has_an_empty_list_and_the_next_producer_id_stands_in_its_tag_before() -> None:
+def test_a_complete_transaction_has_empty_partitions() -> None:
     decided = TransactionMetadata(Producer(7, 32766), 1, TransactionState.ONGOING, start_ms=1).decide(True, 2, 8, 2)
     _, value = encode_record(TransactionRecord("t", decided))
     assert value is not None
@@ -75,7 +75,7 @@ def test_a_complete_transaction_has_an_empty_list_and_the_next_producer_id_stand
     assert value == bytes.fromhex("00000000000000000008000000000001040000000000000000000000030000000000000001")
 
 
-def test_the_next_epoch_of_a_two_phase_commit_is_skipped_when_a_newer_broker_wrote_it() -> None:
+def test_unknown_tagged_fields_of_a_newer_broker_are_skipped() -> None:
     value = bytearray(ONGOING_V1 + bytes.fromhex("03020006"))
     value[len(ONGOING_V1) - 15] = 3
     assert decode_record(KEY, bytes(value)) == TransactionRecord("t", ONGOING)
@@ -87,12 +87,12 @@ def test_every_state_is_read_back(state: TransactionState) -> None:
     assert decode_record(*encode_record(record)) == record
 
 
-def test_a_record_without_value_forgets() -> None:
+def test_a_record_without_a_value_is_a_tombstone() -> None:
     assert encode_record(TransactionRecord("t", None)) == (KEY, None)
     assert decode_record(KEY, None) == TransactionRecord("t", None)
 
 
-def test_keys_and_values_of_unknown_versions_mean_nothing() -> None:
+def test_keys_and_values_of_unknown_versions_are_ignored() -> None:
     assert decode_record(b"\x00\x01\x00\x01t", ONGOING_V1) is None
     assert decode_record(KEY, b"\x00\x02" + ONGOING_V1[2:]) is None
 

@@ -57,14 +57,16 @@ def version_written_last(node: Node) -> int:
 
 
 @pytest.mark.parametrize(("release", "level"), [("union", 2), ("4.3", 2), ("4.0", 2), ("3.9", None)])
-async def test_clients_are_told_the_version_of_the_release(
+async def test_api_versions_returns_the_transaction_version_of_the_release(
     start_node: StartNode, connect: Connect, release: str, level: int | None
 ) -> None:
     node = await start_node(odradek_emulate=release)
     assert await told(await connect(node)) == level
 
 
-async def test_a_change_is_told_followed_and_kept(start_node: StartNode, connect: Connect) -> None:
+async def test_a_change_of_the_transaction_version_is_applied_and_stored(
+    start_node: StartNode, connect: Connect
+) -> None:
     settings = {"transaction_state_log_num_partitions": "1"}
     node = await start_node(**settings)
     client = await connect(node)
@@ -82,7 +84,7 @@ async def test_a_change_is_told_followed_and_kept(start_node: StartNode, connect
     assert await told(await connect(node)) == 1
 
 
-async def test_where_transactions_have_no_version_none_can_be_set(start_node: StartNode, connect: Connect) -> None:
+async def test_a_release_without_transaction_version_refuses_to_set_it(start_node: StartNode, connect: Connect) -> None:
     client = await connect(await start_node(odradek_emulate="3.9"))
     update = UpdateFeaturesRequest.FeatureUpdateKey(FEATURE, 2, False, UPGRADE)
     answer = await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)

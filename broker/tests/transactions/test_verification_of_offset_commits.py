@@ -46,7 +46,7 @@ async def coordinator(node: Node, client: Any) -> ScriptedCoordinator:
 
 
 @pytest.mark.parametrize(("version", "word"), [(0, "verify"), (3, "verify"), (VERIFIES, "verify"), (ADDS, "add")])
-async def test_the_first_commit_of_a_transaction_is_asked_about_and_the_others_are_not(
+async def test_only_the_first_offset_commit_is_verified(
     client: Any, coordinator: ScriptedCoordinator, version: int, word: str
 ) -> None:
     question = (word, "x", Producer(PRODUCER, EPOCH), (OFFSETS,))
@@ -75,7 +75,7 @@ async def test_the_first_commit_of_a_transaction_is_asked_about_and_the_others_a
         (ErrorCode.NETWORK_EXCEPTION, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-async def test_what_the_coordinator_refuses_is_not_committed(
+async def test_unverified_offsets_are_not_committed(
     client: Any, coordinator: ScriptedCoordinator, told: ErrorCode, version: int, heard: ErrorCode
 ) -> None:
     coordinator.errors[OFFSETS] = coordinator.error = told
@@ -83,11 +83,11 @@ async def test_what_the_coordinator_refuses_is_not_committed(
     assert await fetch(client, stable=True) == [(-1, 0), (-1, 0)]
 
 
-async def test_without_a_coordinator_clients_try_again(client: Any, node: Node) -> None:
+async def test_without_a_coordinator_clients_get_a_retriable_error(client: Any, node: Node) -> None:
     assert await commit(client, request(("t", 0, 5))) == {("t", 0): ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
-async def test_a_commit_waits_until_the_transaction_includes_it(
+async def test_a_commit_waits_until_its_partition_is_added(
     client: Any, coordinator: ScriptedCoordinator, node: Node
 ) -> None:
     coordinator.held = []
@@ -98,7 +98,7 @@ async def test_a_commit_waits_until_the_transaction_includes_it(
     assert await waiting == {("t", 0): 0}
 
 
-async def test_a_transaction_that_has_ended_meanwhile_takes_nothing(
+async def test_a_late_verification_commits_no_offsets(
     client: Any, coordinator: ScriptedCoordinator, node: Node, connect: Connect
 ) -> None:
     coordinator.held = []
@@ -111,7 +111,7 @@ async def test_a_transaction_that_has_ended_meanwhile_takes_nothing(
     assert await fetch(client, stable=True) == [(-1, 0), (-1, 0)]
 
 
-async def test_a_broker_that_coordinates_the_group_no_longer_commits_nothing(
+async def test_a_former_group_coordinator_commits_no_offsets(
     client: Any, coordinator: ScriptedCoordinator, node: Node
 ) -> None:
     coordinator.held = []

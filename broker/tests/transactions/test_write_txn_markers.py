@@ -38,7 +38,7 @@ async def node(start_node: StartNode) -> Node:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_a_marker_ends_the_transaction_that_is_open(node: Node, client: Any, version: int) -> None:
+async def test_a_marker_ends_the_open_transaction(node: Node, client: Any, version: int) -> None:
     await client.create_topic("t")
     await client.produce("t", transactional(), transactional_id="tx")
     assert await write(client, marker(coordinator_epoch=5), version=version) == {PRODUCER: {("t", 0): 0}}
@@ -49,7 +49,7 @@ async def test_a_marker_ends_the_transaction_that_is_open(node: Node, client: An
     assert log.aborted_transactions(0, 2) == [AbortedTransaction(PRODUCER, 0, 1, 2)]
 
 
-async def test_a_committed_transaction_is_not_among_the_aborted_ones(node: Node, client: Any) -> None:
+async def test_a_committed_transaction_is_not_listed_as_aborted(node: Node, client: Any) -> None:
     await client.create_topic("t", compression_type="gzip")
     await client.produce("t", transactional(), transactional_id="tx")
     assert await outcome(client, marker(commit=True)) == 0
@@ -58,7 +58,7 @@ async def test_a_committed_transaction_is_not_among_the_aborted_ones(node: Node,
     assert log.producers.transactions.first_ongoing_offset is None
 
 
-async def test_what_is_refused_is_not_appended(node: Node, client: Any) -> None:
+async def test_a_refused_marker_is_not_appended(node: Node, client: Any) -> None:
     await client.create_topic("t")
     await client.produce("t", transactional(epoch=3), transactional_id="tx")
     assert await outcome(client, marker(epoch=2)) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -71,7 +71,7 @@ async def test_what_is_refused_is_not_appended(node: Node, client: Any) -> None:
     assert node.broker.partitions.get("t", 0).log_end_offset == 2  # type: ignore[union-attr]
 
 
-async def test_markers_of_one_producer_share_a_row_and_each_partition_has_its_own_outcome(client: Any) -> None:
+async def test_the_response_has_one_row_for_each_producer(client: Any) -> None:
     await client.create_topic("t", 2)
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await write(client, marker(0, 9), marker(topic="none"), marker(1), marker(1, producer=8)) == {
@@ -81,7 +81,7 @@ async def test_markers_of_one_producer_share_a_row_and_each_partition_has_its_ow
     assert await write(client) == {}
 
 
-async def test_an_administrator_or_a_broker_may_write_them_and_nobody_else(node: Node, client: Any) -> None:
+async def test_markers_need_alter_or_cluster_action_permission(node: Node, client: Any) -> None:
     await client.create_topic("t")
     node.broker.authorizer = Only(Operation.WRITE, Operation.DESCRIBE)
     assert await outcome(client, marker()) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -100,7 +100,7 @@ async def trio(tmp_path: Path, connect: Connect) -> AsyncIterator[Trio]:
     await found.cluster.stop(grace_ms=100)
 
 
-async def test_a_marker_is_acknowledged_when_all_in_sync_replicas_have_it(trio: Trio) -> None:
+async def test_a_marker_is_acknowledged_when_all_replicas_in_sync_have_it(trio: Trio) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     trio.hold_back(1)
@@ -113,7 +113,7 @@ async def test_a_marker_is_acknowledged_when_all_in_sync_replicas_have_it(trio: 
     assert trio.log_of(1) == trio.log_of(2) != b""
 
 
-async def test_a_marker_that_is_not_replicated_in_time_is_answered_as_such(trio: Trio) -> None:
+async def test_a_marker_that_is_not_replicated_in_time_times_out(trio: Trio) -> None:
     await trio.create([1, 2], min_insync_replicas="2")
     client = await trio.client(1)
     trio.hold_back(1)
@@ -124,7 +124,7 @@ async def test_a_marker_that_is_not_replicated_in_time_is_answered_as_such(trio:
     assert waiting.result() == ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_a_marker_that_is_replicated_does_not_wait_long_for_one_that_is_not(trio: Trio) -> None:
+async def test_a_response_does_not_wait_long_for_slow_partitions(trio: Trio) -> None:
     await trio.create([1, 2])
     await trio.create([1], topic="u")
     client = await trio.client(1)
@@ -138,7 +138,7 @@ async def test_a_marker_that_is_replicated_does_not_wait_long_for_one_that_is_no
     assert not trio.hosted(1).watchers, "nobody waits for an answer that was given"
 
 
-async def test_markers_that_are_all_replicated_late_are_answered_when_they_are(trio: Trio) -> None:
+async def test_a_response_waits_while_no_outcome_is_known(trio: Trio) -> None:
     await trio.create([1, 2], partitions=2)
     client = await trio.client(1)
     trio.hold_back(1)
@@ -151,7 +151,7 @@ async def test_markers_that_are_all_replicated_late_are_answered_when_they_are(t
     assert waiting.result() == {PRODUCER: {("t", 0): 0}, 8: {("t", 1): 0}}
 
 
-async def test_a_marker_is_for_the_leader_and_needs_min_insync_replicas(trio: Trio) -> None:
+async def test_only_a_leader_with_min_insync_replicas_takes_markers(trio: Trio) -> None:
     await trio.create([1, 2], min_insync_replicas="2")
     assert await outcome(await trio.client(2), marker()) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert await outcome(await trio.client(0), marker()) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
