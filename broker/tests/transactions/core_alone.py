@@ -1,6 +1,6 @@
-"""The transaction coordinator's core with a log in memory, for tests.
+"""A `TransactionShard` with a log in memory, for tests.
 
-What it decides takes effect at once, unless the log holds it back. Markers are written when a test says so.
+Records take effect immediately, unless the log holds them back. Tests write the markers by `write_markers`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ A0: TopicPartition = ("a", 0)
 A1: TopicPartition = ("a", 1)
 B0: TopicPartition = ("b", 0)
 
-Told = tuple[ErrorCode, Producer]
-"""An error, and who produces from now on."""
+Outcome = tuple[ErrorCode, Producer]
+"""The error and the producer of a response."""
 
 
 class CoreAlone:
@@ -52,41 +52,41 @@ class CoreAlone:
         self.coordinator_epoch = coordinator_epoch
         self.now = now
         self.log = list(log)
-        self.answers: dict[object, TransactionResponse] = {}
+        self.responses: dict[object, TransactionResponse] = {}
         self.markers: list[TransactionMarkers] = []
-        """Not written yet."""
+        """The markers that are not written yet."""
         self.events: list[str] = []
         self.holds = False
-        """The log takes records, but does not say what becomes of them."""
+        """Whether the log holds records back, without a result of the append."""
         self.held: list[TransactionStep] = []
         self.refuses = ErrorCode.NONE
-        """With which error the log refuses records."""
+        """The error of appends."""
         self.ids = count(1000)
         self._tokens = count()
         for key, value in self.log:
             record = decode_record(key, value)
             assert record is not None
             self.shard.replay(record)
-        self.carry_out(self.shard.loaded(coordinator_epoch, now))
+        self.apply(self.shard.loaded(coordinator_epoch, now))
 
     def restarted(self) -> CoreAlone:
-        """The next coordinator, with what is in the log."""
+        """Return the next coordinator, loaded from the same log."""
         level, settings = self.shard.transaction_version, self.shard.settings
         return CoreAlone(level, settings, self.log, self.now, self.coordinator_epoch + 1)
 
     # -- the shell, in a few lines
 
-    def carry_out(self, step: TransactionStep) -> None:
-        for token, answer in step.responses:
-            assert token not in self.answers, "every request is answered once"
-            self.answers[token] = answer
+    def apply(self, step: TransactionStep) -> None:
+        for token, response in step.responses:
+            assert token not in self.responses, "every request gets one response"
+            self.responses[token] = response
         self.markers.extend(step.markers)
         self.events.extend(event.message for event in step.events)
         assert (step.write is not None) == bool(step.records)
         if step.write is None:
             return
         if self.refuses:
-            self.carry_out(self.shard.written(step.write, self.refuses, self.now))
+            self.apply(self.shard.written(step.write, self.refuses, self.now))
             return
         self.log.extend(encode_record(record) for record in step.records)
         self.held.append(step)
@@ -94,7 +94,7 @@ class CoreAlone:
             self.let_through()
 
     def let_through(self) -> None:
-        """What the log holds back takes effect."""
+        """Let all records take effect that the log holds back."""
         while self.held:
             self.let_one_through()
 
@@ -102,24 +102,24 @@ class CoreAlone:
         step = self.held.pop(0)
         assert step.write is not None
         self.take_effect(step.records)
-        self.carry_out(self.shard.written(step.write, ErrorCode.NONE, self.now))
+        self.apply(self.shard.written(step.write, ErrorCode.NONE, self.now))
 
     def take_effect(self, records: Iterable[TransactionRecord]) -> None:
         for record in records:
             self.shard.replay(record)
 
     def time_out(self) -> None:
-        """Nobody waits any longer for what the log holds back."""
+        """Let all writes time out that the log holds back."""
         for step in self.held:
             assert step.write is not None
-            self.carry_out(self.shard.written(step.write, ErrorCode.REQUEST_TIMED_OUT, self.now))
+            self.apply(self.shard.written(step.write, ErrorCode.REQUEST_TIMED_OUT, self.now))
 
     def write_markers(self, *partitions: TopicPartition) -> None:
-        """Into these partitions of the first work, or all of it."""
-        work = self.markers[0]
-        if not partitions or set(partitions) == work.partitions:
+        """Report the first markers as written, in these partitions or in all."""
+        markers = self.markers[0]
+        if not partitions or set(partitions) == markers.partitions:
             self.markers.pop(0)
-        self.carry_out(self.shard.markers_written(work, partitions or work.partitions, self.now))
+        self.apply(self.shard.markers_written(markers, partitions or markers.partitions, self.now))
 
     def pass_time(self, ms: int) -> None:
         end = self.now.timeout_ms + ms
@@ -128,7 +128,7 @@ class CoreAlone:
             at_ms = end if next_ms is None or next_ms > end else max(next_ms, self.now.timeout_ms)
             self.now = Instant(self.now.wall_ms + at_ms - self.now.timeout_ms, at_ms)
             for step in self.shard.expired(self.now, self.next_id):
-                self.carry_out(step)
+                self.apply(step)
             if at_ms == end:
                 return
 
@@ -137,9 +137,9 @@ class CoreAlone:
 
     def expire_ids(self) -> None:
         for step in self.shard.expire_ids(self.now):
-            self.carry_out(step)
+            self.apply(step)
 
-    # -- requests; None while there is no answer
+    # -- requests; None while the response is pending
 
     def init(
         self,
@@ -148,12 +148,12 @@ class CoreAlone:
         timeout_ms: int = 60_000,
         version: int = 5,
         token: object = None,
-    ) -> Told | None:
+    ) -> Outcome | None:
         request = InitProducerIdRequest(transactional_id, timeout_ms, expected.id, expected.epoch)
         fresh_id = self.next_id() if self.shard.init_takes_id(transactional_id) else None
         token = token or next(self._tokens)
-        self.carry_out(self.shard.init_producer_id(request, version, fresh_id, token, self.now))
-        return self.told(token)
+        self.apply(self.shard.init_producer_id(request, version, fresh_id, token, self.now))
+        return self.outcome(token)
 
     def add(
         self,
@@ -164,10 +164,10 @@ class CoreAlone:
         token: object = None,
     ) -> ErrorCode | None:
         token = token or next(self._tokens)
-        self.carry_out(self.shard.add_partitions(transactional_id, producer, partitions, version, token, self.now))
-        answer = self.answers.get(token)
-        assert answer is None or isinstance(answer, ErrorCode)
-        return answer
+        self.apply(self.shard.add_partitions(transactional_id, producer, partitions, version, token, self.now))
+        response = self.responses.get(token)
+        assert response is None or isinstance(response, ErrorCode)
+        return response
 
     def end(
         self,
@@ -176,32 +176,32 @@ class CoreAlone:
         transactional_id: str = "t",
         version: int = 5,
         token: object = None,
-    ) -> Told | None:
+    ) -> Outcome | None:
         request = EndTxnRequest(transactional_id, producer.id, producer.epoch, commit)
         fresh_id = self.next_id() if self.shard.end_takes_id(transactional_id) else None
         token = token or next(self._tokens)
-        self.carry_out(self.shard.end_txn(request, version, fresh_id, token, self.now))
-        return self.told(token)
+        self.apply(self.shard.end_txn(request, version, fresh_id, token, self.now))
+        return self.outcome(token)
 
-    def told(self, token: object) -> Told | None:
-        answer = self.answers.get(token)
-        if answer is None:
+    def outcome(self, token: object) -> Outcome | None:
+        response = self.responses.get(token)
+        if response is None:
             return None
-        assert isinstance(answer, InitProducerIdResponse | EndTxnResponse)
-        return ErrorCode(answer.error_code), Producer(answer.producer_id, answer.producer_epoch)
+        assert isinstance(response, InitProducerIdResponse | EndTxnResponse)
+        return ErrorCode(response.error_code), Producer(response.producer_id, response.producer_epoch)
 
-    # -- what comes before
+    # -- preparation
 
     def begun(self, *partitions: TopicPartition, timeout_ms: int = 60_000) -> Producer:
-        """A producer of "t" that has begun a transaction."""
-        told = self.init(timeout_ms=timeout_ms)
-        assert told is not None
+        """Initialize a producer of "t", and begin its transaction."""
+        outcome = self.init(timeout_ms=timeout_ms)
+        assert outcome is not None
         version = 4 if self.shard.transaction_version else 3
-        assert self.add(told[1], *partitions, version=version) == ErrorCode.NONE
-        return told[1]
+        assert self.add(outcome[1], *partitions, version=version) == ErrorCode.NONE
+        return outcome[1]
 
     def put(self, transaction: TransactionMetadata, transactional_id: str = "t") -> None:
-        """As if the log had said so."""
+        """Append and replay this metadata."""
         record = TransactionRecord(transactional_id, transaction)
         self.log.append(encode_record(record))
         self.shard.replay(record)

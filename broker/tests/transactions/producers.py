@@ -1,4 +1,4 @@
-"""A transactional producer that speaks single requests, and three brokers on which it does."""
+"""A transactional producer that sends single requests, and a cluster of three brokers for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ClientOf = Callable[[int], Awaitable[Any]]
 
 
 class TransactionalProducer:
-    """Speaks the protocol of clients before transaction version 2; finds its coordinator anew for each request."""
+    """A client before transaction version 2, which looks up its coordinator before each request."""
 
     def __init__(self, client_of: ClientOf, ask_first: Callable[[], int], transactional_id: str = ID) -> None:
         self._client_of = client_of
@@ -45,13 +45,13 @@ class TransactionalProducer:
         self._sequences: dict[tuple[str, int], int] = {}
 
     async def coordinator(self) -> int:
-        """-1 when nobody knows."""
+        """The id of the coordinator's broker; -1 if there is none."""
         client = await self._client_of(self._ask_first())
         request = FindCoordinatorRequest(self.transactional_id, TRANSACTION_KEY)
         return int((await client.ask(request, 3)).node_id)
 
     async def _ask(self, request: Any, version: int) -> Any:
-        """The answer of the coordinator; None when there is none, or it goes away."""
+        """The coordinator's response; None if there is no coordinator, or if it closes the connection."""
         coordinator = await self.coordinator()
         if coordinator == -1:
             return None
@@ -80,7 +80,7 @@ class TransactionalProducer:
         )
 
     async def add(self, *places: tuple[str, int]) -> ErrorCode:
-        """The error of all of them."""
+        """The error of all these partitions."""
         answer = await self._ask(self.to_add(*places), 3)
         if answer is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -93,7 +93,7 @@ class TransactionalProducer:
         return ErrorCode(error)
 
     async def produce(self, leader: int, topic: str = "t", partition: int = 0, acks: int = -1) -> ErrorCode:
-        """One record."""
+        """Produce one record."""
         place = (topic, partition)
         builder = BatchBuilder(
             producer_id=self.producer.id,
@@ -115,7 +115,7 @@ class TransactionalProducer:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if answer is None else ErrorCode(answer.error_code)
 
     async def state(self) -> tuple[ErrorCode, str]:
-        """As DescribeTransactions tells it."""
+        """The state in the response of DescribeTransactions."""
         answer = await self._ask(DescribeTransactionsRequest([self.transactional_id]), 0)
         if answer is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, ""
@@ -124,7 +124,7 @@ class TransactionalProducer:
 
 
 class Transactions(Trio):
-    """`__transaction_state` has one partition, on all three."""
+    """Three brokers, with a replica of the one partition of `__transaction_state` on each."""
 
     def __init__(self, path: Path, connect: Connect, settings: dict[str, str] | None = None) -> None:
         state = {
@@ -135,13 +135,13 @@ class Transactions(Trio):
         super().__init__(path, connect, {**state, **(settings or {})})
         self._clients: dict[int, Any] = {}
         self.markers_held = 0
-        """How many WriteTxnMarkers were held back."""
+        """The number of WriteTxnMarkers requests that were refused."""
 
     def producer(self, transactional_id: str = ID) -> TransactionalProducer:
         return TransactionalProducer(self.client, lambda: min(self.cluster.nodes), transactional_id)
 
     async def until_answered(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Ask until the answer is none that clients answer by asking again. Time goes by meanwhile."""
+        """Retry while the error is retriable; the clock of timeouts moves with each attempt."""
         while True:
             answer = await ask()
             if (answer[0] if isinstance(answer, tuple) else answer) not in RETRIED:
@@ -153,7 +153,7 @@ class Transactions(Trio):
             self.clock.advance_timeouts(1)
 
     def hold_markers_back(self, broker: int) -> None:
-        """No coordinator on another broker gets an answer to its markers from this one."""
+        """Close the connections of WriteTxnMarkers requests to this broker."""
 
         def judge(ctx: Any, request: Any) -> Disconnect | None:
             if ctx.api_key != ApiKey.WRITE_TXN_MARKERS:
@@ -173,8 +173,8 @@ class Transactions(Trio):
 
 
 async def undecided(trio: Transactions, replicas: int = 1, **configs: str) -> tuple[TransactionalProducer, int]:
-    """A producer with a record in its open transaction, and the leader of the record's partition, which is not the
-    coordinator's broker."""
+    """Begin a transaction with one record; return the producer, and the leader of the partition, which is not the
+    coordinator."""
     producer = trio.producer()
     coordinator = await producer.coordinator()
     leader = trio.other_than(coordinator)

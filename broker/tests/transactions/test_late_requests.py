@@ -50,20 +50,20 @@ class Party:
         self.connection: Any = None
 
     async def start(self) -> None:
-        await self.connect_anew()
+        await self.reconnect()
         await self.connection.create_topic(self.name)
         await self.connection.ask(FindCoordinatorRequest(self.name, 1), 3)
         while (answer := await self.connection.ask(InitProducerIdRequest(self.name, 60_000), 4)).error_code:
             assert answer.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
         self.producer = Producer(answer.producer_id, answer.producer_epoch)
 
-    async def connect_anew(self) -> None:
+    async def reconnect(self) -> None:
         self.connection = await self._connect(self._node)
 
     # -- a transaction ------------------------------------------------------------------------------------------------
 
     async def add_partition(self) -> None:
-        """What clients of version 1 do before they produce."""
+        """Add the partition, as clients of version 1 do before they produce."""
         if self.version == 1:
             request = AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self.name,
@@ -107,10 +107,10 @@ class Party:
     # -- late ---------------------------------------------------------------------------------------------------------
 
     def keep_back(self, request: Message, version: int) -> Late:
-        """What the client sends now and the network delivers some other time."""
+        """A request that the client sends now, and that the network delivers later."""
         return Late(self.connection, encode_request(request, version, 77, "producer"), version)
 
-    # -- what others see ----------------------------------------------------------------------------------------------
+    # -- consumers ----------------------------------------------------------------------------------------------
 
     async def state(self) -> str:
         (found,) = (await self.connection.ask(DescribeTransactionsRequest([self.name]), 0)).transaction_states
@@ -169,7 +169,7 @@ async def go_down(client: Any) -> None:
 
 @pytest.fixture(params=["union", "3.9"])
 async def old(request: pytest.FixtureRequest, start_node: StartNode, connect: Connect) -> Party:
-    """Version 1: of a cluster that was told to, and of Kafka 3.9."""
+    """A producer of transaction version 1, in a cluster of that version and in one of Kafka 3.9."""
     node = await start_node(odradek_emulate=request.param)
     if request.param == "union":
         await go_down(await connect(node))
@@ -190,7 +190,7 @@ async def produce_comes_late(party: Party) -> int:
     late batch is answered."""
     await party.add_partition()
     late = party.keep_back(*party.produce_request(b"aborted"))
-    await party.connect_anew()
+    await party.reconnect()
     assert await party.end(commit=False) == 0
 
     await party.add_partition()
@@ -214,21 +214,21 @@ async def test_v2_a_late_batch_does_not_join_the_next_transaction(new: Party) ->
 
 
 async def test_v2_a_late_batch_does_not_begin_its_transaction_again(new: Party) -> None:
-    """Also where the partition knows nothing of the producer's present epoch: the coordinator does."""
+    """Also if the partition does not know the producer's present epoch: the coordinator does."""
     assert await new.produce(b"first") == 0
     assert await new.end(commit=True) == 0
     late = new.keep_back(*new.produce_request(b"late"))
-    await new.connect_anew()
+    await new.reconnect()
     assert await new.end(commit=False) == 0
     assert _produced(await late.arrives(ProduceResponse)) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert await new.committed() == [b"first"]
 
 
 async def test_v1_verification_refuses_a_late_batch_without_a_transaction(old: Party) -> None:
-    """What verification is for: without it consumers would wait for ever behind that batch."""
+    """Without verification the batch would begin a transaction that never ends."""
     await old.add_partition()
     late = old.keep_back(*old.produce_request(b"aborted"))
-    await old.connect_anew()
+    await old.reconnect()
     assert await old.end(commit=False) == 0
     assert _produced(await late.arrives(ProduceResponse)) in (
         ErrorCode.INVALID_TXN_STATE,
@@ -241,12 +241,12 @@ async def test_v1_verification_refuses_a_late_batch_without_a_transaction(old: P
 
 
 async def end_comes_late(party: Party) -> int:
-    """The end of a transaction is asked for twice, since the first request seems lost; that arrives when half of the
-    next transaction is written, and the other half is what the producer then aborts. What the late end is answered."""
+    """Deliver a late EndTxn, after a retry has succeeded and half of the next transaction is written, which the
+    producer aborts. Return the error of the late request."""
     await party.add_partition()
     assert await party.produce(b"one") == 0
     late = party.keep_back(*party.end_request(commit=True))
-    await party.connect_anew()
+    await party.reconnect()
     assert await party.end(commit=True) == 0
 
     await party.add_partition()
@@ -268,16 +268,16 @@ async def test_v2_a_late_end_txn_does_not_end_the_next_transaction(new: Party) -
 
 
 async def walk(party: Party, rng: random.Random) -> list[bytes]:
-    """Transactions in which the network keeps requests back now and then, and delivers them at any time. Whoever misses
-    an answer to a batch aborts, and whoever misses the answer to an end asks again. What consumers should see: the
-    acknowledged records of transactions whose commit was acknowledged."""
+    """Run transactions while the network holds requests back and delivers them late. The producer aborts after a lost
+    response to Produce, and retries after a lost response to EndTxn. Return the records that consumers should read:
+    those of acknowledged commits."""
     expected: list[bytes] = []
-    under_way: list[tuple[Late, type[Message]]] = []
+    in_flight: list[tuple[Late, type[Message]]] = []
     sequence = 0
 
     async def some_arrive(chance: float) -> None:
-        for each in [each for each in under_way if rng.random() < chance]:
-            under_way.remove(each)
+        for each in [each for each in in_flight if rng.random() < chance]:
+            in_flight.remove(each)
             late, answer = each
             await late.arrives(answer)
 
@@ -288,8 +288,8 @@ async def walk(party: Party, rng: random.Random) -> list[bytes]:
         for _ in range(rng.randint(1, 3)):
             value = b"%d of %d" % (len(written), number)
             if rng.random() < 0.3:
-                under_way.append((party.keep_back(*party.produce_request(value, sequence)), ProduceResponse))
-                await party.connect_anew()
+                in_flight.append((party.keep_back(*party.produce_request(value, sequence)), ProduceResponse))
+                await party.reconnect()
                 missed = True
                 break
             missed = bool(await party.produce(value, sequence))
@@ -300,8 +300,8 @@ async def walk(party: Party, rng: random.Random) -> list[bytes]:
             await some_arrive(0.2)
         commit = not missed and rng.random() < 0.7
         if rng.random() < 0.3:
-            under_way.append((party.keep_back(*party.end_request(commit=commit)), EndTxnResponse))
-            await party.connect_anew()
+            in_flight.append((party.keep_back(*party.end_request(commit=commit)), EndTxnResponse))
+            await party.reconnect()
         await some_arrive(0.2)
         if not await party.end(commit=commit) and commit:
             expected += written
@@ -321,7 +321,7 @@ async def test_v2_late_requests_do_not_change_committed_records(start_node: Star
 
 
 async def test_v1_late_requests_change_committed_records(start_node: StartNode, connect: Connect) -> None:
-    """The same walks, which therefore can find it."""
+    """The same random requests, so that the test of version 2 is known to find violations."""
     node = await start_node()
     await go_down(await connect(node))
     changed = 0

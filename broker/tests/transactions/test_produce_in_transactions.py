@@ -1,4 +1,4 @@
-"""Produce with transactional batches: what is asked of a coordinator, when, and what clients hear of it."""
+"""Produce with transactional batches: verification by the coordinator, and the errors that clients get."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ async def test_a_connection_is_not_read_while_a_partition_is_added(
     while not coordinator.held:
         await asyncio.sleep(0)
     assert end_offset(node) == 0
-    # The buffer of that connection serves others meanwhile, and the records are what they were.
+    # Another request overwrites the connection's buffer, but not the records.
     coordinator.held[0].complete(ErrorCode.NONE)
     offsets = []
     for _ in later:

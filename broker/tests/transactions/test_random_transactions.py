@@ -1,4 +1,4 @@
-"""Clients, a log and a network at random: what must hold whatever happens to the transaction coordinator."""
+"""Random clients, log and network: the invariants of the transaction coordinator."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ DECIDED = {
 
 @dataclass
 class History:
-    """What took effect of one transactional id, in the order of the log."""
+    """The records of one transactional id that took effect, in the order of the log."""
 
     present: TransactionMetadata | None = None
     used_ids: set[int] = field(default_factory=set)
     decisions: dict[Producer, bool] = field(default_factory=dict)
-    """Who produced → whether its last transaction was committed."""
+    """By producer, whether its last transaction was committed."""
     outdated: set[Producer] = field(default_factory=set)
-    """Whose transaction ended with an epoch of its own."""
+    """Producers whose transaction ended with an increment of the epoch."""
 
     def took_effect(self, after: TransactionMetadata | None) -> None:
         before, self.present = self.present, after
@@ -99,14 +99,14 @@ class Client:
 
 
 class Watched(CoreAlone):
-    """Says what takes effect and who is answered."""
+    """The log and the clients: checks every record that takes effect, and every response."""
 
     def __init__(self, world: World, *args: object) -> None:
         self.world = world
         super().__init__(*args)  # type: ignore[arg-type]
 
-    def carry_out(self, step: TransactionStep) -> None:
-        super().carry_out(step)
+    def apply(self, step: TransactionStep) -> None:
+        super().apply(step)
         for work in step.markers:
             self.world.markers_sent(work.transactional_id, work.producer, work.commit)
         for token, _ in step.responses:
@@ -137,7 +137,7 @@ class World:
                 self.history[id_].present = almost
                 self.core.put(almost, id_)
 
-    # -- what clients do
+    # -- clients
 
     def ask(self, then: Callable[[object], None]) -> object:
         self.tokens += 1
@@ -169,14 +169,14 @@ class World:
         request = InitProducerIdRequest(client.transactional_id, self.random.choice([500, 2000]), *expected)
         shard, core = self.core.shard, self.core
         fresh_id = core.next_id() if shard.init_takes_id(client.transactional_id) else None
-        core.carry_out(shard.init_producer_id(request, 5, fresh_id, self.ask(answered), core.now))
+        core.apply(shard.init_producer_id(request, 5, fresh_id, self.ask(answered), core.now))
 
     def add(self, client: Client) -> None:
         places = self.random.sample(PLACES, self.random.randint(1, 2))
         producer = self.identity(client)
 
         def answered(token: object) -> None:
-            error = self.core.answers[token]
+            error = self.core.responses[token]
             if not error:
                 present = self.history[client.transactional_id].present
                 assert present is not None
@@ -186,7 +186,7 @@ class World:
                 client.becomes(None)
 
         version = 4 if client.grows else 3
-        self.core.carry_out(
+        self.core.apply(
             self.core.shard.add_partitions(
                 client.transactional_id, producer, places, version, self.ask(answered), self.core.now
             )
@@ -209,14 +209,14 @@ class World:
         shard, core = self.core.shard, self.core
         fresh_id = core.next_id() if shard.end_takes_id(client.transactional_id) else None
         version = 5 if client.grows else 4
-        core.carry_out(shard.end_txn(request, version, fresh_id, self.ask(answered), core.now))
+        core.apply(shard.end_txn(request, version, fresh_id, self.ask(answered), core.now))
 
     def outcome(self, token: object) -> tuple[ErrorCode, Producer]:
-        told = self.core.told(token)
+        told = self.core.outcome(token)
         assert told is not None
         return told
 
-    # -- what happens to the coordinator
+    # -- the coordinator
 
     def markers_sent(self, transactional_id: str, producer: Producer, commit: bool) -> None:
         present = self.history[transactional_id].present
@@ -249,9 +249,9 @@ class World:
             self.core.refuses = self.random.choice(refusals)
 
     def fail_over(self) -> None:
-        """What the log held back may be in it, or may not; as far as it is, it takes effect."""
+        """Each record that the log held back may be lost; those before it take effect."""
         old = self.core
-        old.carry_out(old.shard.unload(old.now))
+        old.apply(old.shard.unload(old.now))
         assert self.waiting == {}, "nobody is left waiting"
         survivors = self.random.randint(0, len(old.held))
         lost = sum(len(step.records) for step in old.held[survivors:])
@@ -289,7 +289,7 @@ class World:
             assert self.core.shard.transactions.get(id_) == self.forgetful(id_)
 
     def forgetful(self, id_: str) -> TransactionMetadata | None:
-        """What is in the log, and what only this coordinator knows."""
+        """The metadata that is stored in the log; the rest is known only to this coordinator."""
         present = self.history[id_].present
         known = self.core.shard.transactions.get(id_)
         if present is None or known is None:
@@ -345,7 +345,7 @@ def test_the_random_runs_reach_every_state_and_event() -> None:
     for seed in range(30):
         world = World(seed)
         world.run(400)
-        for answer in world.core.answers.values():
+        for answer in world.core.responses.values():
             seen.add(ErrorCode(answer if isinstance(answer, ErrorCode) else answer.error_code))
         for history in world.history.values():
             seen.update(history.decisions.values())

@@ -1,4 +1,4 @@
-"""The coordinator of transactions on its broker: where ids are kept, what outlives a crash, who is sent elsewhere."""
+"""The transaction coordinator in its broker: the partition of an id, loading after a crash, and NOT_COORDINATOR."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ async def test_transactions_are_listed_by_state_and_pattern(node: Node, connect:
     assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     node.broker.authorizer = Only(Operation.WRITE)
     assert await listed(ListTransactionsRequest()) == set()
-    assert (await other.state())[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE  # its coordinator is not told either
+    assert (await other.state())[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE  # it may not look up its coordinator, either
 
 
 async def test_a_partition_that_failed_to_load_is_left_out_of_lists(

@@ -17,7 +17,7 @@ UNKNOWN = (ErrorCode.INVALID_PRODUCER_ID_MAPPING, NOBODY)
 
 
 def complete(core: CoreAlone, commit: bool, version: int) -> Producer:
-    """A transaction has been carried out; who produces now?"""
+    """Run a transaction; return the producer after it."""
     producer = core.begun(A0)
     core.end(producer, commit, version=version)
     core.write_markers()
@@ -50,8 +50,8 @@ def test_add_offsets_adds_the_partition_of_the_group() -> None:
     core = CoreAlone()
     producer = core.begun(A0)
     offsets = ("__consumer_offsets", 3)
-    core.carry_out(core.shard.add_offsets("t", producer, offsets, 3, "x", core.now))
-    assert core.answers["x"] == ErrorCode.NONE
+    core.apply(core.shard.add_offsets("t", producer, offsets, 3, "x", core.now))
+    assert core.responses["x"] == ErrorCode.NONE
     assert core.shard.transactions["t"].partitions == {A0, offsets}
 
 
@@ -95,8 +95,8 @@ def test_older_clients_get_invalid_producer_epoch_for_fenced(version: int, error
     outdated = Producer(producer.id, 5)
     assert core.add(outdated, A1, version=version) == error
     assert core.end(outdated, version=version) == (error, NOBODY)
-    core.carry_out(core.shard.add_offsets("t", outdated, ("__consumer_offsets", 3), version, "x", core.now))
-    assert core.answers["x"] == error
+    core.apply(core.shard.add_offsets("t", outdated, ("__consumer_offsets", 3), version, "x", core.now))
+    assert core.responses["x"] == error
 
 
 # -- verifying
@@ -202,8 +202,8 @@ def test_v2_the_end_bumps_the_epoch_and_markers_have_the_new_one(commit: bool) -
     assert core.shard.transactions["t"].producer == Producer(1000, 1)
 
 
-# What Kafka documents (TransactionCoordinator): state after which end, who asks (retry: with the epoch before), for
-# what, and whether that is an error, nothing new, or an abortion that makes the epoch grow.
+# As documented in Kafka's TransactionCoordinator: the state and the last outcome, the producer (a retry has the
+# previous epoch), the request, and the result: an error, no change, or an abort that increments the epoch.
 GROWS = "grows"
 
 
@@ -360,8 +360,8 @@ def test_the_next_producer_id_waits_for_the_previous_markers() -> None:
 def test_end_txn_without_a_fresh_producer_id_is_concurrent() -> None:
     core = CoreAlone()
     last = exhausted(core, A0)
-    core.carry_out(core.shard.end_txn(EndTxnRequest("t", *last, committed=True), 5, None, "x", core.now))
-    assert core.told("x") == CONCURRENT
+    core.apply(core.shard.end_txn(EndTxnRequest("t", *last, committed=True), 5, None, "x", core.now))
+    assert core.outcome("x") == CONCURRENT
     assert core.state() is TransactionState.ONGOING
 
 

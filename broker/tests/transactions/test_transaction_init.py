@@ -1,4 +1,4 @@
-"""InitProducerId with a transactional id: who produces from now on, and who no longer."""
+"""InitProducerId with a transactional id: the new producer, and fenced ones."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def test_an_empty_transactional_id_is_an_invalid_request() -> None:
 
 def test_init_without_a_fresh_producer_id_is_concurrent() -> None:
     core = CoreAlone()
-    core.carry_out(core.shard.init_producer_id(InitProducerIdRequest("t", 1000), 5, None, "x", core.now))
-    assert core.told("x") == (ErrorCode.CONCURRENT_TRANSACTIONS, NOBODY)
+    core.apply(core.shard.init_producer_id(InitProducerIdRequest("t", 1000), 5, None, "x", core.now))
+    assert core.outcome("x") == (ErrorCode.CONCURRENT_TRANSACTIONS, NOBODY)
     assert core.shard.transactions == {}
 
 
@@ -157,7 +157,7 @@ def test_continuing_aborts_an_open_transaction() -> None:
     producer = core.begun(A0, A1)
     assert core.init(expected=producer) == (ErrorCode.CONCURRENT_TRANSACTIONS, NOBODY)
     core.write_markers()
-    # As in Kafka: who began it has lost its epoch to the abortion, unless it is the previous one.
+    # As in Kafka the abort has taken the epoch of the producer, unless the retry has the previous one.
     assert core.init(expected=producer) == (ErrorCode.NONE, Producer(1000, 1))
 
 

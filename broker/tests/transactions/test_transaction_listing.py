@@ -1,4 +1,4 @@
-"""ListTransactions and DescribeTransactions: what is shown, and of which transactions."""
+"""The rows of ListTransactions and DescribeTransactions, and the filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is under way, what time brings about, and what the next coordinator finds."""
+"""Pending writes and markers, deadlines, and loading by the next coordinator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNAVAILABLE = (ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)
 DAY_MS = 24 * 60 * 60 * 1000
 
 
-# -- records under way
+# -- pending writes
 
 
 def test_requests_during_a_write_are_concurrent() -> None:
@@ -31,7 +31,7 @@ def test_requests_during_a_write_are_concurrent() -> None:
     assert core.init(token="first") is None
     assert core.init() == CONCURRENT
     core.let_through()
-    assert core.told("first") == (ErrorCode.NONE, Producer(1000, 0))
+    assert core.outcome("first") == (ErrorCode.NONE, Producer(1000, 0))
     assert core.add(Producer(1000, 0), A0, token="second") is None
     assert core.add(Producer(1000, 0), A0) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert core.add(Producer(5, 0), A0) == ErrorCode.INVALID_PRODUCER_ID_MAPPING, "nothing to wait for"
@@ -45,11 +45,11 @@ def test_metadata_changes_only_when_the_record_is_replayed() -> None:
     core.holds = True
     core.end(producer, token="end")
     assert core.state() is TransactionState.ONGOING
-    assert core.told("end") is None
+    assert core.outcome("end") is None
     assert core.markers == []
     core.let_through()
     assert core.state() is TransactionState.PREPARE_COMMIT
-    assert core.told("end") == (ErrorCode.NONE, Producer(1000, 1))
+    assert core.outcome("end") == (ErrorCode.NONE, Producer(1000, 1))
     assert len(core.markers) == 1
 
 
@@ -84,7 +84,7 @@ def test_after_a_timed_out_write_the_id_stays_busy() -> None:
     core.holds = True
     core.end(producer, commit=True, token="end")
     core.time_out()
-    assert core.told("end") == UNAVAILABLE
+    assert core.outcome("end") == UNAVAILABLE
     assert core.end(producer, commit=False) == CONCURRENT, "it may be committed yet"
     core.time_out()
     core.holds = False
@@ -160,7 +160,7 @@ def test_a_completion_that_takes_long_is_not_written_twice() -> None:
     assert core.state() is TransactionState.COMPLETE_COMMIT
 
 
-# -- abandoned transactions
+# -- timed-out transactions
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
@@ -266,7 +266,7 @@ def test_a_transaction_of_a_two_phase_commit_has_no_timeout() -> None:
     assert core.shard.next_ms() is None
 
 
-# -- ids that nobody uses
+# -- expiration of ids
 
 
 def test_unused_transactional_ids_expire() -> None:
@@ -291,11 +291,11 @@ def test_an_id_that_is_used_during_the_expiration_does_not_expire() -> None:
         core.init(id_)
     core.pass_time(7 * DAY_MS)
     steps = core.shard.expire_ids(core.now)
-    core.carry_out(next(steps))
+    core.apply(next(steps))
     assert 0 < len(core.shard.transactions) < len(ids), "more than fits into one batch"
     assert core.init(ids[-1])[0] == ErrorCode.NONE
     for step in steps:
-        core.carry_out(step)
+        core.apply(step)
     assert core.shard.transactions.keys() == {ids[-1]}
 
 
@@ -322,7 +322,7 @@ def test_an_id_is_busy_while_it_expires() -> None:
     assert core.init() == CONCURRENT
     (step,) = core.held
     assert step.write is not None
-    core.carry_out(core.shard.written(step.write, ErrorCode.NOT_ENOUGH_REPLICAS, core.now))
+    core.apply(core.shard.written(step.write, ErrorCode.NOT_ENOUGH_REPLICAS, core.now))
     core.holds = False
     core.held.clear()
     assert core.init() == (ErrorCode.NONE, Producer(1000, 1))
@@ -359,7 +359,7 @@ def test_the_next_coordinator_completes_without_partitions() -> None:
     for id_ in ("t", "u"):
         core.init(id_)
         core.shard.replay(TransactionRecord(id_, core.shard.transactions[id_].decide(False, 2, -1, 1)))
-    core.carry_out(core.shard.loaded(4, core.now))
+    core.apply(core.shard.loaded(4, core.now))
     assert [core.state("t"), core.state("u")] == [TransactionState.COMPLETE_ABORT] * 2
 
 
@@ -400,9 +400,9 @@ def test_pending_requests_get_not_coordinator_when_unloaded() -> None:
     core.time_out()
     core.init("w", token="add")
     core.held.clear()
-    core.carry_out(core.shard.unload(core.now))
-    assert core.told("add") == (ErrorCode.NOT_COORDINATOR, NOBODY)
-    assert core.told("init") == core.told("end") == core.told("told already") == UNAVAILABLE
+    core.apply(core.shard.unload(core.now))
+    assert core.outcome("add") == (ErrorCode.NOT_COORDINATOR, NOBODY)
+    assert core.outcome("init") == core.outcome("end") == core.outcome("told already") == UNAVAILABLE
     assert core.shard.transactions == {}
     assert core.shard.next_ms() is None
 
@@ -411,7 +411,7 @@ def test_nothing_happens_after_unloading() -> None:
     core = CoreAlone()
     core.end(core.begun(A0))
     work = core.markers[0]
-    core.carry_out(core.shard.unload(core.now))
+    core.apply(core.shard.unload(core.now))
     assert core.shard.markers_written(work, [A0], core.now).records == []
 
 

@@ -22,7 +22,7 @@ UPGRADE, DOWNGRADE = 1, 2
 
 
 async def told(client: Any) -> int | None:
-    """The level that clients are told."""
+    """The level in the response of ApiVersions."""
     answer = await client.ask(ApiVersionsRequest("test", "1.0"), 4)
     return next((each.max_version_level for each in answer.finalized_features if each.name == FEATURE), None)
 

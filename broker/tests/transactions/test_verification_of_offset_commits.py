@@ -1,4 +1,4 @@
-"""Before offsets are committed in a transaction: what its coordinator is asked, when, and what clients hear of it."""
+"""Verification of TxnOffsetCommit by the transaction coordinator, and the errors that clients get."""
 
 from __future__ import annotations
 

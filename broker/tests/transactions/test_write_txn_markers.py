@@ -1,4 +1,4 @@
-"""Markers that end transactions in partitions: who may write them, what is refused, and when they are acknowledged."""
+"""WriteTxnMarkers: permissions, refused markers, and the wait for replication."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def transactional(sequence: int = 0, epoch: int = 0) -> bytes:
 
 @pytest.fixture
 async def node(start_node: StartNode) -> Node:
-    """One on which a transaction can be open without a coordinator who knows of it."""
+    """A broker that takes batches of transactions without verification."""
     return await start_node(transaction_partition_verification_enable="false")
 
 
@@ -135,7 +135,7 @@ async def test_a_response_does_not_wait_long_for_slow_partitions(trio: Trio) -> 
     await trio.until(waiting.done)
     assert waiting.result() == {PRODUCER: {("t", 0): ErrorCode.REQUEST_TIMED_OUT}, 8: {("u", 0): 0}}
     assert trio.clock.monotonic_ms() - before_ms < 2 * RESPONSE_DELAY_MAX_MS < REQUEST_TIMEOUT_MS
-    assert not trio.hosted(1).watchers, "nobody waits for an answer that was given"
+    assert not trio.hosted(1).watchers, "no operation waits after the response"
 
 
 async def test_a_response_waits_while_no_outcome_is_known(trio: Trio) -> None:
