@@ -1,7 +1,7 @@
-"""The controller: checks requests against the image, stores the records that follow, replays them, tells its listeners.
+"""The controller: decides requests against the image, stores their records, replays them, and publishes the change.
 
-Owns the one current image and the order of changes. Decisions are the commands', storage is the store's. All methods
-run on one event loop; a change is decided, stored and replayed before the next one is decided.
+Owns the current image and the order of changes. Leaves decisions to `commands` and storage to the store. All methods
+run on one event loop; the controller stores and replays one change before it decides the next.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Response = TypeVar("Response")
 
 
 class Controller:
-    """One per cluster. Open it, subscribe, and ask; `image` is always the latest."""
+    """The controller of a cluster. Open it, subscribe, and submit requests; `image` is the current image."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Controller:
         rng: random.Random | None = None,
         reporter: Reporter | None = None,
     ) -> None:
-        """`features`: the levels that UpdateFeatures may set, by default all that the release supports."""
+        """`features` are the levels that UpdateFeatures may set, by default all that the release supports."""
         rng = rng or random.SystemRandom()
         self.store = store
         self.emulation = emulation
@@ -71,17 +71,17 @@ class Controller:
         self._changing = asyncio.Lock()
 
     async def open(self) -> None:
-        """Load what is stored and become the one writer."""
+        """Load the image from the store, whose only writer this controller becomes."""
         self.image = await self.store.open()
         await self._change(lambda image: (explicit_min_isr(image, self.context), None))
 
     async def close(self) -> None:
-        """Fence the brokers that registered here, so that whoever opens the store next need not wait for them.
+        """Fence the brokers that registered with this controller, and close the store.
 
-        Listeners are told nothing of it: they are going, too.
+        The next controller need not wait for the sessions of those brokers. Listeners get no delta.
         """
         self._listeners.clear()
-        # A store whose disk failed has said so when it happened; whoever opens it next waits for the brokers' sessions.
+        # The store has logged the failure of its disk; the next controller waits for the brokers' sessions.
         with suppress(OSError, LogOfflineError, CorruptLogError):
             for broker_id in sorted(self._registered):
                 await self.fence_broker(broker_id)
@@ -89,10 +89,10 @@ class Controller:
             await self.store.close()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """The listener gets the whole image as one delta now, and each change after it; returns how to unsubscribe.
+        """Call the listener with the whole image as one delta now, and with each later delta, in order.
 
-        It is called synchronously, in the order of changes, and must not call the controller back. What it raises later
-        than now is reported, and hinders nobody: the change is made, and the other listeners are told of it.
+        Returns a callable that ends the subscription. The listener must not call the controller. An exception that it
+        raises for a later delta is logged: the change is stored, and the other listeners get it.
         """
         listener(MetadataDelta.between(ClusterImage(cluster_id=self.image.cluster_id), self.image))
         self._listeners.append(listener)
@@ -104,7 +104,7 @@ class Controller:
         return unsubscribe
 
     def layers(self, broker_id: int, static: Mapping[str, str]) -> BrokerLayers:
-        """What a broker's configuration is made of now, given its own static one."""
+        """Return the layers of a broker's configuration, of which `static` is the lowest."""
         image = self.image
         return BrokerLayers(image.broker_configs(broker_id), image.broker_configs(None), static, self.context.release)
 
@@ -156,7 +156,7 @@ class Controller:
         await self._change(lambda image: (brokers.fence_broker(image, broker_id, self.context), None))
 
     async def reconcile(self, read: Callable[[ClusterImage], Awaitable[Sequence[Message]]]) -> None:
-        """Make the change that follows from what others have stored; nothing else is changed while `look` reads it."""
+        """Append the records that `read` returns; the controller decides no other change meanwhile."""
 
         async def change() -> None:
             async with self._changing:
@@ -182,19 +182,19 @@ class Controller:
             self.store.applied(delta.image)
 
     def _publish(self, delta: MetadataDelta) -> None:
-        """What is stored has happened, whether a listener can live with it or not (Kafka's FaultHandler)."""
+        """Call every listener. An exception is logged, because the change is stored (Kafka's FaultHandler)."""
         for listener in tuple(self._listeners):
             try:
                 listener(delta)
             except Exception as error:
                 self._reporter.error(
-                    "a metadata change could not be applied in full", offset=delta.image.offset, exc_info=error
+                    "metadata change could not be applied in full", offset=delta.image.offset, exc_info=error
                 )
 
 
 async def _run_to_completion(work: Coroutine[None, None, Response]) -> Response:
-    """Who asked may go away while the records are on their way: once they are stored, they must be replayed."""
+    """Run the change to its end even if the caller is cancelled: stored records must be replayed."""
     task = asyncio.ensure_future(work)
-    # Nobody is left then to hear that it failed.
+    # Read the exception, because a cancelled caller does not.
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""Metadata records as values of the metadata log: frame version, record type, record version, then the record.
+"""The frame of metadata records in the metadata log: frame version, record type, record version, then the record.
 
 Owns the frame and the choice of each record's version from the cluster's levels.
 """
@@ -19,12 +19,12 @@ FRAME_VERSION = 1
 
 
 def record_version(record: Message, levels: Levels) -> int:
-    """The version in which Kafka at these levels writes such a record."""
+    """Return the version in which Kafka writes the record at these levels."""
     match record:
         case PartitionRecord():
             return levels.partition_record_version
         case PartitionChangeRecord():
-            # The lowest that holds it, so that an old reader gets no more than it needs.
+            # The lowest version that has the fields, so that older readers can read it.
             if record.eligible_leader_replicas is not None or record.last_known_elr is not None:
                 return min(2, levels.partition_record_version)
             return min(1 if record.directories is not None else 0, levels.partition_record_version)
@@ -39,13 +39,13 @@ def record_version(record: Message, levels: Levels) -> int:
 
 
 def frame(record: Message, levels: Levels) -> bytes:
-    """The value of a log record."""
+    """Return the value of the log record."""
     version = record_version(record, levels)
     return bytes((FRAME_VERSION, record.API_KEY, version)) + encode(record, version)
 
 
 def unframe(value: Buffer) -> Message:
-    """The record in a log record's value; InvalidMetadataError for a frame or type that is not ours to read."""
+    """Return the record in the value of a log record. Raises InvalidMetadataError for an unknown frame or type."""
     if len(value) < 3 or value[0] != FRAME_VERSION:
         raise InvalidMetadataError("a metadata record has an unknown frame")
     kind, version = value[1], value[2]

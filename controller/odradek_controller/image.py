@@ -1,8 +1,7 @@
-"""The cluster's metadata as it stands after some record: brokers, topics, configurations, levels and the rest.
+"""The metadata image: brokers, topics, configurations, levels and the rest, after some record.
 
-Everything here is immutable and shared freely; the mappings are dicts that nobody changes after they were published.
-Owns the shape, the look-ups, and the shape of a change: a `MetadataDelta` is the one input of a broker. How
-records change an image is in `replay`.
+Images are immutable and shared; their mappings are dicts that no code changes. Owns the image, its look-ups, and
+`MetadataDelta`, the change of an image that brokers apply. Leaves it to `replay` how records change an image.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ RECOVERED = 0
 """A leader recovery state: no leader was elected uncleanly since the last recovery."""
 RECOVERING = 1
 
-# Directory ids with a meaning (KIP-858).
+# Reserved directory ids (KIP-858).
 UNASSIGNED_DIRECTORY = ZERO_UUID
 LOST_DIRECTORY = Uuid(bytes(15) + b"\x01")
 MIGRATING_DIRECTORY = Uuid(bytes(15) + b"\x02")
 
 
 class Endpoint(NamedTuple):
-    """Where a node listens; the protocol is Kafka's number (0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL)."""
+    """A listener of a node; the protocol is Kafka's number (0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL)."""
 
     name: str
     host: str
@@ -41,7 +40,7 @@ class Endpoint(NamedTuple):
 
 
 class FeatureRange(NamedTuple):
-    """Levels of one feature that a node can run at, both ends included."""
+    """The levels of one feature that a node supports, both ends included."""
 
     name: str
     min_supported_version: int
@@ -49,7 +48,7 @@ class FeatureRange(NamedTuple):
 
 
 class BrokerRegistration(NamedTuple):
-    """A broker as it last registered. Fenced brokers take no leadership and are not shown to clients."""
+    """A broker's last registration. A fenced broker leads no partition, and clients do not see it."""
 
     id: int
     epoch: int
@@ -68,7 +67,7 @@ class BrokerRegistration(NamedTuple):
 
 
 class ControllerRegistration(NamedTuple):
-    """A controller as it last registered."""
+    """A controller's last registration."""
 
     id: int
     incarnation_id: Uuid
@@ -78,7 +77,7 @@ class ControllerRegistration(NamedTuple):
 
 
 class PartitionRegistration(NamedTuple):
-    """One partition: who holds it, who of them is in sync, who leads; replicas and directories in the same order."""
+    """The replicas, ISR, leader and epochs of one partition; `directories` has the order of `replicas`."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -93,7 +92,7 @@ class PartitionRegistration(NamedTuple):
     leader_recovery_state: int = RECOVERED
 
     def directory(self, broker_id: int) -> Uuid | None:
-        """Where this broker keeps its replica; None when it has none."""
+        """Return the log directory of the broker's replica; None if the broker has no replica."""
         for replica, directory in zip(self.replicas, self.directories, strict=False):
             if replica == broker_id:
                 return directory
@@ -105,7 +104,7 @@ class PartitionRegistration(NamedTuple):
 
 
 class TopicImage(NamedTuple):
-    """A topic; partition n stands at index n."""
+    """A topic; `partitions[n]` is partition n."""
 
     id: Uuid
     name: str
@@ -113,7 +112,7 @@ class TopicImage(NamedTuple):
 
 
 class ConfigResource(NamedTuple):
-    """What a configuration belongs to; the empty broker name stands for the default of all brokers."""
+    """The resource that a configuration belongs to; the empty broker name is the default of all brokers."""
 
     type: int
     name: str
@@ -127,7 +126,8 @@ class QuotaEntity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SecurityImage:
-    """Records that are kept and passed on but that nothing here acts on yet, each under its own key."""
+    """ACLs, credentials, tokens, quotas and the migration state, each under its own key. No broker enforces them
+    yet."""
 
     acls: Mapping[Uuid, Any] = field(default_factory=dict)
     scram_credentials: Mapping[tuple[str, int], Any] = field(default_factory=dict)
@@ -155,61 +155,61 @@ class ClusterImage:
     next_producer_id: int = 0
     security: SecurityImage = field(default_factory=SecurityImage)
     controller_id: int | None = None
-    """The broker that clients have to ask for what only a controller does; None: any broker, for all pass it on."""
+    """The broker that clients send the controller's requests to; None if every broker forwards them."""
 
     def partition(self, topic: str | Uuid, index: int) -> PartitionRegistration | None:
         found = self.topics.get(topic) if isinstance(topic, str) else self.topics_by_id.get(topic)
         return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
-        """The topic's own overrides."""
+        """Return the overrides of the topic."""
         return self.configs.get(ConfigResource(Resource.TOPIC, name), _NO_CONFIGS)
 
     def broker_configs(self, broker_id: int | None) -> Mapping[str, str]:
-        """Dynamic configurations of one broker; None asks for the default of all brokers."""
+        """Return the dynamic configuration of one broker, or for None the default of all brokers."""
         name = "" if broker_id is None else str(broker_id)
         return self.configs.get(ConfigResource(Resource.BROKER, name), _NO_CONFIGS)
 
     def live_brokers(self) -> Iterator[BrokerRegistration]:
-        """Brokers that clients may be sent to, by id."""
+        """Return the brokers that are not fenced, by id."""
         return (self.brokers[key] for key in sorted(self.brokers) if not self.brokers[key].fenced)
 
     def is_active(self, broker_id: int) -> bool:
-        """Whether a broker may be in an ISR and lead: registered, not fenced, not shutting down."""
+        """Return whether the broker is registered, not fenced and not shutting down: it may be in an ISR and lead."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
 class ReplicaAction(Enum):
-    """What a controller of ZooKeeper mode does with a replica, whatever the image says of its partition."""
+    """An action on a replica that the controller of ZooKeeper mode orders, whatever state the image has."""
 
     STOP = "stop"
-    """It neither leads nor follows until it is told to; its log stays."""
+    """Stop leading and following until the next LeaderAndIsr request; keep the log."""
     DELETE = "delete"
     MARK_STRAY = "mark stray"
-    """It is nobody's: kept under another name."""
+    """Rename the log: the replica is not assigned to this broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataDelta:
-    """`before`, the image after it, and which parts differ. A topic deleted and created anew has both ids here."""
+    """The change from the image `before` to `image`. A topic that was deleted and created again has two ids here."""
 
     before: ClusterImage
     image: ClusterImage
     partitions: Mapping[Uuid, tuple[int, ...]]
-    """Topic id to the ascending indexes of its new or changed partitions; the topics exist in `image`."""
+    """Topic id to the sorted indexes of its new or changed partitions; the topics exist in `image`."""
     deleted_topics: Mapping[Uuid, TopicImage]
     brokers: frozenset[int]
-    """Registered, changed or gone."""
+    """The ids of brokers that have registered, changed or gone."""
     configs: frozenset[ConfigResource]
     features: bool = False
     producer_ids: bool = False
     security: bool = False
-    """Access control lists, quotas, credentials or tokens."""
+    """Whether `SecurityImage` has changed."""
     replica_actions: Mapping[tuple[str, int], ReplicaAction] = field(default_factory=dict)
-    """Replicas of the broker that the delta is for, by topic and index."""
+    """Actions on replicas of the broker that the delta is for, by topic and index."""
     complete: bool = True
-    """Whether the image has everything by now that the broker is to hold, so that any other log is a stray."""
+    """Whether the image has all replicas of the broker, so that any other log is a stray replica."""
 
     @property
     def created_topics(self) -> list[TopicImage]:
@@ -218,7 +218,7 @@ class MetadataDelta:
 
     @staticmethod
     def between(before: ClusterImage, image: ClusterImage) -> MetadataDelta:
-        """Compares everything: for first deltas and tests, not for every record."""
+        """Return the delta between two images. It compares all of both: for a first delta and for tests."""
         partitions = {}
         for topic_id, topic in image.topics_by_id.items():
             old = before.topics_by_id.get(topic_id)

@@ -1,6 +1,6 @@
-"""An image as the records that make it: what a snapshot holds.
+"""The records of a snapshot: those that make an image.
 
-The inverse of `replay`: replaying these records on an empty image gives the same image but for offset and epoch.
+The inverse of `replay`: these records, replayed on an empty image, make the same image except for offset and epoch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .levels import METADATA_VERSION, Levels
 
 
 def image_records(image: ClusterImage) -> Iterator[Message]:
-    """Features first: they decide how the others are read and written."""
+    """Return the records of the image, features first: they decide the versions of the others."""
     yield from feature_records(image.levels)
     for controller in image.controllers.values():
         yield _controller(controller)
@@ -46,7 +46,7 @@ def image_records(image: ClusterImage) -> Iterator[Message]:
 
 
 def feature_records(levels: Levels) -> Iterator[FeatureLevelRecord]:
-    """The metadata version before all others."""
+    """Return the records of the finalized features, `metadata.version` first."""
     for name, level in sorted(levels.finalized.items(), key=lambda item: (item[0] != METADATA_VERSION, item[0])):
         yield FeatureLevelRecord(name, level)
 
@@ -62,7 +62,7 @@ def _controller(controller: ControllerRegistration) -> RegisterControllerRecord:
 
 
 def broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
-    """The registration as one record."""
+    """Return the registration as one record."""
     return RegisterBrokerRecord(
         broker.id,
         broker.is_migrating_zk_broker,

@@ -1,8 +1,8 @@
-"""The levels of a cluster and what they decide: features, record versions, API ranges of an emulated release.
+"""The feature levels of a cluster and what follows from them: record versions, and the API ranges of a release.
 
-A level is a number per feature (`metadata.version` 30 is 4.3-IV0). Owns the features each release supports, finalizes
-in a new cluster and advertises, and the versions in which metadata records are written. Source: ApiVersions of running
-brokers of 3.9.1 (KRaft), 4.0.0 and 4.3.0, their bootstrap records, and MetadataVersion.
+A level is a number for each feature (`metadata.version` 21 is 3.9-IV0, 30 is 4.3-IV0). Owns the features that each
+release supports, finalizes in a new cluster and advertises, and the versions of metadata records. Source: ApiVersions
+of running brokers of 3.9.1 (KRaft), 4.0.0 and 4.3.0, their bootstrap records, and MetadataVersion.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLIENT_APIS: Mapping[str, ApiKey] = {
 
 
 class LevelRange(NamedTuple):
-    """The levels of one feature that a release can run at, both ends included."""
+    """The levels of one feature that a release supports, both ends included."""
 
     low: int
     high: int
@@ -55,7 +55,7 @@ def served_features(features: Mapping[str, Level], served: Container[int]) -> di
 
 
 class Emulation(Enum):
-    """Which Kafka this cluster presents itself as. UNION serves every version of 3.9 and 4.3, with 4.3's features."""
+    """The release that the cluster emulates. UNION serves every API version of 3.9 and 4.3, with 4.3's features."""
 
     KAFKA_3_9 = "3.9"
     KAFKA_4_0 = "4.0"
@@ -64,7 +64,7 @@ class Emulation(Enum):
 
     @property
     def supported(self) -> Features:
-        """Features with the levels that this release can run at, in the order in which it lists them.
+        """The levels of each feature that the release supports, in the order of its ApiVersions response.
 
         Brokers also run in a cluster that finalizes a feature whose APIs they do not serve; see `served_features`."""
         return _SUPPORTED[self]
@@ -76,16 +76,16 @@ class Emulation(Enum):
 
     @property
     def release(self) -> Release:
-        """Whose configurations there are."""
+        """The release whose configurations the cluster has."""
         return Release.KAFKA_3_9 if self is Emulation.KAFKA_3_9 else Release.KAFKA_4_3
 
     @property
     def apis(self) -> ApiRanges | None:
-        """API key to versions that the release advertises to clients; None means all that are served."""
+        """The versions of each API that the release advertises to clients; None for all that brokers serve."""
         return _api_ranges(self)
 
     def supported_features(self, api_versions_version: int) -> Features:
-        """What ApiVersions lists: below version 4 a feature that starts at 0 cannot be sent (KAFKA-17011)."""
+        """Return the features for a version of ApiVersions: below 4 no feature may start at 0 (KAFKA-17011)."""
         if api_versions_version >= 4:
             return self.supported
         return {name: levels for name, levels in self.supported.items() if levels.low > 0}
@@ -93,10 +93,10 @@ class Emulation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The finalized features of a cluster; a feature that is absent is at 0.
+    """The finalized features of a cluster; an absent feature has level 0.
 
-    A cluster in ZooKeeper has no metadata version but the protocol between its brokers, counted alike:
-    `inter_broker_protocol`. It keeps neither the directories nor the eligible leaders of partitions.
+    A cluster of ZooKeeper mode has `inter.broker.protocol.version` in place of a metadata version, with the same
+    numbers. It stores neither the directories nor the eligible leaders of partitions.
     """
 
     finalized: Mapping[str, int] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Levels:
 
     @property
     def eligible_leaders(self) -> bool:
-        """KIP-966: partitions remember who left the ISR with all committed data."""
+        """KIP-966: partitions record the replicas that left the ISR with all committed records."""
         return self.level(ELIGIBLE_LEADERS_VERSION) >= 1
 
     @property
@@ -122,25 +122,24 @@ class Levels:
 
     @property
     def partition_record_version(self) -> int:
-        """Of PartitionRecord and of PartitionChangeRecord."""
+        """The version of PartitionRecord and of PartitionChangeRecord."""
         return 2 if self.metadata_version >= 23 else 1 if self.directories else 0
 
     @property
     def fetch_version(self) -> int:
-        """In which version followers fetch."""
+        """The version of the followers' Fetch requests."""
         level = self.metadata_version
         return 18 if level >= 27 else 17 if level >= 21 else 16 if level >= 19 else 15 if level >= 10 else 13
 
     @property
     def write_txn_markers_version(self) -> int:
-        """In which version coordinators send markers: where Kafka 3.9 may read them there is no version of
-        transactions."""
+        """The version of the coordinators' WriteTxnMarkers requests; brokers of Kafka 3.9 know no version 2."""
         return 2 if self.inter_broker_protocol is None else 1
 
     @property
     def transaction_version(self) -> int:
-        """KIP-890: from 1 on records of transactions have flexible fields, from 2 on each transaction has an epoch of
-        its own. Kafka 3.9 has none, and brokers of it, which may be in a cluster in ZooKeeper, know nothing of 2."""
+        """KIP-890: from 1 on transaction records have flexible fields, from 2 on each transaction has its own epoch.
+        At most 1 in ZooKeeper mode, because brokers of Kafka 3.9, which may be in the cluster, do not know 2."""
         level = self.level(TRANSACTION_VERSION)
         return level if self.inter_broker_protocol is None else min(level, 1)
 
@@ -151,17 +150,18 @@ class Levels:
 
     @property
     def metadata_transactions(self) -> bool:
-        """KIP-868: BeginTransaction and EndTransaction frame what must be applied as a whole."""
+        """KIP-868: BeginTransaction and EndTransaction enclose records that are applied together."""
         return self.metadata_version >= 13
 
     @property
     def bumps_leader_epoch(self) -> bool:
-        """Over ZooKeeper brokers heed what they are told of a partition only in a new leader epoch."""
+        """Whether each change of a partition increments the leader epoch: brokers of ZooKeeper mode ignore a
+        LeaderAndIsr request for a leader epoch that they know."""
         return self.inter_broker_protocol is not None
 
     @property
     def remote_log_switches(self) -> bool:
-        """Whether a topic may be told to copy nothing to a remote storage, or to delete what is there (KIP-950)."""
+        """Whether topics may set `remote.log.copy.disable` and `remote.log.delete.on.disable` (KIP-950)."""
         return self.inter_broker_protocol is None
 
 
@@ -189,7 +189,7 @@ _SUPPORTED = {
     Emulation.UNION: _43,
 }
 
-# In the order of the bootstrap records that a format of that release writes.
+# In the order of the bootstrap records that `kafka-storage format` of the release writes.
 _43_INITIAL = {
     METADATA_VERSION: 30,
     ELIGIBLE_LEADERS_VERSION: 1,

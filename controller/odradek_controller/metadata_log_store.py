@@ -1,9 +1,8 @@
-"""The metadata store inside the data directory: a log in Kafka's metadata-log format, of which this node is the leader.
+"""The metadata store in the data directory: Kafka's metadata log, with this node as leader and only voter.
 
-Owns `__cluster_metadata-0` (its batches, its epoch, `quorum-state`) and `bootstrap.checkpoint` of the directory around
-it, as combined mode of Kafka 4.3 leaves them, so that either may continue where the other stopped. There is one voter,
-this node. When a snapshot is written is `snapshot_writer`'s; what the records mean is `replay`'s; the log's files are
-odradek_log's.
+Owns `__cluster_metadata-0` (batches, epoch, `quorum-state`) and `bootstrap.checkpoint` in the directory above it, as
+combined mode of Kafka 4.3 writes them: Kafka and Odradek can each open the directory of the other. Leaves the time of
+snapshots to `snapshot_writer`, the meaning of records to `replay`, and the files of the log to odradek_log.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ FlushNow = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 class MetadataLogStore:
-    """The one writer of a metadata log.
+    """The only writer of a metadata log.
 
-    Records outlive this process once `append` returned, and the machine once they were flushed: `on_disk` runs what
-    waits for the disk, on another thread; without it the log is flushed by `close` and with each snapshot. With
-    `flush_now`, which waits as well, `append` returns once they were flushed.
+    Records that `append` has returned survive the process; flushed records survive the machine. `on_disk` runs flushes
+    on another thread; without it `close` and each snapshot flush the log. With `flush_now`, `append` waits for the
+    flush.
     """
 
     def __init__(
@@ -91,9 +90,9 @@ class MetadataLogStore:
     # -- opening ------------------------------------------------------------------------------------------------------
 
     async def open(self) -> ClusterImage:
-        """Replays all that is stored, begins a new epoch, and on a fresh directory writes the bootstrap records.
+        """Replay the log, begin a new epoch, and write the bootstrap records to an empty log. Return the image.
 
-        Raises InvalidMetadataError for what is damaged or from a later Kafka, and leaves it as it is.
+        Raises InvalidMetadataError, and changes no file, if the log is damaged or of a later version of Kafka.
         """
         log = self._directory.open_metadata_log(LOG_CONFIG)
         try:
@@ -114,7 +113,7 @@ class MetadataLogStore:
         return image
 
     def _load(self, log: Log) -> tuple[ClusterImage, bool]:
-        """The image of the newest snapshot and all records after it; and whether a transaction was left open."""
+        """Return the image of the last snapshot and the records after it, and whether a transaction is incomplete."""
         image = self._image
         start = 0
         snapshots = find_snapshots(self._disk, log.directory)
@@ -126,7 +125,7 @@ class MetadataLogStore:
             start = newest.end_offset
         if log.log_start_offset > start:
             raise InvalidMetadataError(
-                f"{log.directory} begins at {log.log_start_offset}, and no snapshot holds what came before"
+                f"{log.directory} begins at offset {log.log_start_offset}, and no snapshot has the records before it"
             )
         if start > log.log_end_offset:
             log.truncate_fully_and_start_at(start)
@@ -176,7 +175,7 @@ class MetadataLogStore:
         self._write(control_batch(ControlRecordType.LEADER_CHANGE, message, timestamp=self._wall_ms()))
 
     def _check_voters(self, voters: tuple[int, ...]) -> None:
-        """A directory of several controllers holds only one's view of what they agreed on: it is not ours to go on."""
+        """Refuse the log of a quorum: this node alone must not append to a log that other controllers have, too."""
         if voters not in ((), (self._node_id,)):
             raise InvalidMetadataError(
                 f"{self._metadata_directory} belongs to a quorum of the controllers {', '.join(map(str, voters))}; "
@@ -190,7 +189,7 @@ class MetadataLogStore:
         return tuple(Voter(voter.voter_id, voter.voter_directory_id) for voter in dynamic.voters)
 
     async def _bootstrap(self, image: ClusterImage) -> ClusterImage:
-        """The first records of a cluster: those of a directory that was formatted, or the initial levels."""
+        """Append the first records of a cluster: those of `bootstrap.checkpoint`, or else the initial levels."""
         path = f"{self._directory.path}/{BOOTSTRAP}"
         if self._disk.exists(path):
             records, _ = decode_snapshot(self._disk.read_file(path), path)
@@ -213,7 +212,7 @@ class MetadataLogStore:
         return self._log.log_end_offset
 
     async def append(self, records: Sequence[Message], levels: Levels) -> Appended:
-        """One batch, or a metadata transaction of several when the records are too many for one."""
+        """As `MetadataStore.append`: in one batch, or if that is too large, in a metadata transaction."""
         now_ms = self._wall_ms()
         builder = BatchBuilder()
         size = 0
@@ -253,7 +252,7 @@ class MetadataLogStore:
         log = self._log
         assert log is not None, "the store is not open"
         done = log.append(batch, self._epoch, origin=AppendOrigin.RAFT_LEADER)
-        assert not isinstance(done, Rejection), f"our own batch was refused: {done}"
+        assert not isinstance(done, Rejection), f"the log refused a batch of the controller: {done}"
         self._last_append_ms = self._wall_ms()
         if self._on_disk is not None and self._flush_now is None and not self._flush_due:
             self._flush_due = True
@@ -272,18 +271,18 @@ class MetadataLogStore:
         self._snapshots.applied(image, self._log, self._voter_records, max(self._last_append_ms, 0))
 
     def write_snapshot(self) -> SnapshotId:
-        """All that the last applied image holds, as a checkpoint file, now."""
+        """Write a snapshot of the last applied image."""
         assert self._log is not None, "the store is not open"
         return self._snapshots.write_now(self._image, self._log, self._voter_records, max(self._last_append_ms, 0))
 
-    # -- the rest -----------------------------------------------------------------------------------------------------
+    # -- the quorum, and closing --------------------------------------------------------------------------------------
 
     def quorum(self) -> QuorumState:
         end = self.next_offset
         return QuorumState(self._node_id, self._epoch, end, end, self._voters(), self._wall_ms())
 
     async def close(self) -> None:
-        """A disk that refuses keeps nobody from closing what else is open: whoever opens the log next checks it."""
+        """Close the log. A disk error is not raised: the next start recovers the log."""
         log, self._log = self._log, None
         if log is not None:
             with suppress(OSError, CorruptLogError, LogOfflineError):  # reported by the log
@@ -292,14 +291,14 @@ class MetadataLogStore:
                 log.abandon()
 
     def abandon(self) -> None:
-        """As if the process had been killed: descriptors are given back, nothing is written."""
+        """Close the files without writing, as after the end of a process."""
         log, self._log = self._log, None
         if log is not None:
             log.abandon()
 
 
 class _Tail:
-    """Records read from the log, with metadata transactions resolved: aborted ones and an open one are left out."""
+    """Records of the log, without those of aborted and incomplete metadata transactions."""
 
     def __init__(self) -> None:
         self.records: list[Message] = []
@@ -323,7 +322,7 @@ class _Tail:
 
 
 def _batches(log: Log, offset: int) -> Iterator[tuple[RecordBatchHeader, memoryview]]:
-    """Every batch from the offset on, each with the buffer it stands in."""
+    """Return every batch from the offset on, with the buffer that has it."""
     while (piece := log.read(offset, _READ_BYTES)) is not None:
         data = memoryview(piece.tobytes())
         before = offset

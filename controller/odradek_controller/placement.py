@@ -1,10 +1,9 @@
-"""Which brokers get the replicas of new partitions.
+"""Replica placement: the brokers of the replicas of new partitions.
 
-Pure functions. Placement is Kafka's "start and shift": leaders go round the brokers from a starting point, the other
-replicas follow at a distance that grows by one each time the leaders have gone round, so that each broker's load falls
-to all others when it dies. With racks the brokers are dealt out rack by rack and the replicas of a partition use every
-rack before any rack twice. Fenced brokers come last and never lead. Sources: AdminUtils, StripedReplicaPlacer, and the
-answers of a running 4.3.
+Pure functions. Leaders are placed round robin from a start index. The distance of the other replicas grows by one after
+each round, so that all other brokers share the load of a broker that fails. With racks, brokers are ordered alternately
+by rack, and the replicas of a partition use every rack before they use one twice. Fenced brokers come last and never
+lead. Sources: AdminUtils, StripedReplicaPlacer, and the responses of a running Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import NamedTuple
 
 
 class UsableBroker(NamedTuple):
-    """A broker that may get replicas."""
+    """A broker that can get replicas."""
 
     id: int
     rack: str | None = None
@@ -22,11 +21,11 @@ class UsableBroker(NamedTuple):
 
 
 class PlacementError(ValueError):
-    """These brokers cannot hold what was asked for; the text is Kafka's."""
+    """The brokers cannot have the requested replicas; the text is Kafka's."""
 
 
 class Start(NamedTuple):
-    """Where a topic's placement begins; kept numbers, so that a placement can be repeated."""
+    """The random numbers of one placement: the index of the first leader, and the first shift of the followers."""
 
     first: int
     shift: int
@@ -39,10 +38,7 @@ def random_start(brokers: int, randbelow: Callable[[int], int]) -> Start:
 def place(
     brokers: Sequence[UsableBroker], partitions: range, replication_factor: int, randbelow: Callable[[int], int]
 ) -> list[list[int]]:
-    """The replicas of each partition of the range, the preferred leader first.
-
-    `partitions` starts above 0 when a topic grows. Raises PlacementError.
-    """
+    """Return the replicas of each partition of the range, the preferred leader first. Raises PlacementError."""
     if replication_factor <= 0:
         raise PlacementError(
             f"Invalid replication factor {replication_factor}: the replication factor must be positive."
@@ -72,7 +68,7 @@ def place(
 def place_from(
     start: Start, brokers: Sequence[UsableBroker], partitions: range, replication_factor: int
 ) -> list[list[int]]:
-    """Placement on live brokers from a known start; there are at least as many brokers as replicas."""
+    """Place replicas on live brokers, of which there are at least `replication_factor`."""
     racks = {broker.id: broker.rack for broker in brokers}
     if len(set(racks.values())) <= 1:
         ids = [broker.id for broker in brokers]
@@ -82,7 +78,7 @@ def place_from(
 
 
 def rack_alternated(brokers: Sequence[UsableBroker]) -> list[int]:
-    """Brokers dealt out one from each rack in turn; those without a rack count as one."""
+    """Return the brokers with one of each rack in turn; brokers without a rack count as one rack."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(brokers):
         by_rack.setdefault(broker.rack or "", []).append(broker.id)
@@ -99,7 +95,7 @@ def _striped(start: Start, brokers: Sequence[int], partition: int, replication_f
 
 
 def _follower(first: int, shift: int, n: int, count: int) -> int:
-    """The nth other broker after the first, `shift` further on."""
+    """Return the index of follower `n` of a leader at index `first`."""
     return (first + 1 + (shift + n) % (count - 1)) % count
 
 
@@ -127,7 +123,7 @@ def _rack_aware(
 
 
 def check_assignment(replicas: Sequence[int], registered: Container[int], expected: int | None) -> None:
-    """An assignment made by hand: someone, nobody twice, everybody known, as many as the other partitions have."""
+    """Raise PlacementError unless a manual assignment has `expected` replicas, all different and registered."""
     if not replicas:
         raise PlacementError("The manual partition assignment includes an empty replica list.")
     for broker in sorted(replicas):

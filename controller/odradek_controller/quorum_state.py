@@ -1,7 +1,7 @@
-"""The file `quorum-state`: which epoch the metadata log's leader has, and for whom this node voted.
+"""The file `quorum-state`: the leader of the metadata log, its epoch, and the vote of this node.
 
-Data version 0 is written with static voters (`controller.quorum.voters`), 1 with voters kept in the log (KIP-853). The
-version that is found stays.
+Kafka writes data version 0 with static voters (`controller.quorum.voters`) and 1 with voters in the log (KIP-853). An
+existing file keeps its version.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ QUORUM_STATE = "quorum-state"
 
 @dataclass(frozen=True, slots=True)
 class QuorumStateFile:
-    """This node as the elected leader of an epoch."""
+    """The content of the file after the election of this node."""
 
     leader_id: int
     leader_epoch: int
     data_version: int = 0
     voters: tuple[int, ...] = ()
-    """Of data version 0; who may vote otherwise stands in the log."""
+    """The voters of data version 0; with version 1 the log has them."""
 
     def encode(self) -> bytes:
         fields: dict[str, object]
@@ -46,7 +46,7 @@ class QuorumStateFile:
 
     @classmethod
     def decode(cls, data: bytes) -> QuorumStateFile:
-        """Raises ValueError for what is no such file or newer than ours."""
+        """Return the content of the file. Raises ValueError for other data and for unknown data versions."""
         fields = json.loads(data)
         version = int(fields["data_version"])
         if version not in (0, 1):

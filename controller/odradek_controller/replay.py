@@ -1,8 +1,7 @@
-"""Metadata records applied to an image: the only place where the cluster's state changes.
+"""Replay of metadata records on an image: the only place where the cluster's metadata changes.
 
-Owns what each record type means. A pass of `replay` copies only what its records touch, once, however many they are.
-Every record type of Kafka 3.9 and 4.3 is handled: acted on, kept (ACLs, credentials, tokens, quotas, ZooKeeper
-migration state), or known to carry no state (no-op, transaction marks, which the stores resolve before replaying).
+Owns the meaning of every record type of Kafka 3.9 and 4.3. One `replay` copies each changed part of the image once,
+however many records it has. Leaves metadata transactions to the stores, which resolve them before they replay.
 """
 
 from __future__ import annotations
@@ -47,28 +46,28 @@ from .replay_security import SECURITY_RECORDS
 
 
 class InvalidMetadataError(Exception):
-    """Records that cannot follow on the image: the metadata log is damaged, or it is not ours to read."""
+    """Records that do not fit the image: the metadata log is damaged, or of a later version of Kafka."""
 
 
 def replay(
     image: ClusterImage, records: Iterable[Message], *, offset: int | None = None, epoch: int | None = None
 ) -> MetadataDelta:
-    """The image after these records, the last of which stands at `offset` and was written in `epoch`.
+    """Return the change that the records make; the last of them is at `offset` and was written in `epoch`.
 
-    Raises InvalidMetadataError for a record about something that does not exist, or of an unknown type.
+    Raises InvalidMetadataError for a record of an unknown type, or of a topic or broker that does not exist.
     """
     builder = _ImageBuilder(image)
     for record in records:
         try:
             apply = _APPLY[type(record)]
         except KeyError:
-            raise InvalidMetadataError(f"{type(record).__name__} is no metadata record") from None
+            raise InvalidMetadataError(f"{type(record).__name__} is not a metadata record") from None
         apply(builder, record)
     return builder.finish(image.offset if offset is None else offset, image.epoch if epoch is None else epoch)
 
 
 class _TopicBuilder:
-    """A topic while its partitions are being changed."""
+    """A topic and its changes."""
 
     __slots__ = ("changed", "id", "name", "partitions")
 
@@ -84,7 +83,7 @@ class _TopicBuilder:
 
 
 class _ImageBuilder:
-    """An image under change; each part is copied when first touched."""
+    """An image and its changes; each part is copied before its first change."""
 
     def __init__(self, image: ClusterImage) -> None:
         self.before = image
@@ -131,7 +130,7 @@ class _ImageBuilder:
             configs = self.configs[resource] = dict(self.before.configs.get(resource, {}))
         return configs
 
-    # -- the image after all ------------------------------------------------------------------------------------------
+    # -- the result ---------------------------------------------------------------------------------------------------
 
     def finish(self, offset: int, epoch: int) -> MetadataDelta:
         before = self.before
@@ -214,7 +213,7 @@ def _partition(builder: _ImageBuilder, record: PartitionRecord) -> None:
 
 
 def _shared(values: list[int], known: tuple[int, ...]) -> tuple[int, ...]:
-    """An ISR is mostly all replicas in order: then it costs no memory of its own."""
+    """Return `known` if it has the values: an ISR is mostly equal to the replicas, and then takes no memory."""
     found = tuple(values)
     return known if found == known else found
 
@@ -230,7 +229,7 @@ def _partition_change(builder: _ImageBuilder, record: PartitionChangeRecord) -> 
 
 
 def changed_partition(partition: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
-    """The partition after this change: every change counts in the partition epoch, a leader's also in its own."""
+    """Return the partition after this change, which increments the partition epoch, and for a leader its epoch."""
     changes: dict[str, object] = {"partition_epoch": partition.partition_epoch + 1}
     for name in ("replicas", "isr", "directories", "removing_replicas", "adding_replicas"):
         values = getattr(record, name)
@@ -355,7 +354,7 @@ def _producer_ids(builder: _ImageBuilder, record: ProducerIdsRecord) -> None:
     builder.next_producer_id = record.next_producer_id
 
 
-# -- the rest ---------------------------------------------------------------------------------------------------------
+# -- security, and records without state ------------------------------------------------------------------------------
 
 
 def _security(builder: _ImageBuilder, record: Message) -> None:
@@ -363,7 +362,7 @@ def _security(builder: _ImageBuilder, record: Message) -> None:
 
 
 def _stateless(builder: _ImageBuilder, record: Message) -> None:
-    """Nothing to keep."""
+    """Change nothing."""
 
 
 _APPLY: dict[type[Message], Callable[..., None]] = {
@@ -389,4 +388,4 @@ _APPLY: dict[type[Message], Callable[..., None]] = {
 }
 
 RECORD_TYPES: dict[int, type[Message]] = {record.API_KEY: record for record in _APPLY}
-"""Type number of every metadata record to its class."""
+"""The class of each metadata record by its type number."""

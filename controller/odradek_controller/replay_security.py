@@ -1,7 +1,4 @@
-"""Records that are image and passed on though nothing acts on them yet: ACLs, credentials, tokens, quotas, migration.
-
-Owns how each of them changes what is image; `replay` applies them.
-"""
+"""Replay of the records of `SecurityImage`: ACLs, credentials, tokens, quotas and the ZooKeeper migration state."""
 
 from __future__ import annotations
 
@@ -78,4 +75,4 @@ SECURITY_RECORDS: Mapping[type[Message], Callable[..., SecurityImage]] = {
     RemoveUserScramCredentialRecord: _remove_scram,
     RemoveDelegationTokenRecord: _remove_token,
 }
-"""Record type to what is image after it."""
+"""Record type to the function that returns the image after such a record."""

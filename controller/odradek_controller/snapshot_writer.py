@@ -1,7 +1,7 @@
-"""Writing snapshots of the metadata: when one is worth it, the file, and what of the log may go then.
+"""Writing snapshots of the metadata: the time for one, its file, and the removal of older segments of the log.
 
-The loop decides and encodes; waiting for the disk is left to another thread, where there is one. Snapshots only spare
-work at the next start: one that cannot be written is reported, and hinders nobody.
+The loop decides and encodes; another thread, if there is one, writes to the disk. A snapshot only makes the next start
+faster: a failure to write one is logged, and the controller continues.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from .image_records import image_records
 from .snapshots import SnapshotId, VoterRecords, encode_snapshot, find_snapshots
 
 SNAPSHOT_RECORDS = 5_000
-"""A snapshot is not worth it for fewer records since the last one."""
+"""The minimum number of records between two snapshots."""
 
 MAX_LOG_BYTES = 100 << 20
-"""`metadata.max.retention.bytes`: a longer log is cut at the next snapshot."""
+"""`metadata.max.retention.bytes`: the next snapshot lets a longer log begin at its end offset."""
 
 OnDisk = Callable[[Callable[[], None]], object]
-"""Runs work that waits for the disk, perhaps on another thread."""
+"""Runs work that waits for the disk, possibly on another thread."""
 
 
 class SnapshotWriter:
-    """Of one metadata log. At most one snapshot is under way."""
+    """Writes the snapshots of one metadata log, one at a time."""
 
     def __init__(self, env: LogEnvironment, on_disk: OnDisk | None, snapshot_records: int, max_log_bytes: int) -> None:
         self._env = env
@@ -35,31 +35,30 @@ class SnapshotWriter:
         self._snapshot_records = snapshot_records
         self._max_log_bytes = max_log_bytes
         self._next = snapshot_records
-        self._under_way = False
+        self._writing = False
         self._written: SnapshotId | None = None
-        """Where the log may be cut: on the loop, which is found at the next change."""
+        """A written snapshot; the next change, on the loop, removes the segments below it."""
         self.records_since = 0
-        """How many a start would have to replay after the last snapshot."""
+        """The number of records after the last snapshot."""
 
     def applied(self, image: ClusterImage, log: Log, voters: VoterRecords, last_timestamp: int) -> None:
-        """The image is what the log holds now: a moment to write it, if that is worth it, and to cut the log below what
-        was written."""
+        """Write a snapshot of the image if that is due, and remove the segments below the last one."""
         try:
-            if self.records_since >= self._next and not self._under_way and self._is_worth_it(image):
+            if self.records_since >= self._next and not self._writing and self._is_worth_it(image):
                 self._begin(image, log, voters, last_timestamp)
             self._cut(log)
         except (OSError, CorruptLogError, LogOfflineError) as error:
             self._report(error)
 
     def write_now(self, image: ClusterImage, log: Log, voters: VoterRecords, last_timestamp: int) -> SnapshotId:
-        """A snapshot on the disk when this returns. Raises `OSError`."""
+        """Write a snapshot to the disk and return it. Raises `OSError`."""
         snapshot, data = self._encode(image, log, voters, last_timestamp)
         self._write(log, snapshot, data)
         self._cut(log)
         return snapshot
 
     def _is_worth_it(self, image: ClusterImage) -> bool:
-        """When replaying the log costs much more than replaying the image would."""
+        """Return whether replaying the log takes much longer than replaying the image."""
         self._next = self._snapshot_records + 2 * sum(1 for _ in image_records(image))
         return self.records_since >= self._next
 
@@ -70,12 +69,12 @@ class SnapshotWriter:
             try:
                 self._write(log, snapshot, data)
             except (OSError, LogOfflineError) as error:
-                # The log holds everything, only longer than it need be: the next one comes after as many records.
+                # The log has all records: the next snapshot is due after as many again.
                 self._report(error)
             finally:
-                self._under_way = False
+                self._writing = False
 
-        self._under_way = True
+        self._writing = True
         if self._on_disk is None:
             write()
         else:
@@ -85,7 +84,7 @@ class SnapshotWriter:
         self, image: ClusterImage, log: Log, voters: VoterRecords, last_timestamp: int
     ) -> tuple[SnapshotId, bytes]:
         if log.size_bytes > self._max_log_bytes:
-            # What may go with this snapshot ends a segment with it.
+            # A new segment begins at the snapshot, so that all older ones can be removed.
             log.roll()
         self.records_since = 0
         self._next = self._snapshot_records
@@ -100,7 +99,7 @@ class SnapshotWriter:
         return SnapshotId(image.offset + 1, image.epoch), data
 
     def _write(self, log: Log, snapshot: SnapshotId, data: bytes) -> None:
-        """The file, whole and on the disk; older ones but the last are deleted. Any thread."""
+        """Write the file, flush it, and delete all older snapshots except the last. Called on any thread."""
         disk = self._env.disk
         older = find_snapshots(disk, log.directory)
         log.flush()
@@ -116,4 +115,4 @@ class SnapshotWriter:
             log.delete_old_segments(snapshot.end_offset)
 
     def _report(self, error: Exception) -> None:
-        self._env.reporter.warning("a metadata snapshot could not be written", error=str(error))
+        self._env.reporter.warning("metadata snapshot could not be written", error=str(error))

@@ -1,7 +1,7 @@
-"""Snapshot files of the metadata log: `<end offset>-<epoch>.checkpoint`, and `bootstrap.checkpoint` of a formatted one.
+"""Snapshot files of the metadata log: `<end offset>-<epoch>.checkpoint`, and `bootstrap.checkpoint` after a format.
 
-Owns their names and bytes: a control batch with the header, batches of records, a control batch with the footer. A
-snapshot is written beside its place and then renamed, so that a half-written one is never found.
+Owns their names and bytes: a control batch with the header, batches of records, a control batch with the footer. Leaves
+writing the file to the caller, which writes a temporary file and renames it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
 class SnapshotId(NamedTuple):
-    """All records below `end_offset` are in it; the last of them was written in `epoch`."""
+    """A snapshot of all records below `end_offset`; the last of them was written in `epoch`."""
 
     end_offset: int
     epoch: int
@@ -43,19 +43,19 @@ class SnapshotId(NamedTuple):
 
 
 def find_snapshots(disk: Disk, directory: str) -> list[SnapshotId]:
-    """Oldest first."""
+    """Return the snapshots in the directory, oldest first."""
     matches = (_NAME.fullmatch(name) for name in disk.names(directory))
     return sorted(SnapshotId(int(match[1]), int(match[2])) for match in matches if match is not None)
 
 
 class VoterRecords(NamedTuple):
-    """Control records of a quorum whose voters are kept in the log (KIP-853); None with static voters."""
+    """The control records of a quorum with its voters in the log (KIP-853); None with static voters."""
 
     version: KRaftVersionRecord | None = None
     voters: VotersRecord | None = None
 
     def updated(self, message: Message | None) -> VoterRecords:
-        """After this control record, whatever it is."""
+        """Return the voters after this control record, of whatever type it is."""
         if isinstance(message, KRaftVersionRecord):
             return self._replace(version=message)
         if isinstance(message, VotersRecord):
@@ -72,7 +72,7 @@ def encode_snapshot(
     last_timestamp: int,
     voters: VoterRecords = VoterRecords(),  # noqa: B008  immutable
 ) -> bytes:
-    """The bytes of a snapshot. Offsets count from 0; every batch carries the epoch."""
+    """Return the bytes of a snapshot. Offsets start at 0; every batch has the epoch."""
     parts = []
     offset = 0
 
@@ -102,7 +102,7 @@ def encode_snapshot(
 
 
 def decode_snapshot(data: Buffer, name: str) -> tuple[list[Message], VoterRecords]:
-    """The records of a snapshot; InvalidMetadataError when it is not whole."""
+    """Return the records of a snapshot. Raises InvalidMetadataError for an incomplete one."""
     records: list[Message] = []
     voters = VoterRecords()
     complete = False
@@ -114,9 +114,9 @@ def decode_snapshot(data: Buffer, name: str) -> tuple[list[Message], VoterRecord
                 voters = voters.updated(message)
                 complete = kind is ControlRecordType.SNAPSHOT_FOOTER
             elif record.value is None:
-                raise InvalidMetadataError(f"{name}: a record without a value")
+                raise InvalidMetadataError(f"snapshot {name} has a record without a value")
             else:
                 records.append(unframe(record.value))
     if not complete:
-        raise InvalidMetadataError(f"{name}: the snapshot has no end")
+        raise InvalidMetadataError(f"snapshot {name} has no footer")
     return records, voters

@@ -1,6 +1,6 @@
-"""Where the cluster's metadata lives: what every home of it offers to the controller.
+"""The controller's port to the storage of the cluster's metadata.
 
-The embedded store is a log of records in the data directory; a ZooKeeper store keeps the same records as znodes.
+`MetadataLogStore` writes records to a log in the data directory, `ZooKeeperStore` to znodes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .levels import Levels
 
 
 class Appended(NamedTuple):
-    """Where records stand now: the offset of the last and the epoch of the controller that wrote them."""
+    """The offset of the last appended record and the epoch of the controller that wrote it."""
 
     offset: int
     epoch: int
@@ -30,7 +30,7 @@ class Voter(NamedTuple):
 
 
 class QuorumState(NamedTuple):
-    """What DescribeQuorum tells of the store."""
+    """The state of the quorum as DescribeQuorum returns it."""
 
     leader_id: int
     leader_epoch: int
@@ -41,34 +41,33 @@ class QuorumState(NamedTuple):
 
 
 class NotControllerError(Exception):
-    """Another controller has taken over: nothing was stored, and nothing more will be."""
+    """Another controller has been elected: nothing was stored, and this controller cannot write any more."""
 
 
 class RefusedRecordError(Exception):
-    """This store has no place for such a record: nothing was stored, and whoever asked for it gets
-    UNSUPPORTED_VERSION."""
+    """The store cannot store a record of this type: nothing was stored. The client gets UNSUPPORTED_VERSION."""
 
 
 class MetadataStore(Protocol):
-    """Not safe for concurrent use: the controller has one append under way at a time."""
+    """The storage of one controller, which makes one append at a time."""
 
     async def open(self) -> ClusterImage:
-        """Become the one writer; the image of all that is stored."""
+        """Become the only writer, and return the image of the stored records."""
         ...
 
     async def append(self, records: Sequence[Message], levels: Levels) -> Appended:
-        """Store all or none. Raises NotControllerError, or OSError when the disk fails."""
+        """Store all records or none. Raises NotControllerError, RefusedRecordError, or OSError when the disk fails."""
         ...
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next record will get: a broker's epoch is the offset of its registration."""
+        """The offset of the next record. (A broker's epoch is the offset of its registration.)"""
         ...
 
     def quorum(self) -> QuorumState: ...
 
     def applied(self, image: ClusterImage) -> None:
-        """The controller has replayed what it appended: a moment to write a snapshot of the image."""
+        """Take note of the image after an append. A store may write a snapshot of it."""
         ...
 
     async def close(self) -> None: ...

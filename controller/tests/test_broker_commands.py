@@ -251,7 +251,7 @@ DOWN = (
         ("metadata.version", 29, 1, DOWN),
         ("group.version", 0, 1, DOWN),
         ("group.version", 1, 0, "The controller does not support the given upgrade type."),
-        ("group.version", 0, 2, "The levels of this cluster are those of the release that it emulates, and stay."),
+        ("group.version", 0, 2, "The level of this feature is fixed by the release that the cluster emulates."),
         ("transaction.version", 1, 1, DOWN),
         ("transaction.version", 3, 1, "Local controller 1 only supports versions 0-2"),
     ],

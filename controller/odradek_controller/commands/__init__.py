@@ -1,5 +1,5 @@
-"""What is asked of the controller: a request is checked against an image and answered with records and a response
+"""The controller's commands: each decides a request against an image, and returns records and a response.
 
-Pure but for the randomness that is handed in. Nothing here changes state; the controller appends the records and
-replays them. An error of a client is part of the response; a record in the answer has passed all checks.
+Pure, except for the random numbers of the context. The controller appends and replays the records. An invalid request
+gets an error in the response; every returned record is valid.
 """

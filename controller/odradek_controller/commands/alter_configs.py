@@ -1,7 +1,6 @@
-"""AlterConfigs (all of a resource's overrides replaced) and IncrementalAlterConfigs (some set, deleted, added to).
+"""AlterConfigs, which replaces all overrides of a resource, and IncrementalAlterConfigs, which changes some of them.
 
-Owns what the operations mean and in which order a request is refused; what values are allowed is in `config_rules`.
-Loggers are the broker's own affair and are unknown here.
+Owns the operations and the order of the checks. Leaves valid values to `config_rules`, and loggers to the broker.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class ConfigChange(NamedTuple):
 
 
 class ResourceResult(NamedTuple):
-    """What both responses tell of a resource, in the order of their fields."""
+    """The result for one resource, in the order of the fields of both responses."""
 
     error: ErrorCode
     message: str | None
@@ -88,7 +87,7 @@ def _alter_all(
     *,
     replace: bool,
 ) -> tuple[list[Message], list[ResourceResult]]:
-    """Each resource on its own: one that is refused does not hinder the others."""
+    """Decide each resource alone: an invalid one does not stop the others."""
     times = Counter(key for key, _ in wanted)
     records: list[Message] = []
     results = []
@@ -143,7 +142,7 @@ def _check_shape(changes: Sequence[ConfigChange]) -> Refusal | None:
 def _apply(
     item: ConfigChange, key: ConfigResource, values: dict[str, str], context: CommandContext, image: ClusterImage
 ) -> Refusal | None:
-    """The change made in `values`; APPEND and SUBTRACT start from what applies when there is no override."""
+    """Apply the change to `values`; without an override APPEND and SUBTRACT start from the inherited value."""
     name, value = item.name, item.value or ""
     if item.operation == OpType.DELETE:
         values.pop(name, None)
@@ -157,7 +156,7 @@ def _apply(
                 ErrorCode.INVALID_CONFIG,
                 f"Can't {operation.name} to key {name} because its type is not LIST.",
             )
-        words = _words(values[name] if name in values else _below(name, key, context, image))
+        words = _words(values[name] if name in values else _inherited(name, key, context, image))
         wanted = _words(value)
         if operation is OpType.APPEND:
             words += [word for word in wanted if word not in words]
@@ -171,8 +170,8 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _below(name: str, key: ConfigResource, context: CommandContext, image: ClusterImage) -> str:
-    """What applies without an override of this resource."""
+def _inherited(name: str, key: ConfigResource, context: CommandContext, image: ClusterImage) -> str:
+    """Return the value that applies without an override of the resource."""
     layers = context.layers(image)
     definition = definitions(Resource(key.type), context.release)[name]
     if key.type == Resource.TOPIC:
@@ -183,7 +182,7 @@ def _below(name: str, key: ConfigResource, context: CommandContext, image: Clust
 
 
 def _records(key: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]) -> list[Message]:
-    """Only what differs is recorded."""
+    """Return the records of the values that differ."""
     removed = [ConfigRecord(key.type, key.name, name, None) for name in before if name not in after]
     changed = [
         ConfigRecord(key.type, key.name, name, value) for name, value in after.items() if before.get(name) != value

@@ -1,4 +1,4 @@
-"""AlterPartition: a leader proposes another ISR; epochs decide whether it still speaks for the partition (KIP-497)."""
+"""AlterPartition: a leader proposes another ISR; the epochs decide whether it is still the leader (KIP-497)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PartitionResponse = AlterPartitionResponse.PartitionData
 def alter_partition(
     image: ClusterImage, request: AlterPartitionRequest, context: CommandContext
 ) -> tuple[list[Message], AlterPartitionResponse]:
-    """Each partition by itself; a stale broker is told so once, for all."""
+    """Decide each partition alone; a stale broker epoch fails the whole request."""
     broker = image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return [], AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
@@ -60,12 +60,12 @@ def _alter(
         active=image.is_active,
         eligible_leaders=image.levels.eligible_leaders,
         min_isr=election_policy(image, topic.name, context.layers(image)).min_isr,
-        # The leader hears of its own proposal by the answer; of the end of a reassignment it must be told.
+        # The response has the accepted ISR. The end of a reassignment reaches the leader only in a new leader epoch.
         bump_leader_epoch=image.levels.bumps_leader_epoch and partition.reassigning,
     )
     after = partition if record is None else changed_partition(partition, record)
     if after.leader != broker_id:
-        # The reassignment ended with this ISR, and its leader with it: unusually, an error and a change.
+        # The new ISR completed the reassignment, which removed the leader: an error, although the ISR has changed.
         return PartitionResponse(index, ErrorCode.NEW_LEADER_ELECTED), record
     return _state(index, after), record
 

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs: a broker says in which of its log directories replicas are, or that they are lost (KIP-858)."""
+"""AssignReplicasToDirs: a broker reports the log directories of its replicas, or that they are lost (KIP-858)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .policy import election_policy
 def assign_replicas_to_dirs(
     image: ClusterImage, request: AssignReplicasToDirsRequest, context: CommandContext
 ) -> tuple[list[Message], AssignReplicasToDirsResponse]:
-    """Each partition by itself. Of what is lost the broker is no leader any more, and not in sync."""
+    """Record the directories. The broker leaves the leadership and the ISR of lost replicas."""
     if not image.levels.directories:
         return [], AssignReplicasToDirsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     broker = image.brokers.get(request.broker_id)
@@ -44,7 +44,7 @@ def assign_replicas_to_dirs(
 def _assign(
     image: ClusterImage, broker_id: int, topic_id: Uuid, index: int, directory: Uuid, context: CommandContext
 ) -> PartitionChangeRecord | ErrorCode | None:
-    """None: it is there already."""
+    """Return None if the replica is in this directory already."""
     if topic_id not in image.topics_by_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
     partition = image.partition(topic_id, index)

@@ -129,7 +129,7 @@ def _check_retention(set_now: Set[str], after: BrokerLayers) -> None:
 
 
 def _check_local_retention(local: str, value: int, total: str, limit: int) -> None:
-    """-2: what is kept locally is what is kept at all. Unlimited retention bounds nothing."""
+    """Check local against total retention: -2 means the total retention, and a negative total sets no limit."""
     if limit < 0 or value == -2:
         return
     if value == -1:

@@ -1,4 +1,4 @@
-"""Brokers come and go: registration, fencing, controlled shutdown, unregistration, and what they do to partitions."""
+"""Registration, fencing, controlled shutdown and unregistration of brokers, with the changes of their partitions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _RESERVED_DIRECTORIES = frozenset((UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATI
 def register_broker(
     image: ClusterImage, request: BrokerRegistrationRequest, context: CommandContext
 ) -> tuple[list[Message], BrokerRegistrationResponse]:
-    """A new incarnation begins fenced; its epoch is the offset of its registration, which is the first record.
+    """Register a broker, fenced. Its epoch is the offset of its registration record, the first of the records.
 
-    Kafka makes it wait for its predecessor's session to end. Here brokers register from the controller's own process:
-    the predecessor is known to be gone, and its leaderships end with it. Without the epoch of its predecessor, which it
-    finds in its directories if they were closed properly, it may have lost records, and is in no ISR and no eligible
-    leader until it has caught up (KIP-966).
+    Kafka waits until the session of the previous incarnation has ended. Here brokers run in the controller's process:
+    the previous incarnation has ended, and leads no more. A broker that does not send the epoch of its previous
+    incarnation, which a clean shutdown writes to its log directories, may have lost records: it leaves every ISR and
+    the eligible leaders until it has caught up (KIP-966).
     """
     error = _registration_error(image, request)
     if error is not ErrorCode.NONE:
@@ -100,7 +100,7 @@ def broker_heartbeat(
 
 
 def unfence_broker(image: ClusterImage, broker_id: int, context: CommandContext) -> list[Message]:
-    """The broker may lead: partitions without a leader that it can lead get it."""
+    """Unfence the broker, and elect it leader of the partitions without a leader that it can lead."""
     broker = image.brokers.get(broker_id)
     if broker is None or not broker.fenced:
         return []
@@ -113,7 +113,7 @@ def unfence_broker(image: ClusterImage, broker_id: int, context: CommandContext)
 
 
 def elect_leaderless(image: ClusterImage, context: CommandContext) -> list[Message]:
-    """Partitions without a leader get one if the configuration, which has changed, allows it now."""
+    """Elect leaders of partitions without a leader, after a change of the configuration."""
     partitions = (
         (topic.id, index, partition)
         for topic in image.topics.values()
@@ -127,7 +127,7 @@ def _elect_leaderless(
 ) -> Iterator[Message]:
     policies = _Policies(image, context)
     for topic_id, index, partition in partitions:
-        # One that has not begun yet (over ZooKeeper) has lost nothing: it gets its first state instead.
+        # In ZooKeeper mode a new partition without a state has the epoch -1: it gets its first state elsewhere.
         if partition.leader == NO_LEADER and partition.partition_epoch >= 0:
             policy = policies.of(topic_id)
             record = change(
@@ -155,7 +155,7 @@ def fence_broker(image: ClusterImage, broker_id: int, context: CommandContext) -
 
 
 def controlled_shutdown(image: ClusterImage, broker_id: int, context: CommandContext) -> list[Message]:
-    """Marked as going; a partition that nobody else can lead stays until the broker is fenced."""
+    """Start a controlled shutdown: the broker leaves the ISR of each partition that has another in-sync replica."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced or broker.in_controlled_shutdown:
         return []
@@ -197,7 +197,7 @@ def _but(image: ClusterImage, broker_id: int) -> Callable[[int], bool]:
 
 
 class _Policies:
-    """Each topic's election policy, looked up once."""
+    """A cache of the topics' election policies."""
 
     def __init__(self, image: ClusterImage, context: CommandContext) -> None:
         self._image = image
@@ -215,7 +215,7 @@ class _Policies:
 def _leave(
     image: ClusterImage, broker_id: int, context: CommandContext, *, after_unclean_shutdown: bool = False
 ) -> Iterator[Message]:
-    """What partitions become when this broker is not there any more."""
+    """Return the changes of the broker's partitions when the broker is no longer active."""
     policies = _Policies(image, context)
     for topic_id, index, partition in _held_by(image, broker_id):
         policy = policies.of(topic_id)

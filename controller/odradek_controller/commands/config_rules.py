@@ -1,8 +1,8 @@
-"""Whether a resource may have these dynamic configurations: one rule per kind of resource, in Kafka's words.
+"""Validation of dynamic configurations: one rule for each type of resource, with Kafka's messages.
 
-Each rule sees all values that the resource would have, and which of them are being set. Sources: ConfigAdminManager,
-ControllerConfigurationValidator, DynamicBrokerConfig, GroupConfig, ClientMetricsConfigs, and the answers of a
-running 4.3.
+Each rule gets all values that the resource would have, and the names that the request sets. Sources:
+ConfigAdminManager, ControllerConfigurationValidator, DynamicBrokerConfig, GroupConfig, ClientMetricsConfigs, and the
+responses of a running Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INVALID = ErrorCode.INVALID_REQUEST
 
 
 def check_resource(image: ClusterImage, kind: int, name: str, context: CommandContext) -> Refusal | None:
-    """Whether there is such a resource."""
+    """Return why there is no such resource, or None."""
     match kind:
         case Resource.TOPIC:
             return _check_topic_exists(image, name)
@@ -66,7 +66,7 @@ def _check_broker_exists(image: ClusterImage, name: str, context: CommandContext
 def check_values(
     image: ClusterImage, kind: int, name: str, values: Values, changed: Set[str], context: CommandContext
 ) -> Refusal | None:
-    """Whether the resource may have exactly these; `changed` are the names that the request sets."""
+    """Return why the resource cannot have these values, or None; `changed` are the names that the request sets."""
     layers = context.layers(image)
     match kind:
         case Resource.TOPIC:
@@ -95,7 +95,7 @@ _PER_LISTENER = frozenset(
         "ssl.truststore.type",
     )
 )
-"""Set for one listener each, never for all of a broker (SslConfigs.RECONFIGURABLE_CONFIGS)."""
+"""Configurations that are dynamic only with the prefix of a listener (SslConfigs.RECONFIGURABLE_CONFIGS)."""
 
 
 def _check_broker(
@@ -167,7 +167,7 @@ def _check_group(values: Values, layers: BrokerLayers) -> Refusal | None:
 
 
 def _check_bounds(name: str, values: Values, layers: BrokerLayers) -> Refusal | None:
-    """The brokers bound what a group may choose: `group.consumer.min.session.timeout.ms` and so on."""
+    """Check the limits that brokers set for groups, such as `group.consumer.min.session.timeout.ms`."""
     kind, _, rest = name.partition(".")
     value = int(values[name])
     low, high = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"

@@ -17,7 +17,7 @@ from ..store import QuorumState
 
 
 class Refusal(NamedTuple):
-    """The error of one entry of a request, with Kafka's message."""
+    """The error for one entry of a request, with Kafka's message."""
 
     error: ErrorCode
     message: str | None = None
@@ -42,7 +42,7 @@ def _no_quorum() -> QuorumState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandContext:
-    """The controller's own facts, and the two of one request: `principal` and `next_offset`.
+    """The values of the controller, and two of the request: `principal` and `next_offset`.
 
     `randbelow(n)` returns 0 ≤ x < n. `static` maps names of broker configurations to their texts.
     """

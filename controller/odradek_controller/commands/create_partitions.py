@@ -1,4 +1,4 @@
-"""CreatePartitions: a topic grows; its partitions keep their replicas and new ones get as many."""
+"""CreatePartitions: adds partitions to a topic, with as many replicas as its partition 0 has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateTopics: names, counts, assignments and configurations are checked as Kafka's controller does, then recorded."""
+"""CreateTopics: validates names, counts, assignments and configurations as Kafka's controller does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CreatableTopicConfigs = CreateTopicsResponse.CreatableTopicConfigs
 
 
 class Created(NamedTuple):
-    """A topic that may be recorded."""
+    """A valid topic with its records."""
 
     topic_id: Uuid
     replicas: list[list[int]]
@@ -37,7 +37,7 @@ class Created(NamedTuple):
 def create_topics(
     image: ClusterImage, request: CreateTopicsRequest, context: CommandContext
 ) -> tuple[list[Message], CreateTopicsResponse]:
-    """Each topic by itself: what is wrong with one does not stop the others. Nothing is recorded by `validate_only`."""
+    """Create each valid topic; an invalid one does not stop the others. With `validate_only` return no records."""
     layers = context.layers(image)
     defaults = (int(layers.value("num.partitions") or 1), int(layers.value("default.replication.factor") or 1))
     too_many = _partitions(request, defaults[0]) > MAX_PARTITIONS_PER_REQUEST
@@ -108,7 +108,7 @@ def _new_topic_id(image: ClusterImage, context: CommandContext) -> Uuid:
 
 
 def _assigned(image: ClusterImage, topic: CreatableTopic) -> list[list[int]] | Refusal:
-    """By hand: partitions from 0 without gaps, all with as many replicas as the first."""
+    """Return a manual assignment: partitions from 0 without gaps, all with as many replicas as the first."""
     if topic.replication_factor != -1:
         return Refusal(
             ErrorCode.INVALID_REQUEST,

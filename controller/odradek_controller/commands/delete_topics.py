@@ -1,4 +1,4 @@
-"""DeleteTopics, by name or by id: a topic named both ways, twice, or not at all is refused."""
+"""DeleteTopics, by name or by id. Refuses a topic that is named both ways, twice, or not at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DISABLED = Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabl
 
 
 def request_for_all(image: ClusterImage) -> DeleteTopicsRequest:
-    """Every topic of the image, by id."""
+    """Return a request that deletes every topic of the image, by id."""
     return DeleteTopicsRequest(
         topics=[DeleteTopicsRequest.DeleteTopicState(None, topic.id) for topic in image.topics.values()]
     )
@@ -42,7 +42,7 @@ def delete_topics(
     for name, key in dict.fromkeys(wanted):
         topic = image.topics_by_id.get(key) if name is None else image.topics.get(name)
         if name is None and topic is not None and topic.name in names:
-            continue  # answered under its name
+            continue  # the entry with its name has the result
         refusal = _malformed(name, key, topic, names, ids)
         if refusal is not None:
             both = refusal.message == _SAME and topic is not None

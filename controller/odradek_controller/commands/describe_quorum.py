@@ -1,4 +1,4 @@
-"""DescribeQuorum: the metadata log's leader, voters and end, as the store tells them."""
+"""DescribeQuorum: the leader, voters and end offset of the metadata log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Node = DescribeQuorumResponse.Node
 def describe_quorum(
     image: ClusterImage, request: DescribeQuorumRequest, context: CommandContext
 ) -> tuple[list[Message], DescribeQuorumResponse]:
-    """Anything but partition 0 of the metadata topic is unknown; the answer has the shape of the question."""
+    """Describe partition 0 of the metadata topic; every other requested partition is unknown."""
     quorum = context.quorum()
     topics = [
         TopicData(topic.topic_name, [_partition(topic.topic_name, p.partition_index, quorum) for p in topic.partitions])
@@ -39,7 +39,7 @@ def _partition(topic: str, index: int, quorum: QuorumState) -> PartitionData:
         return PartitionData(
             index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
         )
-    # The leader has caught up with itself at this very moment.
+    # The only voter is the leader, whose last caught-up time is now.
     voters = [
         DescribeQuorumResponse.ReplicaState(
             voter.id, voter.directory_id, quorum.log_end_offset, quorum.now_ms, quorum.now_ms

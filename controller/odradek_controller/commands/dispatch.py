@@ -1,4 +1,4 @@
-"""The commands by API key: which function decides a request to the controller.
+"""The table of commands: the function that decides the requests of each API.
 
 A command is a pure function of image, request and context that returns records and the response. Its module is imported
 when the first such request arrives, so that a start loads only what it needs.
@@ -22,12 +22,12 @@ Command = Callable[[ClusterImage, Any, CommandContext], Decision]
 
 
 class Row(NamedTuple):
-    """Where a command is: a module of this package and a function in it."""
+    """The place of a command: a module of this package and a function in it."""
 
     module: str
     function: str
     changes_configs: bool = False
-    """Partitions without a leader are elected again afterwards: `unclean.leader.election.enable` may have changed."""
+    """Whether the controller then elects leaders where there is none: `unclean.leader.election.enable` may be new."""
 
 
 COMMANDS: Mapping[int, Row] = {
@@ -51,7 +51,7 @@ COMMANDS: Mapping[int, Row] = {
 
 
 def command(api_key: int) -> Command:
-    """The command of an API. Raises KeyError for an API that the controller does not serve."""
+    """Return the command of an API. Raises KeyError for an API that the controller does not serve."""
     row = COMMANDS[api_key]
     function: Command = getattr(import_module(f"{__package__}.{row.module}"), row.function)
     return function

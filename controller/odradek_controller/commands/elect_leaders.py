@@ -1,4 +1,4 @@
-"""ElectLeaders and the balance of leaders: who was assigned first leads again; or somebody does, whatever is lost."""
+"""ElectLeaders, preferred or unclean, and the periodic election of preferred leaders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PartitionResult = ElectLeadersResponse.PartitionResult
 def elect_leaders(
     image: ClusterImage, request: ElectLeadersRequest, context: CommandContext
 ) -> tuple[list[Message], ElectLeadersResponse]:
-    """Null asks for all partitions, and then only those are in the answer for which something had to be done."""
+    """Elect leaders. A request for all partitions (null) gets results only for those that needed an election."""
     if request.election_type not in (PREFERRED, UNCLEAN):
         return [], _unknown_type(request)
     layers = context.layers(image)
@@ -51,7 +51,7 @@ def elect_leaders(
 
 
 def _unknown_type(request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Every partition that was asked for has the error too."""
+    """Return the error for the request and for every requested partition."""
     error, message = ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
     return ElectLeadersResponse(
         error_code=error,
@@ -89,10 +89,10 @@ def _elect(
 
 
 def balance(image: ClusterImage, context: CommandContext) -> list[Message]:
-    """Preferred leaders for every broker that leads too few of the partitions that are its own to lead.
+    """Elect the preferred leader of partitions whose preferred broker has too large an imbalance.
 
-    Too few: more than `leader.imbalance.per.broker.percentage` of them are led by others. 4.3 has no such setting, and
-    tolerates none.
+    The imbalance is the share of a broker's preferred partitions that other brokers lead;
+    `leader.imbalance.per.broker.percentage` limits it. Kafka 4.3 has no such setting, and its limit is 0.
     """
     layers = context.layers(image)
     allowed = context.number(image, "leader.imbalance.per.broker.percentage") / 100

@@ -47,7 +47,7 @@ def _refuse(
     context: CommandContext,
 ) -> str | None:
     name, level = update.feature, update.max_version_level
-    upgrade_type = update.upgrade_type  # an upgrade in version 0, whose word for downgrades Kafka does not heed
+    upgrade_type = update.upgrade_type  # in version 0 always an upgrade, because Kafka ignores its `allow_downgrade`
     supported = context.supported_features.get(name)
     if supported is None:
         return f"Local controller {context.node_id} does not support this feature."
@@ -67,4 +67,4 @@ def _refuse(
         )
     if name == TRANSACTION_VERSION or (name in CLIENT_APIS and level > current):
         return None
-    return "The levels of this cluster are those of the release that it emulates, and stay."
+    return "The level of this feature is fixed by the release that the cluster emulates."

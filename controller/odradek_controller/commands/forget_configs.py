@@ -1,7 +1,7 @@
-"""A cluster as new: no dynamic configuration of brokers, groups and client metrics but what every cluster begins with.
+"""The removal of all dynamic configurations except those of topics and the initial ones of a cluster.
 
-No request of Kafka's asks for it; a test's reset does. Overrides of topics go with their topics. What is stored is not
-judged again: a value that may not be set, or belongs to a broker that never registered here, goes as well.
+`Cluster.reset` uses it; Kafka has no such request. It validates nothing: it also removes values that could not be set,
+and configurations of unknown brokers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .min_isr import explicit_min_isr
 
 
 def forget_configs(image: ClusterImage, context: CommandContext) -> list[Message]:
-    """Only what differs is recorded."""
+    """Return the records of the configurations that change."""
     topics = {key: values for key, values in image.configs.items() if key.type == Resource.TOPIC}
     first = explicit_min_isr(replace(image, configs=topics), context)
     kept = {(ConfigResource(record.resource_type, record.resource_name), record.name) for record in first}

@@ -1,4 +1,4 @@
-"""The cluster-wide `min.insync.replicas`: with eligible leaders (KIP-966) always dynamic; it begins as static."""
+"""The cluster-wide `min.insync.replicas`, which is a dynamic configuration in clusters with KIP-966."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MIN_ISR = "min.insync.replicas"
 
 
 def explicit_min_isr(image: ClusterImage, context: CommandContext) -> list[ConfigRecord]:
-    """The record that is missing, if it is."""
+    """Return the record that copies the static value, if KIP-966 is enabled and the dynamic value is missing."""
     key = ConfigResource(int(Resource.BROKER), "")
     if not image.levels.eligible_leaders or MIN_ISR in image.configs.get(key, {}):
         return []

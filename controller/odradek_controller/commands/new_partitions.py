@@ -1,4 +1,4 @@
-"""Records of new partitions: replicas by hand or by placement, their first ISR and leader, their directories."""
+"""The records of new partitions: their first ISR, leader and log directories."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ TOO_MANY = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of part
 
 
 def usable_brokers(image: ClusterImage) -> list[UsableBroker]:
-    """Registered brokers that may get replicas: not on their way out, with some directory open for more. One that is
-    out already, fenced, counts as any that is expected back (Kafka's BrokerHeartbeatManager: a broker that is
-    fenced leaves controlled shutdown)."""
+    """Return the brokers that can get replicas: not in controlled shutdown, with a log directory that is not cordoned.
+
+    A fenced broker has left controlled shutdown (Kafka's BrokerHeartbeatManager)."""
     return [
         UsableBroker(broker.id, broker.rack, broker.fenced)
         for broker in image.brokers.values()
@@ -34,7 +34,7 @@ def _all_cordoned(broker: BrokerRegistration) -> bool:
 def partition_record(
     image: ClusterImage, topic_id: Uuid, index: int, replicas: Sequence[int]
 ) -> PartitionRecord | Refusal:
-    """The ISR begins as all active replicas, the first of which leads."""
+    """Return the record of a new partition: its ISR is all active replicas, and the first of them leads."""
     isr = [broker for broker in replicas if image.is_active(broker)]
     if not isr:
         return Refusal(
@@ -56,7 +56,7 @@ def partition_record(
 
 
 def default_directory(image: ClusterImage, broker_id: int) -> Uuid:
-    """A broker with one log directory can only use that; others choose themselves and report it."""
+    """Return the only log directory of a broker; a broker with several chooses one and reports it."""
     broker = image.brokers.get(broker_id)
     if broker is None or len(broker.directories) != 1:
         return UNASSIGNED_DIRECTORY

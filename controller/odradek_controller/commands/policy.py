@@ -1,4 +1,4 @@
-"""What a topic's configuration says about its elections."""
+"""The settings of a topic's leader elections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..image import ClusterImage
 
 
 class ElectionPolicy(NamedTuple):
-    """Whether a leader may be elected that loses records, and `min.insync.replicas`."""
+    """`unclean.leader.election.enable` and `min.insync.replicas` of a topic."""
 
     unclean: bool
     min_isr: int

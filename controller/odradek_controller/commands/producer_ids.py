@@ -1,4 +1,4 @@
-"""AllocateProducerIds: brokers take producer ids a thousand at a time."""
+"""AllocateProducerIds: a broker gets a block of 1,000 producer ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a set of overrides makes sense for a topic, in Kafka's order of checks and with its words (LogConfig)."""
+"""Validation of a topic's overrides, in the order and with the messages of Kafka's LogConfig."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REMOTE_LOG_SWITCHES = ("remote.log.delete.on.disable", "remote.log.copy.disable
 
 
 def check_topic_configs(overrides: Mapping[str, str | None], layers: BrokerLayers, levels: Levels) -> Refusal | None:
-    """The first thing wrong with all overrides that a topic would have, or None."""
+    """Return the first error in the overrides that a topic would have, or None."""
     if not overrides:
         return None
     nulls = [name for name, value in overrides.items() if value is None]

@@ -2,7 +2,8 @@
 
 Pure: compares the image before and after the change with the cached state of the znodes. The store writes the
 operations and then calls `written`. A znode that another client has already changed to the new state is not written
-again."""
+again.
+"""
 
 from __future__ import annotations
 
