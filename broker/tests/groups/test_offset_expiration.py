@@ -68,7 +68,7 @@ def test_replaying_the_tombstones_deletes_offsets_and_group() -> None:
 def test_retention_counts_from_when_the_group_became_empty() -> None:
     shard = shard_with_offsets("a")
     classic(shard).protocol_type = "consumer"
-    classic(shard).state_since_ms = 5000
+    classic(shard).current_state_timestamp_ms = 5000
     classic(shard).compute_subscribed_topics()
     assert shard.expire_offsets(5999) == []
     assert shard.expire_offsets(6000) == [OffsetRecord("g", "a", 0, None), GroupMetadataRecord("g", None)]

@@ -201,20 +201,20 @@ class World:
         group = self.shard.groups.get("g")
         if not isinstance(group, ClassicGroup):
             return
-        waiting = [member for member in group.members.values() if member.join is not None]
-        assert group.awaiting_join == len(waiting)
+        waiting = [member for member in group.members.values() if member.awaiting_join is not None]
+        assert group.members_awaiting_join == len(waiting)
         assert not waiting or group.is_in(ClassicGroupState.PREPARING_REBALANCE)
-        assert all(m.sync is None for m in group.members.values()) or group.is_in(
+        assert all(m.awaiting_sync is None for m in group.members.values()) or group.is_in(
             ClassicGroupState.COMPLETING_REBALANCE
         )
         assert group.leader in group.members or group.leader is None
         assert set(group.static_members.values()) <= set(group.members)
-        assert set(group.pending_sync) <= set(group.members)
+        assert set(group.pending_sync_members) <= set(group.members)
         counts: dict[str, int] = {}
         for member in group.members.values():
             for name, _ in member.protocols:
                 counts[name] = counts.get(name, 0) + 1
-        assert group.supporters == counts
+        assert group.supported_protocols == counts
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -276,7 +276,7 @@ def test_a_restart_loads_the_group_from_the_log(seed: int) -> None:
     before, after = world.shard.groups["g"], again.groups["g"]
     assert isinstance(before, ClassicGroup)
     assert isinstance(after, ClassicGroup)
-    kept = ("generation", "protocol_type", "protocol", "leader", "members", "static_members", "state")
+    kept = ("generation", "protocol_type", "protocol_name", "leader", "members", "static_members", "state")
     assert [getattr(after, name) for name in kept] == [getattr(before, name) for name in kept]
 
 
@@ -286,4 +286,4 @@ def test_a_generation_has_at_most_group_max_size_members(seed: int) -> None:
     for _ in range(100):
         world.run(3)
         group = world.shard.groups.get("g")
-        assert group is None or (isinstance(group, ClassicGroup) and group.awaiting_join <= 3)
+        assert group is None or (isinstance(group, ClassicGroup) and group.members_awaiting_join <= 3)

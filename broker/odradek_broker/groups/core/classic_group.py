@@ -50,7 +50,7 @@ class ClassicGroupState(Enum):
     DEAD = "Dead"
 
 
-MAY_FOLLOW: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
+VALID_PREVIOUS_STATES: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
     ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING_REBALANCE}),
     ClassicGroupState.PREPARING_REBALANCE: frozenset(
         {ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY}
@@ -68,45 +68,45 @@ class ClassicGroup:
 
     __slots__ = (
         "_subscribed_topics",
-        "awaiting_join",
+        "current_state_timestamp_ms",
         "generation",
         "group_id",
         "initial_delay_left_ms",
         "leader",
         "members",
-        "newcomers",
-        "pending_members",
-        "pending_sync",
+        "members_awaiting_join",
+        "new_member_added",
+        "pending_join_members",
+        "pending_sync_members",
         "previous_state",
-        "protocol",
+        "protocol_name",
         "protocol_type",
         "state",
-        "state_since_ms",
         "static_members",
-        "supporters",
+        "supported_protocols",
     )
 
     def __init__(self, group_id: str, wall_ms: int | None) -> None:
         self.group_id = group_id
         self.state = ClassicGroupState.EMPTY
         self.previous_state = ClassicGroupState.DEAD
-        self.state_since_ms = wall_ms
+        self.current_state_timestamp_ms = wall_ms
         """Wall clock; None in groups written by brokers before Kafka 2.1."""
         self.generation = 0
         self.protocol_type: str | None = None
-        self.protocol: str | None = None
+        self.protocol_name: str | None = None
         self.leader: str | None = None
         self.members: dict[str, ClassicGroupMember] = {}
         self.static_members: dict[str, str] = {}
         """group.instance.id → member id."""
-        self.pending_members: set[str] = set()
+        self.pending_join_members: set[str] = set()
         """Member ids returned with MEMBER_ID_REQUIRED that no JoinGroup has used yet."""
-        self.pending_sync: dict[str, None] = {}
+        self.pending_sync_members: dict[str, None] = {}
         """Members of this generation that have not sent SyncGroup; a dict because it is ordered."""
-        self.supporters: dict[str, int] = {}
+        self.supported_protocols: dict[str, int] = {}
         """Protocol name → number of members that support it."""
-        self.awaiting_join = 0
-        self.newcomers = False
+        self.members_awaiting_join = 0
+        self.new_member_added = False
         """A member has joined during the initial delay, which may therefore be extended."""
         self.initial_delay_left_ms: int | None = None
         """The remainder of the longest initial delay; None when the join phase is not an initial one."""
@@ -122,14 +122,14 @@ class ClassicGroup:
         return self.state in states
 
     def transition(self, state: ClassicGroupState, wall_ms: int) -> None:
-        assert self.state in MAY_FOLLOW[state], f"{self.group_id}: {self.state} cannot become {state}"
+        assert self.state in VALID_PREVIOUS_STATES[state], f"{self.group_id}: {self.state} cannot become {state}"
         self.previous_state = self.state
         self.state = state
-        self.state_since_ms = wall_ms
+        self.current_state_timestamp_ms = wall_ms
 
     @property
     def can_rebalance(self) -> bool:
-        return self.state in MAY_FOLLOW[ClassicGroupState.PREPARING_REBALANCE]
+        return self.state in VALID_PREVIOUS_STATES[ClassicGroupState.PREPARING_REBALANCE]
 
     @property
     def is_empty(self) -> bool:
@@ -138,15 +138,15 @@ class ClassicGroup:
     def next_generation(self, wall_ms: int) -> None:
         """End the join phase: increase the generation and select the protocol of all members."""
         self.generation += 1
-        self.protocol = self.select_protocol() if self.members else None
+        self.protocol_name = self.select_protocol() if self.members else None
         self.compute_subscribed_topics()
         self.transition(ClassicGroupState.COMPLETING_REBALANCE if self.members else ClassicGroupState.EMPTY, wall_ms)
-        self.pending_sync.clear()
+        self.pending_sync_members.clear()
 
     # -- members --------------------------------------------------------------------------------------------------
 
     def add(self, member: ClassicGroupMember, protocol_type: str, join: Token | None = None) -> None:
-        """Add a member whose protocols `supports` has accepted; the first member is the leader."""
+        """Add a member whose protocols `supports_protocols` has accepted; the first member is the leader."""
         assert member.member_id not in self.members
         if member.instance_id is not None:
             assert member.instance_id not in self.static_members
@@ -157,8 +157,8 @@ class ClassicGroup:
             self.leader = member.member_id
         self.members[member.member_id] = member
         self._count_protocols(member, 1)
-        self.pending_members.discard(member.member_id)
-        self._await_join(member, join)
+        self.pending_join_members.discard(member.member_id)
+        self._set_awaiting_join(member, join)
 
     def update(
         self,
@@ -174,28 +174,28 @@ class ClassicGroup:
         self._count_protocols(member, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
-        self._await_join(member, join)
+        self._set_awaiting_join(member, join)
 
     def remove(self, member_id: str) -> None:
         """Remove a member or a pending member id. Its pending requests must have been completed."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_protocols(member, -1)
-            self._await_join(member, None)
+            self._set_awaiting_join(member, None)
             if member.instance_id is not None:
                 del self.static_members[member.instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
-        self.pending_members.discard(member_id)
-        self.pending_sync.pop(member_id, None)
+        self.pending_join_members.discard(member_id)
+        self.pending_sync_members.pop(member_id, None)
 
-    def rename_static(self, instance_id: str, old_id: str, new_id: str) -> ClassicGroupMember:
+    def replace_static_member(self, instance_id: str, old_id: str, new_id: str) -> ClassicGroupMember:
         """Give a static member that has returned a new id; its place in the order of members stays.
 
         Its pending requests must have been completed."""
         old = self.members[old_id]
-        assert old.join is None
-        assert old.sync is None
+        assert old.awaiting_join is None
+        assert old.awaiting_sync is None
         new = ClassicGroupMember(
             member_id=new_id,
             instance_id=instance_id,
@@ -211,18 +211,18 @@ class ClassicGroup:
         if self.leader == old_id:
             self.leader = new_id
         self.static_members[instance_id] = new_id
-        self.pending_sync.pop(old_id, None)
+        self.pending_sync_members.pop(old_id, None)
         return new
 
-    def take_join(self, member: ClassicGroupMember) -> Token | None:
+    def take_awaiting_join(self, member: ClassicGroupMember) -> Token | None:
         """Return the member's pending JoinGroup, which the caller completes; None when there is none."""
-        token = member.join
-        self._await_join(member, None)
+        token = member.awaiting_join
+        self._set_awaiting_join(member, None)
         return token
 
     @property
-    def all_joined(self) -> bool:
-        return self.awaiting_join == len(self.members) and not self.pending_members
+    def has_all_members_joined(self) -> bool:
+        return self.members_awaiting_join == len(self.members) and not self.pending_join_members
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -232,9 +232,9 @@ class ClassicGroup:
         """Keep the leader if it has rejoined, else elect a member that has. Return False when no member has."""
         if self.leader is None:
             return False
-        if self.members[self.leader].join is not None:
+        if self.members[self.leader].awaiting_join is not None:
             return True
-        joined = next((member for member in self.members.values() if member.join is not None), None)
+        joined = next((member for member in self.members.values() if member.awaiting_join is not None), None)
         if joined is None:
             return False
         self.leader = joined.member_id
@@ -242,18 +242,18 @@ class ClassicGroup:
 
     # -- protocols ------------------------------------------------------------------------------------------------
 
-    def supports(self, protocol_type: str, names: list[str]) -> bool:
+    def supports_protocols(self, protocol_type: str, names: list[str]) -> bool:
         """Whether a member with these protocols may join: an empty group accepts any, else one must be supported by all
         members."""
         if self.is_empty:
             return bool(protocol_type) and bool(names)
         return protocol_type == self.protocol_type and any(
-            self.supporters.get(name, 0) == len(self.members) for name in names
+            self.supported_protocols.get(name, 0) == len(self.members) for name in names
         )
 
     def select_protocol(self) -> str:
         """Select the protocol with the most votes: each member votes for one that all members support."""
-        candidates = {name for name, count in self.supporters.items() if count == len(self.members)}
+        candidates = {name for name, count in self.supported_protocols.items() if count == len(self.members)}
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = member.vote(candidates)
@@ -278,7 +278,7 @@ class ClassicGroup:
             self._subscribed_topics = frozenset()
         else:
             self._subscribed_topics = subscribed_topics(
-                member.metadata(self.protocol) for member in self.members.values()
+                member.metadata(self.protocol_name) for member in self.members.values()
             )
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -363,7 +363,9 @@ class ClassicGroup:
         return None
 
     def _since_empty(self, offset: CommittedOffset) -> int:
-        return offset.commit_timestamp_ms if self.state_since_ms is None else self.state_since_ms
+        return (
+            offset.commit_timestamp_ms if self.current_state_timestamp_ms is None else self.current_state_timestamp_ms
+        )
 
     # -- administration -------------------------------------------------------------------------------------------
 
@@ -382,14 +384,14 @@ class ClassicGroup:
             group_id=self.group_id,
             group_state=self.state.value,
             protocol_type=self.protocol_type or "",
-            protocol_data=(self.protocol or "") if stable else "",
+            protocol_data=(self.protocol_name or "") if stable else "",
             members=[
                 DescribeGroupsResponse.DescribedGroupMember(
                     member_id=member.member_id,
                     group_instance_id=member.instance_id,
                     client_id=member.client_id,
                     client_host=member.client_host,
-                    member_metadata=member.metadata(self.protocol) if stable else b"",
+                    member_metadata=member.metadata(self.protocol_name) if stable else b"",
                     member_assignment=member.assignment,
                 )
                 for member in self.members.values()
@@ -403,15 +405,15 @@ class ClassicGroup:
 
     def _count_protocols(self, member: ClassicGroupMember, difference: int) -> None:
         for name, _ in member.protocols:
-            count = self.supporters.get(name, 0) + difference
+            count = self.supported_protocols.get(name, 0) + difference
             if count:
-                self.supporters[name] = count
+                self.supported_protocols[name] = count
             else:
-                del self.supporters[name]
+                del self.supported_protocols[name]
 
-    def _await_join(self, member: ClassicGroupMember, token: Token | None) -> None:
-        self.awaiting_join += (token is not None) - (member.join is not None)
-        member.join = token
+    def _set_awaiting_join(self, member: ClassicGroupMember, token: Token | None) -> None:
+        self.members_awaiting_join += (token is not None) - (member.awaiting_join is not None)
+        member.awaiting_join = token
 
 
 def _since_commit(offset: CommittedOffset) -> int:

@@ -39,11 +39,11 @@ SKIP_ASSIGNMENT_FROM = 9
 
 def join(step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, token: Token) -> None:
     """Complete `token` now, or when the join phase ends."""
-    if not _has_room(step, group, request.member_id):
+    if not _accepts_joining_member(step, group, request.member_id):
         group.remove(request.member_id)
         cancel_deadline(step, ClassicDeadline.SESSION, group, request.member_id)
         step.respond(token, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
-    elif not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
+    elif not group.supports_protocols(request.protocol_type, [protocol.name for protocol in request.protocols]):
         step.respond(token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
     elif request.member_id != NO_MEMBER:
         _join_known(step, group, request, client, token)
@@ -69,7 +69,7 @@ def replacement_written(step: GroupStep, group: ClassicGroup, write: Replacement
             error_code=error,
             generation_id=group.generation,
             protocol_type=group.protocol_type,
-            protocol_name=group.protocol,
+            protocol_name=group.protocol_name,
             leader=write.leader_before or "",
         ),
     )
@@ -81,15 +81,15 @@ def replacement_written(step: GroupStep, group: ClassicGroup, write: Replacement
         None,
     )
     cancel_deadline(step, ClassicDeadline.SESSION, group, write.new_id)
-    group.extend_session(step, group.rename_static(write.instance_id, write.new_id, write.old_id))
+    group.extend_session(step, group.replace_static_member(write.instance_id, write.new_id, write.old_id))
 
 
-def _has_room(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
+def _accepts_joining_member(step: GroupStep, group: ClassicGroup, member_id: str) -> bool:
     """Apply group.max.size. During the join phase only members that have rejoined count: the last are refused."""
     member = group.members.get(member_id)
     if group.is_in(ClassicGroupState.PREPARING_REBALANCE):
-        rejoined = member is not None and member.join is not None
-        return rejoined or group.awaiting_join < step.settings.max_size
+        rejoined = member is not None and member.awaiting_join is not None
+        return rejoined or group.members_awaiting_join < step.settings.max_size
     return group.is_empty or member is not None or len(group.members) < step.settings.max_size
 
 
@@ -98,7 +98,7 @@ def _join_dynamic(
 ) -> None:
     member_id = f"{client.client_id}-{client.random_id}"
     if client.api_version >= MEMBER_ID_REQUIRED_FROM:
-        group.pending_members.add(member_id)
+        group.pending_join_members.add(member_id)
         set_deadline(step, ClassicDeadline.SESSION, group, request.session_timeout_ms, member_id)
         step.respond(token, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:
@@ -121,7 +121,7 @@ def _join_known(
     step: GroupStep, group: ClassicGroup, request: JoinGroupRequest, client: GroupClient, token: Token
 ) -> None:
     member_id = request.member_id
-    if member_id in group.pending_members and request.group_instance_id is None:
+    if member_id in group.pending_join_members and request.group_instance_id is None:
         _add(step, group, request, client, member_id, token)
         return
     error = group.validate_member(member_id, request.group_instance_id)
@@ -157,7 +157,7 @@ def _add(
         is_new=True,
     )
     if group.is_in(ClassicGroupState.PREPARING_REBALANCE) and group.previous_state is ClassicGroupState.EMPTY:
-        group.newcomers = True
+        group.new_member_added = True
     group.add(member, request.protocol_type, join=token)
     set_deadline(step, ClassicDeadline.SESSION, group, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id)
     rebalance_or_complete_join(step, group)
@@ -180,7 +180,7 @@ def _replace_static(
     respond_to_join(step, group, old, join_error(fenced, old.member_id))
     respond_to_sync(step, old, SyncGroupResponse(error_code=fenced))
     cancel_deadline(step, ClassicDeadline.SESSION, group, old.member_id)
-    member = group.rename_static(instance_id, old.member_id, member_id)
+    member = group.replace_static_member(instance_id, old.member_id, member_id)
     write = ReplacementWrite(
         group_id=group.group_id,
         instance_id=instance_id,
@@ -197,7 +197,7 @@ def _replace_static(
     if group.is_in(ClassicGroupState.COMPLETING_REBALANCE):
         # The leader may be computing an assignment for the old id.
         prepare_rebalance(step, group)
-    elif group.is_in(ClassicGroupState.STABLE) and group.select_protocol() == group.protocol:
+    elif group.is_in(ClassicGroupState.STABLE) and group.select_protocol() == group.protocol_name:
         step.records.append(group_record(group, {m.member_id: m.assignment for m in group.members.values()}))
         step.write = write
     elif group.is_in(ClassicGroupState.STABLE):

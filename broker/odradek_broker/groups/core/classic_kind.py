@@ -134,7 +134,7 @@ def _replay(groups: Groups, record: GroupMetadataRecord, deadlines: Deadlines) -
     group = groups.get(record.group_id)
     if record.value is None and isinstance(group, ClassicGroup) and group.is_empty:
         del groups[group.group_id]
-        for member_id in sorted(group.pending_members):
+        for member_id in sorted(group.pending_join_members):
             deadlines.cancel(DeadlineKey(ClassicDeadline.SESSION, group.group_id, member_id))
 
 

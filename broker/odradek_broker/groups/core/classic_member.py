@@ -29,8 +29,8 @@ class ClassicGroupMember:
     assignment: bytes = b""
     is_new: bool = False
     """Its first JoinGroup is pending: it has no member id, sends no heartbeats, and its session may expire."""
-    join: Token | None = field(default=None, compare=False)
-    sync: Token | None = field(default=None, compare=False)
+    awaiting_join: Token | None = field(default=None, compare=False)
+    awaiting_sync: Token | None = field(default=None, compare=False)
 
     def metadata(self, protocol: str | None) -> bytes:
         """Return the member's metadata for a protocol that it supports."""
@@ -46,4 +46,4 @@ class ClassicGroupMember:
     @property
     def has_pending_request(self) -> bool:
         """A member whose JoinGroup or SyncGroup is pending sends no heartbeats, and its session does not expire."""
-        return not self.is_new and (self.join is not None or self.sync is not None)
+        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)

@@ -36,7 +36,7 @@ def prepare_rebalance(step: GroupStep, group: ClassicGroup) -> None:
     """Begin the join phase. Members learn of it from the responses to their heartbeats."""
     if group.is_in(ClassicGroupState.COMPLETING_REBALANCE):
         _drop_assignments(step, group, ErrorCode.REBALANCE_IN_PROGRESS)
-    group.pending_sync.clear()
+    group.pending_sync_members.clear()
     cancel_deadline(step, ClassicDeadline.SYNC, group)
     initial = group.is_empty
     group.transition(ClassicGroupState.PREPARING_REBALANCE, step.now.wall_ms)
@@ -46,7 +46,7 @@ def prepare_rebalance(step: GroupStep, group: ClassicGroup) -> None:
         delay_ms = step.settings.initial_rebalance_delay_ms
         group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         set_deadline(step, ClassicDeadline.JOIN, group, delay_ms)
-    elif group.all_joined:
+    elif group.has_all_members_joined:
         complete_join(step, group)
     else:
         set_deadline(step, ClassicDeadline.JOIN, group, group.rebalance_timeout_ms)
@@ -56,7 +56,7 @@ def complete_join_if_all_joined(step: GroupStep, group: ClassicGroup) -> None:
     """End the join phase if all members have joined. An initial join phase ends by its delay only: the number of
     members to come is unknown."""
     initial = group.previous_state is ClassicGroupState.EMPTY
-    if group.is_in(ClassicGroupState.PREPARING_REBALANCE) and not initial and group.all_joined:
+    if group.is_in(ClassicGroupState.PREPARING_REBALANCE) and not initial and group.has_all_members_joined:
         complete_join(step, group)
 
 
@@ -65,8 +65,8 @@ def join_phase_expired(step: GroupStep, group: ClassicGroup) -> None:
     if not group.is_in(ClassicGroupState.PREPARING_REBALANCE):
         return
     left_ms = group.initial_delay_left_ms
-    if left_ms and group.newcomers:
-        group.newcomers = False
+    if left_ms and group.new_member_added:
+        group.new_member_added = False
         delay_ms = min(step.settings.initial_rebalance_delay_ms, left_ms)
         group.initial_delay_left_ms = left_ms - delay_ms
         set_deadline(step, ClassicDeadline.JOIN, group, delay_ms)
@@ -79,8 +79,8 @@ def complete_join(step: GroupStep, group: ClassicGroup) -> None:
     generation."""
     cancel_deadline(step, ClassicDeadline.JOIN, group)
     group.initial_delay_left_ms = None
-    group.newcomers = False
-    for member in [m for m in group.members.values() if m.join is None and m.instance_id is None]:
+    group.new_member_added = False
+    for member in [m for m in group.members.values() if m.awaiting_join is None and m.instance_id is None]:
         log_event(step, "member did not rejoin in time", group, member, notable=True)
         group.remove(member.member_id)
         cancel_deadline(step, ClassicDeadline.SESSION, group, member.member_id)
@@ -97,14 +97,14 @@ def complete_join(step: GroupStep, group: ClassicGroup) -> None:
         respond_to_join(step, group, member, join_response(group, member.member_id))
         group.extend_session(step, member)
         member.is_new = False
-        group.pending_sync[member.member_id] = None
+        group.pending_sync_members[member.member_id] = None
     set_deadline(step, ClassicDeadline.SYNC, group, group.rebalance_timeout_ms)
 
 
 def sync_phase_expired(step: GroupStep, group: ClassicGroup) -> None:
     """Remove the members that have joined but have not sent SyncGroup in time."""
-    if group.is_in(ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE) and group.pending_sync:
-        for member_id in list(group.pending_sync):
+    if group.is_in(ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE) and group.pending_sync_members:
+        for member_id in list(group.pending_sync_members):
             log_event(step, "member did not send SyncGroup in time", group, group.members[member_id], notable=True)
             group.remove(member_id)
             cancel_deadline(step, ClassicDeadline.SESSION, group, member_id)
@@ -114,16 +114,16 @@ def sync_phase_expired(step: GroupStep, group: ClassicGroup) -> None:
 def session_expired(step: GroupStep, group: ClassicGroup, member_id: str) -> None:
     """Remove a member, or a pending member id, that has sent nothing within the session timeout."""
     member = group.members.get(member_id)
-    if member_id in group.pending_members:
+    if member_id in group.pending_join_members:
         group.remove(member_id)
-        if group.is_in(ClassicGroupState.PREPARING_REBALANCE) and group.all_joined:
+        if group.is_in(ClassicGroupState.PREPARING_REBALANCE) and group.has_all_members_joined:
             complete_join(step, group)
     elif member is not None and not member.has_pending_request:
         log_event(step, "member session expired", group, member, notable=True)
         remove_member(step, group, member)
         if group.is_in(ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             prepare_rebalance(step, group)
-        elif group.is_in(ClassicGroupState.PREPARING_REBALANCE) and group.all_joined:
+        elif group.is_in(ClassicGroupState.PREPARING_REBALANCE) and group.has_all_members_joined:
             complete_join(step, group)
 
 
@@ -146,7 +146,7 @@ def assignment_written(step: GroupStep, group: ClassicGroup, write: AssignmentWr
     for member in group.members.values():
         member.assignment = write.assignments.get(member.member_id, b"")
         response = SyncGroupResponse(
-            protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+            protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
         )
         if respond_to_sync(step, member, response):
             # The session did not run while the request was pending.

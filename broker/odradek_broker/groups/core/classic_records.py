@@ -20,9 +20,11 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Group
         GroupMetadataValue(
             protocol_type=group.protocol_type or "",
             generation=group.generation,
-            protocol=group.protocol,
+            protocol=group.protocol_name,
             leader=group.leader,
-            current_state_timestamp=-1 if group.state_since_ms is None else group.state_since_ms,
+            current_state_timestamp=-1
+            if group.current_state_timestamp_ms is None
+            else group.current_state_timestamp_ms,
             members=[
                 GroupMetadataValue.MemberMetadata(
                     member_id=member.member_id,
@@ -31,7 +33,7 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Group
                     client_host=member.client_host,
                     rebalance_timeout=member.rebalance_timeout_ms,
                     session_timeout=member.session_timeout_ms,
-                    subscription=member.metadata(group.protocol),
+                    subscription=member.metadata(group.protocol_name),
                     assignment=assignments.get(member.member_id, b""),
                 )
                 for member in group.members.values()
@@ -49,7 +51,9 @@ def new_group_record(group: ClassicGroup) -> GroupMetadataRecord:
             generation=0,
             protocol=None,
             leader=None,
-            current_state_timestamp=-1 if group.state_since_ms is None else group.state_since_ms,
+            current_state_timestamp=-1
+            if group.current_state_timestamp_ms is None
+            else group.current_state_timestamp_ms,
             members=[],
         ),
     )
@@ -61,7 +65,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     group = ClassicGroup(group_id, None if since_ms == -1 else since_ms)
     group.generation = value.generation
     group.protocol_type = value.protocol_type or None
-    group.protocol = value.protocol
+    group.protocol_name = value.protocol
     group.leader = value.leader
     for member in value.members:
         timeout_ms = member.rebalance_timeout

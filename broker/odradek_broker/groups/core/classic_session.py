@@ -24,23 +24,23 @@ def sync(step: GroupStep, group: ClassicGroup, request: SyncGroupRequest, token:
         step.respond(token, SyncGroupResponse(error_code=error))
         return
     member = group.members[request.member_id]
-    group.pending_sync.pop(member.member_id, None)
-    if not group.pending_sync:
+    group.pending_sync_members.pop(member.member_id, None)
+    if not group.pending_sync_members:
         cancel_deadline(step, ClassicDeadline.SYNC, group)
     if group.is_in(ClassicGroupState.STABLE):
         step.respond(
             token,
             SyncGroupResponse(
-                protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+                protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
             ),
         )
         return
     # The client has abandoned a SyncGroup that is still pending (Kafka never completes it).
     respond_to_sync(step, member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-    member.sync = token
+    member.awaiting_sync = token
     if group.leader == member.member_id:
-        given = {entry.member_id: bytes(entry.assignment) for entry in request.assignments}
-        assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+        assigned = {entry.member_id: bytes(entry.assignment) for entry in request.assignments}
+        assignments = {member_id: assigned.get(member_id, b"") for member_id in group.members}
         step.records.append(group_record(group, assignments))
         step.write = AssignmentWrite(group.group_id, group.generation, assignments)
 
@@ -83,7 +83,7 @@ def _leave_one(step: GroupStep, group: ClassicGroup, identity: LeaveGroupRequest
         if current_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id = current_id
-    elif member_id in group.pending_members:
+    elif member_id in group.pending_join_members:
         group.remove(member_id)
         cancel_deadline(step, ClassicDeadline.SESSION, group, member_id)
         return ErrorCode.NONE
@@ -103,7 +103,7 @@ def _sync_error(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
         return error
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol):
+    if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol_name):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.is_in(ClassicGroupState.PREPARING_REBALANCE):
         return ErrorCode.REBALANCE_IN_PROGRESS

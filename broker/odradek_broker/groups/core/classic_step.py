@@ -62,12 +62,12 @@ def respond_to_join(
     step: GroupStep, group: ClassicGroup, member: ClassicGroupMember, response: JoinGroupResponse
 ) -> None:
     """Complete the member's pending JoinGroup, if there is one."""
-    step.respond(group.take_join(member), response)
+    step.respond(group.take_awaiting_join(member), response)
 
 
 def respond_to_sync(step: GroupStep, member: ClassicGroupMember, response: SyncGroupResponse) -> bool:
     """Complete the member's pending SyncGroup; return whether there was one."""
-    token, member.sync = member.sync, None
+    token, member.awaiting_sync = member.awaiting_sync, None
     step.respond(token, response)
     return token is not None
 
@@ -93,7 +93,7 @@ def join_response(group: ClassicGroup, member_id: str, *, skip_assignment: bool 
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
-        protocol_name=group.protocol,
+        protocol_name=group.protocol_name,
         leader=group.leader or "",
         skip_assignment=skip_assignment,
         member_id=member_id,
@@ -101,7 +101,7 @@ def join_response(group: ClassicGroup, member_id: str, *, skip_assignment: bool 
             JoinGroupResponse.JoinGroupResponseMember(
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
-                metadata=member.metadata(group.protocol),
+                metadata=member.metadata(group.protocol_name),
             )
             for member in group.members.values()
         ]

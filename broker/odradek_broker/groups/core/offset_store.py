@@ -54,7 +54,7 @@ class OffsetStore:
         key = GroupTopicPartition(group_id, topic, partition)
         if value is None:
             self._remove(group_id, topic, partition)
-            self.pending.forget(key)
+            self.pending.delete(key)
             return
         self._replayed += 1
         expire_ms = value.expire_timestamp

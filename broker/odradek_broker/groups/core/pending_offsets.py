@@ -26,7 +26,7 @@ class PendingTransactionalOffsets:
         self._by_producer.setdefault(producer_id, {})[key] = offset
         self._producers.setdefault(key.group_id, {}).setdefault(key, set()).add(producer_id)
 
-    def forget(self, key: GroupTopicPartition) -> None:
+    def delete(self, key: GroupTopicPartition) -> None:
         """Delete the offset from all open transactions."""
         for producer_id in self._producers.get(key.group_id, {}).get(key, ()):
             offsets = self._by_producer[producer_id]
