@@ -19,7 +19,7 @@ from odradek_broker.purgatory import Watchers
 from odradek_broker.replication.core.fetch_session import FetchedPartition
 from odradek_broker.replication.follower_fetches import Follower
 from odradek_broker.replication.idle_partitions import IdlePartitions, is_idle_for_consumer, is_idle_for_follower
-from odradek_broker.replication.partition import DISK_TROUBLE, Partition
+from odradek_broker.replication.partition import STORAGE_ERRORS, Partition
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 
 SLICE = 100
@@ -123,7 +123,7 @@ class DelayedFetch:
             return False
         try:
             return self._early.is_due()
-        except DISK_TROUBLE:
+        except STORAGE_ERRORS:
             return True  # The response says what was read; the next Fetch meets the failed disk.
 
     def _is_called(self) -> bool:

@@ -10,7 +10,7 @@ from odradek_broker.apis.context import Context
 from odradek_broker.apis.slices import Slices
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.view import INTERNAL_TOPICS
-from odradek_broker.replication.partition import DISK_TROUBLE, Partition
+from odradek_broker.replication.partition import STORAGE_ERRORS, Partition
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -98,7 +98,7 @@ def _delete(ctx: Context, topic: str, index: int, offset: int) -> Answer | Waiti
         return Answer(index, NO_LOW_WATERMARK, ErrorCode.OFFSET_OUT_OF_RANGE)
     try:
         log.advance_log_start_offset(wanted)
-    except DISK_TROUBLE:
+    except STORAGE_ERRORS:
         partition.take_offline()
         return Answer(index, NO_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
     partition.log_start_moved()

@@ -23,7 +23,7 @@ from odradek_broker.apis.fetch_refusal import (
 from odradek_broker.memory import CONVERSION
 from odradek_broker.replication.core.fetch_session import FetchedPartition, PartitionKey
 from odradek_broker.replication.follower_fetches import preferred_replica
-from odradek_broker.replication.partition import DISK_TROUBLE, Partition
+from odradek_broker.replication.partition import STORAGE_ERRORS, Partition
 from odradek_log.log_errors import OffsetOutOfRangeError
 from odradek_log.segment import FileSlice
 from odradek_wire.errors import ErrorCode
@@ -108,10 +108,10 @@ class PartitionReader:
         if follower is not None:
             limit = partition.log_end_offset
             if self.first and wanted.fetch_offset <= limit:
-                follower.holds(partition, wanted)
+                follower.record_fetch(partition, wanted)
             if wanted.known_high_watermark < partition.high_watermark:
                 self.urgent = True  # It serves consumers, who wait for this.
-            if -1 < wanted.told_log_start_offset < partition.log_start_offset:
+            if -1 < wanted.last_sent_log_start_offset < partition.log_start_offset:
                 self.urgent = True  # DeleteRecords waits for the follower.
         else:
             limit = stable if self.read_committed else partition.high_watermark
@@ -123,7 +123,7 @@ class PartitionReader:
         max_bytes = wanted.max_bytes if wanted.max_bytes < room else room
         records: object = b""
         aborted: list[AbortedTransaction] | None = [] if self.read_committed else None
-        if follower is not None and follower.is_held_up(partition):
+        if follower is not None and follower.should_throttle(partition):
             max_bytes, min_one = 0, False
         elif self._early is not None:
             self._early.add(wanted, partition, limit)
@@ -144,7 +144,7 @@ class PartitionReader:
             return self._error(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         except CorruptRecordError:
             return self._error(wanted, ErrorCode.CORRUPT_MESSAGE)
-        except DISK_TROUBLE:
+        except STORAGE_ERRORS:
             partition.take_offline()
             return self._error(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
         self.watched.append(partition)

@@ -11,7 +11,7 @@ from collections import Counter
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
 from odradek_broker.apis.slices import Slices
-from odradek_broker.replication.partition import DISK_TROUBLE, Partition
+from odradek_broker.replication.partition import STORAGE_ERRORS, Partition
 from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -84,7 +84,7 @@ def _answer(ctx: Context, request: ListOffsetsRequest, topic: str, wanted: Wante
             offsets = _boundaries(partition, timestamp, wanted.max_num_offsets, limit)
             return Answer(wanted.partition_index, ErrorCode.NONE, offsets)
         found = _look_up(partition, timestamp, limit)
-    except DISK_TROUBLE:
+    except STORAGE_ERRORS:
         partition.take_offline()
         return _error(ctx, wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     offset, found_timestamp, epoch = found

@@ -17,7 +17,7 @@ from odradek_broker.metadata.broker_state import BrokerState
 from odradek_broker.replication.core.follower_session import FollowerSession, Key, Position
 from odradek_broker.replication.core.partition_follower import EpochEnd, after_out_of_range, truncation_point
 from odradek_broker.replication.core.replication_quota import ReplicationQuota
-from odradek_broker.replication.partition import DISK_TROUBLE, Partition
+from odradek_broker.replication.partition import STORAGE_ERRORS, Partition
 from odradek_broker.replication.syncing import Syncing, is_behind
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
@@ -251,7 +251,7 @@ class Fetcher:
         except CorruptRecordError as error:
             self._log.warning("records from the leader are damaged; asking again", partition=log.name, error=str(error))
             self._put_off(partition, ErrorCode.CORRUPT_MESSAGE)
-        except DISK_TROUBLE:
+        except STORAGE_ERRORS:
             partition.take_offline()
         except Exception as error:
             self._log.error("partition is not copied until there is news of it", partition=log.name, exc_info=error)
@@ -282,7 +282,7 @@ class Fetcher:
             if cut(restart.offset):
                 self._truncated[partition] = None
                 self._vouch_no_more()
-        except DISK_TROUBLE:
+        except STORAGE_ERRORS:
             partition.take_offline()
         self._touched[key] = None
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 AppendResult: TypeAlias = AppendInfo | Rejection
 Propose: TypeAlias = Callable[["Partition", frozenset[int]], None]
 _CLIENT = AppendOrigin.CLIENT
-DISK_TROUBLE = (OSError, CorruptLogError, LogOfflineError)
+STORAGE_ERRORS = (OSError, CorruptLogError, LogOfflineError)
 
 
 class Copying(Protocol):
@@ -252,7 +252,7 @@ class Partition:
                 result = partition_log.append(records, self.leader_epoch, strict=self.strict, guard=guard)
             else:
                 result = partition_log.append(records, self.leader_epoch, origin=origin, guard=guard)
-        except DISK_TROUBLE as error:
+        except STORAGE_ERRORS as error:
             self.take_offline()
             return Rejection(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         self.bytes_in += len(records)
@@ -340,7 +340,7 @@ class Partition:
         vouched = max(self.log.recovery_point, self.log.cleaner.checkpoint or 0)
         self.log.truncate_to(offset)
         if self.future is not None:
-            with suppress(*DISK_TROUBLE):  # reported by the log; whoever copies finds it failed
+            with suppress(*STORAGE_ERRORS):  # reported by the log; whoever copies finds it failed
                 self.future.truncate_to(offset)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
         return self.log.log_end_offset < vouched

@@ -17,7 +17,7 @@ from odradek_broker.replication.core.partition_follower import EpochEnd, truncat
 from odradek_broker.replication.core.replication_quota import ReplicationQuota
 from odradek_broker.replication.future_logs import FutureLogs
 from odradek_broker.replication.log_directories import LogDirectories
-from odradek_broker.replication.partition import DISK_TROUBLE, Partition
+from odradek_broker.replication.partition import STORAGE_ERRORS, Partition
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_wire.records.record_errors import CorruptRecordError
@@ -116,7 +116,7 @@ class ReplicaAlterLogDirsManager:
             partition=f"{partition.topic}-{partition.index}",
             directory=move.directory.path,
             error=str(error),
-            exc_info=None if isinstance(error, (*DISK_TROUBLE, CorruptRecordError)) else error,
+            exc_info=None if isinstance(error, (*STORAGE_ERRORS, CorruptRecordError)) else error,
         )
         if self._moves.get(partition) is move:
             self.cancel(partition)

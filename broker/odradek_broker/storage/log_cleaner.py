@@ -19,7 +19,7 @@ from odradek_broker.config import BrokerConfig
 from odradek_broker.logger import Logger
 from odradek_broker.replication.hosted_partitions import Partitions
 from odradek_broker.replication.log_directories import LogDirectories
-from odradek_broker.replication.partition import DISK_TROUBLE, Partition
+from odradek_broker.replication.partition import STORAGE_ERRORS, Partition
 from odradek_broker.storage.cleaner_throttle import CleanerThrottle
 from odradek_broker.timers import Timers
 from odradek_log.cleaner.cleaning import Cleaning, Limits, Replacement, Slice, plan_of
@@ -170,7 +170,7 @@ class LogCleaner:
             return None
         try:
             return plan_of(log, partition.last_stable_offset, now_ms)
-        except DISK_TROUBLE:
+        except STORAGE_ERRORS:
             partition.take_offline()
             return None
 
@@ -182,7 +182,7 @@ class LogCleaner:
         started_ms = self._clock.monotonic_ms()
         try:
             cleaning = Cleaning(log, planned, self._limits(), self._clock.wall_ms())
-        except DISK_TROUBLE:
+        except STORAGE_ERRORS:
             partition.take_offline()
             return False
         slices = cleaning.slices()

@@ -16,7 +16,7 @@ from odradek_broker.disk_executor import DiskExecutor
 from odradek_broker.logger import Logger
 from odradek_broker.replication.hosted_partitions import Partitions
 from odradek_broker.replication.log_directories import LogDirectories
-from odradek_broker.replication.partition import DISK_TROUBLE, Partition
+from odradek_broker.replication.partition import STORAGE_ERRORS, Partition
 from odradek_broker.replication.replica_logs import ReplicaLogs
 from odradek_broker.replication.replica_manager import healthy_logs
 from odradek_broker.replication.sealed_segments import SealedSegments
@@ -103,7 +103,7 @@ class LogManager:
             try:
                 if log.delete_old_segments(partition.high_watermark):
                     partition.log_start_moved()
-            except DISK_TROUBLE:
+            except STORAGE_ERRORS:
                 partition.take_offline()
 
     async def clean_logs(self) -> None:
