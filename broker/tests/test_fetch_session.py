@@ -57,19 +57,19 @@ def test_partitions_are_added_changed_and_forgotten() -> None:
 
 def test_a_partition_is_mentioned_when_its_watermark_start_or_error_changed_or_it_has_records() -> None:
     partition = wanted()
-    assert partition.must_tell(10, 0, 0, False)
-    assert not partition.must_tell(10, 0, 0, False)
-    assert partition.must_tell(11, 0, 0, False)
-    assert partition.must_tell(11, 1, 0, False)
-    assert partition.must_tell(11, 1, 0, True)
-    assert not partition.must_tell(11, 1, 0, False)
+    assert partition.record_response(10, 0, 0, False)
+    assert not partition.record_response(10, 0, 0, False)
+    assert partition.record_response(11, 0, 0, False)
+    assert partition.record_response(11, 1, 0, False)
+    assert partition.record_response(11, 1, 0, True)
+    assert not partition.record_response(11, 1, 0, False)
 
 
 def test_after_an_error_the_next_answer_mentions_the_partition_again() -> None:
     partition = wanted()
-    partition.must_tell(10, 0, 0, False)
-    assert partition.must_tell(-1, -1, ErrorCode.KAFKA_STORAGE_ERROR, False)
-    assert partition.must_tell(10, 0, 0, False)
+    partition.record_response(10, 0, 0, False)
+    assert partition.record_response(-1, -1, ErrorCode.KAFKA_STORAGE_ERROR, False)
+    assert partition.record_response(10, 0, 0, False)
 
 
 def test_a_partition_that_got_records_is_served_last_next_time() -> None:

@@ -76,14 +76,14 @@ class FetchContext:
             for wanted, data in found:
                 has_records = bool(data.records)
                 urgent = has_records or data.preferred_read_replica >= 0
-                if wanted.must_tell(data.high_watermark, data.log_start_offset, _refuses(data), urgent):
+                if wanted.record_response(data.high_watermark, data.log_start_offset, _refuses(data), urgent):
                     sent.append((wanted, data))
                     if has_records:
                         session.served(wanted)
         elif self._request.session_epoch == INITIAL_EPOCH:
             self._create_session(response)
             for wanted, data in found:
-                wanted.must_tell(data.high_watermark, data.log_start_offset, _refuses(data), False)
+                wanted.record_response(data.high_watermark, data.log_start_offset, _refuses(data), False)
         topics: dict[str | bytes, FetchResponse.FetchableTopicResponse] = {}
         for wanted, data in sent:
             topic = topics.get(wanted.topic)

@@ -49,8 +49,8 @@ def is_idle_for_consumer(partition: Partition, wanted: FetchedPartition, read_co
     end = partition.high_watermark
     return not (
         wanted.fetch_offset != (partition.last_stable_offset if read_committed else end)
-        or wanted.told_high_watermark != end
-        or wanted.told_log_start_offset != partition.log.log_start_offset
+        or wanted.last_sent_high_watermark != end
+        or wanted.last_sent_log_start_offset != partition.log.log_start_offset
         or wanted.leader_epoch not in (-1, partition.leader_epoch)
         or wanted.last_fetched_epoch >= 0
     )
@@ -66,8 +66,8 @@ def is_idle_for_follower(partition: Partition, wanted: FetchedPartition, followe
         and wanted.fetch_offset == log.log_end_offset
         and _has_the_same_records(log, wanted)
         and wanted.leader_epoch in (-1, partition.leader_epoch)
-        and wanted.told_high_watermark == partition.high_watermark <= wanted.known_high_watermark
-        and wanted.told_log_start_offset == log.log_start_offset
+        and wanted.last_sent_high_watermark == partition.high_watermark <= wanted.known_high_watermark
+        and wanted.last_sent_log_start_offset == log.log_start_offset
     )
 
 

@@ -36,23 +36,23 @@ class FetchedPartition:
     log_start_offset: int
     known_high_watermark: int = UNKNOWN_HIGH_WATERMARK
     """What a follower believes to be committed (from version 18 on)."""
-    told_high_watermark: int = -1
-    told_log_start_offset: int = -1
+    last_sent_high_watermark: int = -1
+    last_sent_log_start_offset: int = -1
 
-    def must_tell(self, high_watermark: int, log_start_offset: int, error: int | bool, has_more: bool) -> bool:
+    def record_response(self, high_watermark: int, log_start_offset: int, error: int | bool, has_more: bool) -> bool:
         """Whether an incremental answer has to mention this partition; remembers what it will have been told.
 
         An error makes sure that the next answer mentions it as well, so that the client sees the error go away. So do
         logs that part (True): a follower takes the point from such an answer, and no high watermark."""
         tell = has_more
-        if self.told_high_watermark != high_watermark:
-            self.told_high_watermark = high_watermark
+        if self.last_sent_high_watermark != high_watermark:
+            self.last_sent_high_watermark = high_watermark
             tell = True
-        if self.told_log_start_offset != log_start_offset:
-            self.told_log_start_offset = log_start_offset
+        if self.last_sent_log_start_offset != log_start_offset:
+            self.last_sent_log_start_offset = log_start_offset
             tell = True
         if error:
-            self.told_high_watermark = -1
+            self.last_sent_high_watermark = -1
             tell = True
         return tell
 
