@@ -276,7 +276,7 @@ class Broker:
         for partition, leader in changes.following:
             self.replica_fetcher_manager.follow(partition, leader)
         if changes.replicas_changed or any(
-            each.leader is not None and not each.leader.alone for each in changes.elected
+            each.leader is not None and not each.leader.is_sole_replica for each in changes.elected
         ):
             self.follower_fetches.call()
         self.assignments_manager.report(changes.misplaced)

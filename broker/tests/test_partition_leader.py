@@ -11,7 +11,7 @@ def leader(replicas: tuple[int, ...] = (1, 2, 3), isr: tuple[int, ...] = (1, 2, 
 
 def test_a_single_replica_has_committed_whatever_it_has() -> None:
     alone = leader((1,), (1,), end=10)
-    assert (alone.alone, alone.high_watermark) == (True, 10)
+    assert (alone.is_sole_replica, alone.high_watermark) == (True, 10)
     assert alone.appended(12) == [HighWatermarkAdvanced(12)]
 
 

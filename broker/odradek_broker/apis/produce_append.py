@@ -72,12 +72,12 @@ def append_usual_batch(broker: BrokerServices, partition: Partition, records: me
     """Append what the fast path takes: one batch without a transaction, for a partition with a single replica.
 
     Return the offset, append time and log start offset as the response encodes them; None if `append` must look at the
-    batch, which is as it came. `guarded` and `alone` say in advance what the ISR rule would (`partition_leader`)."""
+    batch, which is as it came. `guarded` and `is_sole_replica` say in advance what the ISR rule would (`partition_leader`)."""
     leader = partition.leader
     if (
         partition.guarded
         or leader is None
-        or not leader.alone
+        or not leader.is_sole_replica
         or partition.log.config.rules.sets_append_time  # stamping changes a batch before it may be refused
         or not broker.authorizer.allows_everything
         or len(records) < HEADER_SIZE

@@ -95,7 +95,7 @@ def preferred_replica(state: BrokerState, partition: Partition, rack: str, fetch
 
     Only with `replica.selector.class` set to Kafka's rack-aware selector."""
     leader = partition.leader
-    if not rack or leader is None or leader.alone or not state.config.selects_by_rack:
+    if not rack or leader is None or leader.is_sole_replica or not state.config.selects_by_rack:
         return None
     brokers = state.image.brokers
     if brokers[state.node_id].rack == rack:

@@ -256,7 +256,7 @@ class Partition:
             self.take_offline()
             return Rejection(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         self.bytes_in += len(records)
-        if leader.alone and self.syncing is None:
+        if leader.is_sole_replica and self.syncing is None:
             # Our log is the whole ISR: its end is the high watermark, without asking the core (profile of 1 KiB
             # produces). `partition_leader` lists every such place.
             self.high_watermark = leader.high_watermark = leader.log_end_offset = partition_log.log_end_offset
@@ -377,7 +377,7 @@ class Partition:
 
     def check_lag(self, now_ms: int, lag_time_max_ms: int) -> None:
         """Propose to drop followers that have been behind for too long."""
-        if self.leader is not None and not self.leader.alone and self.error != ErrorCode.KAFKA_STORAGE_ERROR:
+        if self.leader is not None and not self.leader.is_sole_replica and self.error != ErrorCode.KAFKA_STORAGE_ERROR:
             self.carry_out(self.leader.check_lag(now_ms, lag_time_max_ms))
 
     def isr_decided(self, isr: frozenset[int], partition_epoch: int) -> None:

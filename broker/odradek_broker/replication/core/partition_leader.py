@@ -8,14 +8,14 @@ The rule is `PartitionLeader._advance_high_watermark`, with `under_min_isr`. The
 shortcut of it, because a function call costs too much there or because nothing is recorded meanwhile. A change of the
 rule, of what makes a replica in sync, or of who may append must visit each:
 
-- `PartitionLeader.alone`: a single replica, so that the log's end is the high watermark. Set at the start of an epoch
+- `PartitionLeader.is_sole_replica`: a single replica, so that the log's end is the high watermark. Set at the start of an epoch
   and by `replicas_changed`.
-- `Partition.append`: with `alone`, moves the high watermark and the log's end in the core without a call of the core.
+- `Partition.append`: with `is_sole_replica`, moves the high watermark and the log's end in the core without a call of the core.
 - `Partition.high_watermark`: a copy for readers. Set from the core's effects, at the start of an epoch, by `append`
-  with `alone`; on a follower from the leader's Fetch responses.
+  with `is_sole_replica`; on a follower from the leader's Fetch responses.
 - `Partition.guarded`: whether `under_min_isr` (or an internal topic, or syncing) keeps Produce off its short checks.
   Set by `Partition._guard` at the start of an epoch, with a new ISR and with a new `min.insync.replicas`.
-- `produce_append.append_usual_batch`: `guarded` and `alone` decide that acks=all waits for nothing.
+- `produce_append.append_usual_batch`: `guarded` and `is_sole_replica` decide that acks=all waits for nothing.
 - `FollowerProgress.idle_session`: while a partition is idle for a follower, that counts as caught up
   (`caught_up_ms`); `idle_partitions.is_idle_for_follower` asks whether the follower is in `isr`.
 - `PartitionLeader.joining`: followers that are not in sync, for which the high watermark waits; kept between their
@@ -94,14 +94,14 @@ class FollowerProgress:
 class PartitionLeader:
     """The leader's view of one partition in one leader epoch.
 
-    With a single replica the high watermark is the log's end: the shell sees `alone` and moves it without a call here,
+    With a single replica the high watermark is the log's end: the shell sees `is_sole_replica` and moves it without a call here,
     which the profile of unbatched produce asks for."""
 
     __slots__ = (
-        "alone",
         "broker_id",
         "followers",
         "high_watermark",
+        "is_sole_replica",
         "isr",
         "joining",
         "leader_epoch",
@@ -145,7 +145,7 @@ class PartitionLeader:
         self.joining: frozenset[int] = frozenset()
         """Out of sync, but caught up a moment ago: the high watermark waits for them, or else they could never join
         under load (Kafka's shouldWaitForReplicaToJoinIsr)."""
-        self.alone = replicas == (broker_id,)
+        self.is_sole_replica = replicas == (broker_id,)
         self.min_isr = min_isr
         self._advance_high_watermark()
 
@@ -232,7 +232,7 @@ class PartitionLeader:
             if replica != self.broker_id
         }
         self.joining &= frozenset(replicas)
-        self.alone = replicas == (self.broker_id,)
+        self.is_sole_replica = replicas == (self.broker_id,)
         return self._advance_high_watermark()
 
     def cannot_join(self, follower: int) -> list[Effect]:
