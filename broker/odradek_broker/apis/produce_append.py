@@ -72,10 +72,10 @@ def append_usual_batch(broker: BrokerServices, partition: Partition, records: me
     """Append what the fast path takes: one batch without a transaction, for a partition with a single replica.
 
     Return the offset, append time and log start offset as the response encodes them; None if `append` must look at the
-    batch, which is as it came. `guarded` and `is_sole_replica` say in advance what the ISR rule would (`partition_leader`)."""
+    batch, which is as it came. `needs_full_checks` and `is_sole_replica` say in advance what the ISR rule would (`partition_leader`)."""
     leader = partition.leader
     if (
-        partition.guarded
+        partition.needs_full_checks
         or leader is None
         or not leader.is_sole_replica
         or partition.log.config.rules.sets_append_time  # stamping changes a batch before it may be refused
@@ -198,7 +198,7 @@ def _append(
         or records is None
         or len(records) < HEADER_SIZE
         or records[MAGIC_POSITION] != MAGIC
-        or partition.guarded
+        or partition.needs_full_checks
     ):
         error = _unacceptable(ctx, partition, records, version, acks)
         if error:

@@ -67,13 +67,13 @@ class Partition:
         "fetcher",
         "follows",
         "future",
-        "guarded",
         "high_watermark",
         "index",
         "leader",
         "leader_epoch",
         "log",
         "min_insync_replicas",
+        "needs_full_checks",
         "purgatory",
         "replica_watchers",
         "served_log",
@@ -120,7 +120,7 @@ class Partition:
         self._first_new_offset = 0
         self.high_watermark = 0
         self.min_insync_replicas = 1
-        self.guarded = topic in INTERNAL_TOPICS or syncing is not None
+        self.needs_full_checks = topic in INTERNAL_TOPICS or syncing is not None
         """Whether a produce must be looked at closely: an internal topic, too few replicas in sync, or an answer that
         waits for the disk."""
         self.strict = False
@@ -192,11 +192,11 @@ class Partition:
         self.min_insync_replicas = count
         if self.leader is not None:
             self.carry_out(self.leader.set_min_isr(count))
-        self._guard()
+        self._update_checks()
 
-    def _guard(self) -> None:
+    def _update_checks(self) -> None:
         under_min_isr = self.leader is not None and self.leader.under_min_isr
-        self.guarded = self.topic in INTERNAL_TOPICS or under_min_isr or self.syncing is not None
+        self.needs_full_checks = self.topic in INTERNAL_TOPICS or under_min_isr or self.syncing is not None
 
     def become_leader(self, leader: PartitionLeader) -> None:
         """A new leader epoch in which this broker leads."""
@@ -204,7 +204,7 @@ class Partition:
         self.leader = leader
         self.leader_epoch = leader.leader_epoch
         self.high_watermark = leader.high_watermark
-        self._guard()
+        self._update_checks()
         if self.error != ErrorCode.KAFKA_STORAGE_ERROR:
             self.error = ErrorCode.NONE
         self.wake()
@@ -384,7 +384,7 @@ class Partition:
         """The controller's word on the in-sync replicas."""
         assert self.leader is not None
         self.carry_out(self.leader.isr_decided(isr, partition_epoch))
-        self._guard()
+        self._update_checks()
         # Followers that are no replicas any more, or not in sync, are to be seen as such at their next fetch, though
         # nothing else happens to them.
         if self.replica_watchers.operations:

@@ -13,9 +13,9 @@ rule, of what makes a replica in sync, or of who may append must visit each:
 - `Partition.append`: with `is_sole_replica`, moves the high watermark and the log's end in the core without a call of the core.
 - `Partition.high_watermark`: a copy for readers. Set from the core's effects, at the start of an epoch, by `append`
   with `is_sole_replica`; on a follower from the leader's Fetch responses.
-- `Partition.guarded`: whether `under_min_isr` (or an internal topic, or syncing) keeps Produce off its short checks.
-  Set by `Partition._guard` at the start of an epoch, with a new ISR and with a new `min.insync.replicas`.
-- `produce_append.append_usual_batch`: `guarded` and `is_sole_replica` decide that acks=all waits for nothing.
+- `Partition.needs_full_checks`: whether `under_min_isr` (or an internal topic, or syncing) keeps Produce off its short checks.
+  Set by `Partition._update_checks` at the start of an epoch, with a new ISR and with a new `min.insync.replicas`.
+- `produce_append.append_usual_batch`: `needs_full_checks` and `is_sole_replica` decide that acks=all waits for nothing.
 - `FollowerProgress.idle_session`: while a partition is idle for a follower, that counts as caught up
   (`caught_up_ms`); `idle_partitions.is_idle_for_follower` asks whether the follower is in `isr`.
 - `PartitionLeader.joining`: followers that are not in sync, for which the high watermark waits; kept between their
