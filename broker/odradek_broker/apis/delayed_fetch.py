@@ -153,7 +153,7 @@ class DelayedFetch:
         if not is_idle_for_follower(partition, wanted, follower.id) or follower.error(partition, wanted.leader_epoch):
             return False
         if self._reader.first:
-            follower.holds(partition, wanted)
+            follower.record_fetch(partition, wanted)
             if not is_idle_for_follower(partition, wanted, follower.id):
                 return False
         assert partition.leader is not None

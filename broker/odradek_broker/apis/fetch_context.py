@@ -100,7 +100,7 @@ class FetchContext:
                 if partition is not None:
                     partition.bytes_out += len(data.records)
                     if self.follower is not None:
-                        self.follower.gets(partition, len(data.records))
+                        self.follower.record_sent(partition, len(data.records))
         if self._ctx.api_version >= FIRST_VERSION_WITH_LEADERS:
             add_endpoints(self._ctx, response, sent)
         return response

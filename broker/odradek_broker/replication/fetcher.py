@@ -177,7 +177,7 @@ class Fetcher:
                 self._touched[key] = None
         for key in self._touched:
             partition = self._partitions.get(key)
-            if partition is not None and key not in self._waiting and self._is_held_up(key, partition):
+            if partition is not None and key not in self._waiting and self._should_throttle(key, partition):
                 self._wait(key)
             log = None if partition is None or key in self._waiting else partition.served_log
             if partition is None or log is None or log.failure is not None:
@@ -322,7 +322,7 @@ class Fetcher:
 
     # -- throttling (KIP-73) ------------------------------------------------------------------------------------------
 
-    def _is_held_up(self, key: Key, partition: Partition) -> bool:
+    def _should_throttle(self, key: Key, partition: Partition) -> bool:
         throttle = self._quota
         return (
             throttle.is_throttled(partition.topic, partition.index)

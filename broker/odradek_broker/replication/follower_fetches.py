@@ -45,7 +45,7 @@ class Follower:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if stale else ErrorCode.NONE
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch < 0 else ErrorCode.UNKNOWN_LEADER_EPOCH
 
-    def is_held_up(self, partition: Partition) -> bool:
+    def should_throttle(self, partition: Partition) -> bool:
         """Whether it gets nothing of the partition now, because it is not in sync and what this broker may send is used
         up (KIP-73)."""
         throttle, leader = self._quota, partition.leader
@@ -56,13 +56,13 @@ class Follower:
             and throttle.is_exceeded(self._state.timers.now_ms())
         )
 
-    def gets(self, partition: Partition, count: int) -> None:
+    def record_sent(self, partition: Partition, count: int) -> None:
         """So many bytes are sent to it."""
         throttle = self._quota
         if throttle.is_throttled(partition.topic, partition.index):
             throttle.record(count, self._state.timers.now_ms())
 
-    def holds(self, partition: Partition, wanted: FetchedPartition) -> None:
+    def record_fetch(self, partition: Partition, wanted: FetchedPartition) -> None:
         """It fetches at this offset."""
         partition.follower_fetched(
             self.id,
