@@ -333,7 +333,7 @@ class Broker:
         for partition in self.partitions:
             leader = partition.leader
             if leader is not None and broker_id in leader.followers:
-                partition.carry_out(leader.cannot_join(broker_id))
+                partition.apply_effects(leader.cannot_join(broker_id))
                 partition.wake()
 
     def check_lag(self) -> None:

@@ -191,7 +191,7 @@ class Partition:
     def set_min_insync_replicas(self, count: int) -> None:
         self.min_insync_replicas = count
         if self.leader is not None:
-            self.carry_out(self.leader.set_min_isr(count))
+            self.apply_effects(self.leader.set_min_isr(count))
         self._update_checks()
 
     def _update_checks(self) -> None:
@@ -266,7 +266,7 @@ class Partition:
             if self.replica_watchers.operations:
                 self.purgatory.changed(self.replica_watchers)
             if self.syncing is None:
-                self.carry_out(leader.appended(partition_log.log_end_offset))
+                self.apply_effects(leader.appended(partition_log.log_end_offset))
             else:
                 self.syncing.begin(self)
         return result
@@ -274,7 +274,7 @@ class Partition:
     def synced(self) -> None:
         """More of the log is on the disk; there is a leader core only if that counts."""
         if self.leader is not None and not self.error:
-            self.carry_out(self.leader.appended(max(self.log.recovery_point, self.leader.log_end_offset)))
+            self.apply_effects(self.leader.appended(max(self.log.recovery_point, self.leader.log_end_offset)))
             self.wake()  # acks=1 waits for nothing else
 
     def end_transaction(self, marker: TransactionMarker) -> AppendResult:
@@ -367,7 +367,7 @@ class Partition:
         assert self.leader is not None
         progress = self.leader.followers.get(follower)
         begins_later = progress is not None and log_start > progress.log_start_offset
-        self.carry_out(
+        self.apply_effects(
             self.leader.follower_fetched(
                 follower, fetch_offset, log_start, now_ms, broker_epoch=broker_epoch, may_join=may_join
             )
@@ -378,12 +378,12 @@ class Partition:
     def check_lag(self, now_ms: int, lag_time_max_ms: int) -> None:
         """Propose to drop followers that have been behind for too long."""
         if self.leader is not None and not self.leader.is_sole_replica and self.error != ErrorCode.KAFKA_STORAGE_ERROR:
-            self.carry_out(self.leader.check_lag(now_ms, lag_time_max_ms))
+            self.apply_effects(self.leader.check_lag(now_ms, lag_time_max_ms))
 
     def isr_decided(self, isr: frozenset[int], partition_epoch: int) -> None:
         """The controller's word on the in-sync replicas."""
         assert self.leader is not None
-        self.carry_out(self.leader.isr_decided(isr, partition_epoch))
+        self.apply_effects(self.leader.isr_decided(isr, partition_epoch))
         self._update_checks()
         # Followers that are no replicas any more, or not in sync, are to be seen as such at their next fetch, though
         # nothing else happens to them.
@@ -393,7 +393,7 @@ class Partition:
     def isr_refused(self) -> None:
         """The controller did not change them, for certain."""
         assert self.leader is not None
-        self.carry_out(self.leader.isr_refused())
+        self.apply_effects(self.leader.isr_refused())
 
     def changed_within_epoch(self, replicas: tuple[int, ...], isr: frozenset[int], partition_epoch: int) -> None:
         """Metadata: the leader and its epoch stay, others may have copies or be in sync now. What it knew before is no
@@ -401,10 +401,10 @@ class Partition:
         assert self.leader is not None
         if partition_epoch > self.leader.partition_epoch:
             if replicas != self.leader.replicas:
-                self.carry_out(self.leader.replicas_changed(replicas))
+                self.apply_effects(self.leader.replicas_changed(replicas))
             self.isr_decided(isr, partition_epoch)
 
-    def carry_out(self, effects: list[Effect]) -> None:
+    def apply_effects(self, effects: list[Effect]) -> None:
         """Do what the leader core decided."""
         for effect in effects:
             match effect:

@@ -103,7 +103,7 @@ class CoordinatorAlone:
     def follower_fetched_everything(self) -> None:
         leader = self.partition.leader
         assert leader is not None
-        self.partition.carry_out(leader.follower_fetched(2, self.partition.log_end_offset, 0, 0))
+        self.partition.apply_effects(leader.follower_fetched(2, self.partition.log_end_offset, 0, 0))
         self.soon.run()
 
     def join(self) -> Deferred[JoinGroupResponse]:
