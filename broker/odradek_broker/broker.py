@@ -300,7 +300,7 @@ class Broker:
         if self._transaction_coordinator is not None:
             self._transaction_coordinator.metadata_changed(delta)
         if self.first_metadata.operations and self.has_metadata:
-            self.purgatory.changed(self.first_metadata)
+            self.purgatory.check_and_complete(self.first_metadata)
 
     def _replicas_lost(self, partitions: Sequence[Partition]) -> None:
         """Stop fetching these partitions and report them, so that another replica can become leader."""

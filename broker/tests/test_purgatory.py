@@ -52,10 +52,10 @@ def purgatory(loop: Loop, clock: ManualClock) -> Purgatory:
 def test_an_operation_is_tried_once_for_many_changes_in_one_turn(loop: Loop, purgatory: Purgatory) -> None:
     tried: list[str] = []
     one, other = Watchers(), Watchers()
-    deferred = purgatory.wait([one, other], lambda: tried.append("tried"), lambda: None, 100)
-    purgatory.changed(one)
-    purgatory.changed(other)
-    purgatory.changed(one)
+    deferred = purgatory.watch([one, other], lambda: tried.append("tried"), lambda: None, 100)
+    purgatory.check_and_complete(one)
+    purgatory.check_and_complete(other)
+    purgatory.check_and_complete(one)
     assert tried == []
     loop.run()
     assert (tried, deferred.done) == (["tried"], False)
@@ -63,15 +63,15 @@ def test_an_operation_is_tried_once_for_many_changes_in_one_turn(loop: Loop, pur
 
 def test_a_successful_attempt_completes_and_leaves_every_partition(loop: Loop, purgatory: Purgatory) -> None:
     one, other = Watchers(), Watchers()
-    deferred = purgatory.wait([one, other], lambda: "enough", lambda: "late", 100)
-    purgatory.changed(other)
+    deferred = purgatory.watch([one, other], lambda: "enough", lambda: "late", 100)
+    purgatory.check_and_complete(other)
     loop.run()
     assert (deferred.value, bool(one), bool(other), len(purgatory)) == ("enough", False, False, 0)
 
 
 def test_at_the_deadline_the_operation_expires(clock: ManualClock, purgatory: Purgatory) -> None:
     watchers = Watchers()
-    deferred: Deferred[str] = purgatory.wait([watchers], lambda: None, lambda: "late", 100)
+    deferred: Deferred[str] = purgatory.watch([watchers], lambda: None, lambda: "late", 100)
     clock.advance_timeouts(99)
     assert not deferred.done
     clock.advance_timeouts(1)
@@ -83,8 +83,8 @@ def test_a_cancelled_operation_is_neither_tried_nor_expired(
 ) -> None:
     tried: list[str] = []
     watchers = Watchers()
-    deferred = purgatory.wait([watchers], lambda: tried.append("tried"), lambda: tried.append("expired"), 100)
-    purgatory.changed(watchers)
+    deferred = purgatory.watch([watchers], lambda: tried.append("tried"), lambda: tried.append("expired"), 100)
+    purgatory.check_and_complete(watchers)
     deferred.cancel()
     loop.run()
     clock.advance_timeouts(100)
@@ -97,8 +97,8 @@ def test_an_exception_of_an_attempt_reaches_the_one_who_waits(loop: Loop, purgat
     def attempt() -> str:
         raise RuntimeError("broken")
 
-    deferred = purgatory.wait([watchers], attempt, lambda: "late", 100)
-    purgatory.changed(watchers)
+    deferred = purgatory.watch([watchers], attempt, lambda: "late", 100)
+    purgatory.check_and_complete(watchers)
     loop.run()
     with pytest.raises(RuntimeError, match="broken"):
         deferred.result()
@@ -106,26 +106,26 @@ def test_an_exception_of_an_attempt_reaches_the_one_who_waits(loop: Loop, purgat
 
 def test_who_cannot_deal_with_its_result_holds_up_nobody_else(loop: Loop, purgatory: Purgatory) -> None:
     watchers = Watchers()
-    first, second = (purgatory.wait([watchers], lambda: "done", lambda: "late", 100) for _ in range(2))
+    first, second = (purgatory.watch([watchers], lambda: "done", lambda: "late", 100) for _ in range(2))
 
     def overtaxed(deferred: Deferred[str]) -> None:
         raise RuntimeError("overtaxed")
 
     first.when_done(overtaxed)
-    purgatory.changed(watchers)
+    purgatory.check_and_complete(watchers)
     with pytest.raises(RuntimeError, match="overtaxed"):
         loop.run()
     assert not second.done
     loop.run()
     assert second.value == "done"
-    third = purgatory.wait([watchers], lambda: "done", lambda: "late", 100)
-    purgatory.changed(watchers)
+    third = purgatory.watch([watchers], lambda: "done", lambda: "late", 100)
+    purgatory.check_and_complete(watchers)
     loop.run()
     assert third.value == "done"
 
 
 def test_at_shutdown_every_wait_ends_as_if_its_time_were_over(purgatory: Purgatory) -> None:
-    waits = [purgatory.wait([Watchers()], lambda: None, partial(int, number), 100) for number in range(3)]
+    waits = [purgatory.watch([Watchers()], lambda: None, partial(int, number), 100) for number in range(3)]
     purgatory.expire_all()
     assert [deferred.value for deferred in waits] == [0, 1, 2]
 

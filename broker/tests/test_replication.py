@@ -472,7 +472,7 @@ async def test_a_follower_may_forget_a_partition_in_the_turn_in_which_something_
     await trio.until(lambda: any(each.privileged and not each.active for each in sessions))
     (session,) = (each for each in sessions if each.privileged)
     forgotten = next(key for key in session.partitions if key[1] == 0)
-    broker.purgatory.changed(trio.hosted(1).replica_watchers)
+    broker.purgatory.check_and_complete(trio.hosted(1).replica_watchers)
     session.update([], [forgotten])
     assert (await client.produce("t", make_batch(b"a"), partition=1)).error_code == 0
     assert trio.log_of(2, 1) == trio.log_of(1, 1) != b""

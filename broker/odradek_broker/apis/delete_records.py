@@ -46,7 +46,7 @@ def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse
     if now is not None:
         return now
     watched = [each.partition.watchers for each in waiting]
-    return ctx.broker.purgatory.wait(watched, attempt, expire, request.timeout_ms)
+    return ctx.broker.purgatory.watch(watched, attempt, expire, request.timeout_ms)
 
 
 class Waiting:

@@ -30,7 +30,7 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[Fetc
     response = fetch.attempt(request.max_wait_ms <= 0)
     if response is not None:
         return response
-    return ctx.broker.purgatory.wait(fetch.watchers(), fetch.attempt, fetch.expire, request.max_wait_ms)
+    return ctx.broker.purgatory.watch(fetch.watchers(), fetch.attempt, fetch.expire, request.max_wait_ms)
 
 
 async def _handle_long(ctx: Context, request: FetchRequest, fetch: DelayedFetch) -> FetchResponse:
@@ -44,7 +44,7 @@ async def _handle_long(ctx: Context, request: FetchRequest, fetch: DelayedFetch)
         # An append to a partition whose slice was over completes no wait that begins now: attempt again.
         if fetch.progress() == progress:
             left_ms = max(deadline_ms - ctx.now_ms, 0)
-            waiting = ctx.broker.purgatory.wait(fetch.watchers(), lambda: True, lambda: False, left_ms)
+            waiting = ctx.broker.purgatory.watch(fetch.watchers(), lambda: True, lambda: False, left_ms)
             try:
                 in_time = await waiting
             finally:

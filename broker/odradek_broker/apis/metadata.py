@@ -45,7 +45,7 @@ async def _when_told(ctx: Context, request: MetadataRequest) -> MetadataResponse
     """A client that is told of no brokers and no topics gives up what it holds for them, or does not ask again for
     long. (Kafka's broker tells it so.)"""
     broker = ctx.broker
-    told = broker.purgatory.wait(
+    told = broker.purgatory.watch(
         [broker.first_metadata], lambda: broker.has_metadata or None, lambda: False, FIRST_METADATA_WAIT_MS
     )
     try:

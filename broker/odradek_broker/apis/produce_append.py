@@ -293,7 +293,7 @@ def _wait(
         return response
 
     watched = [partition.watchers for partition, _, _ in waiting]
-    return ctx.broker.purgatory.wait(watched, attempt, expire, request.timeout_ms)
+    return ctx.broker.purgatory.watch(watched, attempt, expire, request.timeout_ms)
 
 
 def _committed(partition: Partition) -> int:

@@ -87,7 +87,7 @@ class FollowerFetches:
     def call(self) -> None:
         self.calls += 1
         if self.watchers.operations:
-            self._purgatory.changed(self.watchers)
+            self._purgatory.check_and_complete(self.watchers)
 
 
 def preferred_replica(state: BrokerState, partition: Partition, rack: str, fetch_offset: int) -> int | None:

@@ -115,7 +115,7 @@ class IdlePartitions:
         """Make a partition active because it changed. The watch stays: the waiting Fetch of the session may not be
         complete with this change, and must be tried again at the next one."""
         self.session.active[key] = self.session.partitions[key]
-        self._purgatory.changed(self.watchers)
+        self._purgatory.check_and_complete(self.watchers)
 
     def _end_watch(self, key: PartitionKey) -> bool:
         watched = self._watched.pop(key, None)

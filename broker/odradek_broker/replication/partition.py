@@ -261,10 +261,10 @@ class Partition:
             # produces). `partition_leader` lists every such place.
             self.high_watermark = leader.high_watermark = leader.log_end_offset = partition_log.log_end_offset
             if self.watchers.operations:
-                self.purgatory.changed(self.watchers)
+                self.purgatory.check_and_complete(self.watchers)
         else:
             if self.replica_watchers.operations:
-                self.purgatory.changed(self.replica_watchers)
+                self.purgatory.check_and_complete(self.replica_watchers)
             if self.syncing is None:
                 self.apply_effects(leader.appended(partition_log.log_end_offset))
             else:
@@ -373,7 +373,7 @@ class Partition:
             )
         )
         if begins_later and self.watchers.operations:
-            self.purgatory.changed(self.watchers)
+            self.purgatory.check_and_complete(self.watchers)
 
     def check_lag(self, now_ms: int, lag_time_max_ms: int) -> None:
         """Propose to drop followers that have been behind for too long."""
@@ -388,7 +388,7 @@ class Partition:
         # Followers that are no replicas any more, or not in sync, are to be seen as such at their next fetch, though
         # nothing else happens to them.
         if self.replica_watchers.operations:
-            self.purgatory.changed(self.replica_watchers)
+            self.purgatory.check_and_complete(self.replica_watchers)
 
     def isr_refused(self) -> None:
         """The controller did not change them, for certain."""
@@ -430,7 +430,7 @@ class Partition:
             deferred: Deferred[ErrorCode] = Deferred()
             deferred.complete(now)
             return deferred
-        return self.purgatory.wait([self.watchers], reached, lambda: ErrorCode.REQUEST_TIMED_OUT, timeout_ms)
+        return self.purgatory.watch([self.watchers], reached, lambda: ErrorCode.REQUEST_TIMED_OUT, timeout_ms)
 
     def take_offline(self) -> None:
         """The disk under this log fails: nothing is served from it any more, and everybody who waits is told. Why is in
@@ -444,6 +444,6 @@ class Partition:
     def wake(self) -> None:
         """Something about this partition changed: whoever waits looks again."""
         if self.watchers.operations:
-            self.purgatory.changed(self.watchers)
+            self.purgatory.check_and_complete(self.watchers)
         if self.replica_watchers.operations:
-            self.purgatory.changed(self.replica_watchers)
+            self.purgatory.check_and_complete(self.replica_watchers)
