@@ -1,8 +1,8 @@
-"""Operations that wait for partitions to move on: fetches for bytes, produces and coordinators for the high watermark.
+"""Delayed operations: fetches that wait for bytes, produces and coordinators that wait for the high watermark.
 
-Owns the lists of waiters and the moment at which they are looked at again. Leaves what an operation waits for to the
-operation (`attempt`), and time to `timers`. Kafka's DelayedOperationPurgatory without threads: a partition that changed
-marks its waiters, and all marked ones are tried once, when the request that changed it has been answered.
+Owns the watchers of each partition and the moment at which they are tried again. Leaves the condition to the operation
+(`attempt`) and time to `timers`. This is Kafka's DelayedOperationPurgatory without threads: a partition that changed
+marks its watchers, and each marked operation is tried once, after the request that changed the partition was answered.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 class Waiter(Protocol):
-    """An operation that a changed partition lets try again: a `DelayedOperation`, or a `WatchedPartition`."""
+    """An operation that is tried when a partition changes: a `DelayedOperation` or a `WatchedPartition`."""
 
     def try_complete(self) -> None: ...
 
 
 class Watchers:
-    """The waiters of one partition in the order of their arrival; falsy without any, which is all that the hot path
-    asks."""
+    """The operations that watch one partition, in the order of their arrival. The hot path asks only whether there are
+    any."""
 
     __slots__ = ("operations",)
 
@@ -37,21 +37,22 @@ class Watchers:
 
 
 class DelayedOperation(Generic[T]):
-    """One wait. `attempt()` answers the result, or None to wait on; `expire()` gives the result at the deadline."""
+    """`attempt()` returns the result, or None while the condition does not hold; `on_expiration()` returns the result
+    at the deadline."""
 
-    __slots__ = ("all", "attempt", "deferred", "expire", "timer", "watched")
+    __slots__ = ("all", "attempt", "deferred", "on_expiration", "timer", "watched")
 
     def __init__(
         self,
         all_waiting: dict[DelayedOperation[Any], None],
         watched: list[Watchers],
         attempt: Callable[[], T | None],
-        expire: Callable[[], T],
+        on_expiration: Callable[[], T],
     ) -> None:
         self.all = all_waiting
         self.watched = watched
         self.attempt = attempt
-        self.expire = expire
+        self.on_expiration = on_expiration
         self.deferred: Deferred[T] = Deferred(self.leave)
         self.timer: TimerHandle | None = None
 
@@ -75,11 +76,11 @@ class DelayedOperation(Generic[T]):
                 self.leave()
                 self.deferred.complete(result)
 
-    def time_out(self) -> None:
+    def expire(self) -> None:
         if not self.deferred.done:
             self.leave()
             try:
-                result = self.expire()
+                result = self.on_expiration()
             except Exception as error:
                 self.deferred.fail(error)
                 return
@@ -87,7 +88,7 @@ class DelayedOperation(Generic[T]):
 
 
 class Purgatory:
-    """All waits of one broker."""
+    """All delayed operations of one broker."""
 
     __slots__ = ("_marked", "_scheduled", "_timers", "_waiting")
 
@@ -97,33 +98,35 @@ class Purgatory:
         self._marked: dict[Waiter, None] = {}
         self._scheduled = False
 
-    def wait(
+    def watch(
         self,
         watched: Iterable[Watchers],
         attempt: Callable[[], T | None],
-        expire: Callable[[], T],
+        on_expiration: Callable[[], T],
         timeout_ms: int,
     ) -> Deferred[T]:
-        """Wait until `attempt` answers something, tried after each change of a watched partition, or until the timeout.
+        """Try `attempt` after each change of a watched partition, until it returns a result or the timeout is over.
 
-        The caller has tried once already: the first attempt is made at the first change."""
-        operation = DelayedOperation(self._waiting, list(watched), attempt, expire)
+        The caller has tried it once already: it is tried again at the first change."""
+        operation = DelayedOperation(self._waiting, list(watched), attempt, on_expiration)
         self._waiting[operation] = None
         for watchers in operation.watched:
             watchers.operations[operation] = None
-        operation.timer = self._timers.call_later(timeout_ms, operation.time_out)
+        operation.timer = self._timers.call_later(timeout_ms, operation.expire)
         return operation.deferred
 
     def expire_all(self) -> None:
-        """Shutdown: every wait ends as if its time were over."""
+        """Complete every operation as at its deadline, because the broker shuts down."""
         for operation in list(self._waiting):
-            operation.time_out()
+            operation.expire()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def changed(self, watchers: Watchers) -> None:
-        """A partition moved on. Call it only when someone waits; attempts are made soon, not now."""
+    def check_and_complete(self, watchers: Watchers) -> None:
+        """Try the operations that watch a partition, because it changed. They are tried soon, not within this call.
+
+        Call it only if there are any."""
         self._marked.update(watchers.operations)
         if not self._scheduled:
             self._schedule()
@@ -135,14 +138,14 @@ class Purgatory:
     def _try_marked(self) -> None:
         waiting: Iterator[Waiter] = iter(())
         try:
-            # Once more for those who are marked by the first ones: what is marked later has its turn later.
+            # The second round is for operations that the first round marked; those marked later are tried later.
             for _ in range(2):
                 marked, self._marked = self._marked, {}
                 waiting = iter(marked)
                 for operation in waiting:
                     operation.try_complete()
         except BaseException:
-            # Whoever was given a result could not deal with it; the others wait all the same.
+            # The listener of one operation failed; the others are tried in the next turn.
             self._marked = {**dict.fromkeys(waiting), **self._marked}
             raise
         finally:

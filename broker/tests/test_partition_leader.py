@@ -6,7 +6,16 @@ from odradek_broker.replication.core.partition_leader import HighWatermarkAdvanc
 
 
 def leader(replicas: tuple[int, ...] = (1, 2, 3), isr: tuple[int, ...] = (1, 2, 3), end: int = 10) -> PartitionLeader:
-    return PartitionLeader(1, 5, 0, replicas, frozenset(isr), end, 0, now_ms=0)
+    return PartitionLeader(
+        1,
+        leader_epoch=5,
+        partition_epoch=0,
+        replicas=replicas,
+        isr=frozenset(isr),
+        log_end_offset=end,
+        high_watermark=0,
+        now_ms=0,
+    )
 
 
 def test_a_single_replica_has_committed_whatever_it_has() -> None:

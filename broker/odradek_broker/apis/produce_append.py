@@ -72,7 +72,8 @@ def append_usual_batch(broker: BrokerServices, partition: Partition, records: me
     """Append what the fast path takes: one batch without a transaction, for a partition with a single replica.
 
     Return the offset, append time and log start offset as the response encodes them; None if `append` must look at the
-    batch, which is as it came. `needs_full_checks` and `is_sole_replica` say in advance what the ISR rule would (`partition_leader`)."""
+    batch, which is unchanged then. `needs_full_checks` and `is_sole_replica` are shortcuts of the ISR rule, listed in
+    `partition_leader`."""
     leader = partition.leader
     if (
         partition.needs_full_checks

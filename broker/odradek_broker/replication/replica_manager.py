@@ -166,15 +166,15 @@ class ReplicaManager:
         partition.become_leader(
             PartitionLeader(
                 self._node_id,
-                registration.leader_epoch,
-                registration.partition_epoch,
-                registration.replicas,
-                frozenset(registration.isr),
-                log.log_end_offset,
-                partition.high_watermark,
-                self._now_ms(),
-                partition.min_insync_replicas,
-                None if self._syncing is None else log.recovery_point,
+                leader_epoch=registration.leader_epoch,
+                partition_epoch=registration.partition_epoch,
+                replicas=registration.replicas,
+                isr=frozenset(registration.isr),
+                log_end_offset=log.log_end_offset,
+                high_watermark=partition.high_watermark,
+                now_ms=self._now_ms(),
+                min_isr=partition.min_insync_replicas,
+                synced_offset=None if self._syncing is None else log.recovery_point,
             )
         )
         if self._syncing is not None:

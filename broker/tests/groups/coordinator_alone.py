@@ -84,7 +84,18 @@ class CoordinatorAlone:
         self.partition = Partition("__consumer_offsets", TOPIC_ID, 0, purgatory=Purgatory(self.timers), propose=_never)
         self.partition.use(log, self.directory)
         end = log.log_end_offset
-        self.partition.become_leader(PartitionLeader(1, 0, 0, replicas, frozenset(replicas), end, end, 0))
+        self.partition.become_leader(
+            PartitionLeader(
+                1,
+                leader_epoch=0,
+                partition_epoch=0,
+                replicas=replicas,
+                isr=frozenset(replicas),
+                log_end_offset=end,
+                high_watermark=end,
+                now_ms=0,
+            )
+        )
         self.log = RecordingLog()
         self.coordinate()
 
