@@ -44,8 +44,8 @@ class HighWatermarkAdvanced:
 
 @dataclass(frozen=True, slots=True)
 class ProposeIsr:
-    """Ask the controller to change the in-sync replicas (AlterPartition). Until its response the maximal ISR counts, the
-    old and the proposed one together: the high watermark must hold whichever way the controller decides (KIP-497)."""
+    """Ask the controller to change the in-sync replicas (AlterPartition). Until the response the maximal ISR counts,
+    the old and the proposed one together: the high watermark must hold whichever way it decides (KIP-497)."""
 
     isr: frozenset[int]
 
@@ -271,8 +271,8 @@ class PartitionLeader:
 
     @property
     def under_min_isr(self) -> bool:
-        """Whether the ISR is smaller than `min.insync.replicas`, so that the high watermark does not advance (KIP-966). A
-        partition with fewer replicas than that needs all of them."""
+        """Whether the ISR is smaller than `min.insync.replicas`, so that the high watermark does not advance (KIP-966).
+        A partition with fewer replicas than that needs all of them."""
         return len(self.isr) < min(self.min_isr, len(self.replicas))
 
     def _advance_high_watermark(self) -> list[Effect]:
