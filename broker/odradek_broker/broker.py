@@ -35,8 +35,6 @@ from odradek_broker.replication.replica_manager import ReplicaManager
 from odradek_broker.replication.replication_quota_manager import ReplicationQuotaManager
 from odradek_broker.replication.sealed_segments import SealedSegments
 from odradek_broker.replication.syncing import Syncing
-from odradek_broker.security.authorizer import AllowAll, Authorizer
-from odradek_broker.security.quotas import Quotas, Unlimited
 from odradek_broker.timers import Timers
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta, TopicImage
@@ -68,8 +66,6 @@ class Broker:
         directories: list[LogDirectory],
         timers: Timers,
         executor: DiskExecutor,
-        authorizer: Authorizer | None = None,
-        quotas: Quotas | None = None,
         directory_failed: Callable[[], None] = lambda: None,
     ) -> None:
         """`directory_failed` is called after a log directory has gone offline with all that is in it."""
@@ -88,8 +84,8 @@ class Broker:
         self.executor = executor
         self.randbytes = environment.randbytes
         self.log = environment.log
-        self.authorizer: Authorizer = authorizer or AllowAll()
-        self.quotas: Quotas = quotas or Unlimited()
+        self.authorizer = environment.authorizer(self.config)
+        self.quotas = environment.quotas(self.config)
         self.interceptors = Interceptors()
         self.purgatory = Purgatory(timers)
         self.first_metadata = Watchers()
@@ -266,6 +262,8 @@ class Broker:
     def apply(self, delta: MetadataDelta) -> None:
         """The broker's only input: bring partitions, coordinators and configuration in line with the new image."""
         self.image = delta.image
+        self.authorizer.apply(delta)
+        self.quotas.apply(delta)
         if not self._own_resources().isdisjoint(delta.configs):
             self.config = self.config.with_dynamic(delta.image)
         if delta.configs:

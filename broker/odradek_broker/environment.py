@@ -1,16 +1,21 @@
-"""What a process gives to its brokers and its controller: clock, disk, randomness, log. Tests bring their own."""
+"""The world around the brokers and the controller of a process: clock, disk, randomness, log, and the security that
+listeners and brokers have. Tests bring their own.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from odradek_broker.clock import Clock
 from odradek_broker.config import SYNC, BrokerConfig
 from odradek_broker.descriptors import descriptor_limit
 from odradek_broker.disk_executor import DiskExecutor
 from odradek_broker.logger import Logger, ShortLines
+from odradek_broker.security.authenticator import CHANNEL_BUILDERS, NewChannelBuilder
+from odradek_broker.security.authorizer import Authorizer, allow_all
+from odradek_broker.security.quotas import Quotas, unlimited
 from odradek_log.directory import LogDirectory
 from odradek_log.disk import Disk, RealDisk
 
@@ -20,12 +25,16 @@ OPEN_FILES = 512
 
 @dataclass(frozen=True, slots=True)
 class BrokerEnvironment:
-    """`randbytes(n)` gives n bytes of chance."""
+    """`randbytes(n)` returns n random bytes. Each broker gets an authorizer and quotas of its own, and each listener a
+    channel builder, by its security protocol."""
 
     log: Logger
     clock: Clock
     disk: Disk
     randbytes: Callable[[int], bytes]
+    authorizer: Callable[[BrokerConfig], Authorizer] = allow_all
+    quotas: Callable[[BrokerConfig], Quotas] = unlimited
+    channel_builders: Mapping[str, NewChannelBuilder] = field(default_factory=lambda: CHANNEL_BUILDERS)
 
     @classmethod
     def of(
@@ -37,12 +46,12 @@ class BrokerEnvironment:
         disk: Disk | None = None,
         randbytes: Callable[[int], bytes] = os.urandom,
     ) -> BrokerEnvironment:
-        """The real ones, but for what is given."""
+        """Return the real clock, disk, randomness and log, except for those that are given; without security."""
         synchronous = BrokerConfig(static).setting(SYNC) != "false"
         return cls(ShortLines(log or _standard_log()), clock or Clock(), disk or RealDisk(sync=synchronous), randbytes)
 
     def open_directory(self, path: os.PathLike[str], config: BrokerConfig, executor: DiskExecutor) -> LogDirectory:
-        """Raises LogDirectoryError when it is in use or not ours."""
+        """Open and lock a log directory. Raises LogDirectoryError if another process has it, or another program."""
         return LogDirectory.open(
             os.fspath(path),
             wall_ms=self.clock.wall_ms,

@@ -48,7 +48,10 @@ class Node:
     def __init__(self, config: BrokerConfig, environment: BrokerEnvironment) -> None:
         self.config = config
         self._environment = environment
-        self._listeners = parse_listeners(config, DEFAULT_HOST)
+        self._listeners = parse_listeners(config, DEFAULT_HOST, environment.channel_builders)
+        self._channel_builders = {
+            each.name: environment.channel_builders[each.protocol](each.name, config) for each in self._listeners
+        }
         self.timers = Timers(environment.clock, asyncio.get_running_loop(), environment.log)
         self.executor = DiskExecutor(self.timers, environment.log)
         self._loop_lag: LoopLag | None = None
@@ -88,12 +91,12 @@ class Node:
 
         Raises OSError when a port or the disk refuses, ValueError when the controller does; the node is at its end
         then."""
-        around = self._environment
+        environment = self._environment
         try:
             self.broker = broker = Broker(
                 config=self.config,
                 ports=ports,
-                environment=around,
+                environment=environment,
                 directories=self.directories,
                 timers=self.timers,
                 executor=self.executor,
@@ -105,7 +108,7 @@ class Node:
             among_brokers = (
                 None if ports.control_requests is None else Routes(table, routes.downgrade, inter_broker=True)
             )
-            self.server = Server(broker, routes, self._listeners, among_brokers)
+            self.server = Server(broker, routes, self._listeners, self._channel_builders, among_brokers)
             self.log_manager = LogManager(
                 config=lambda: broker.config,
                 log_directories=broker.log_directories,
@@ -114,8 +117,8 @@ class Node:
                 partitions=broker.partitions,
                 executor=self.executor,
                 timers=self.timers,
-                clock=around.clock,
-                log=around.log,
+                clock=environment.clock,
+                log=environment.log,
                 requests_handled=self.server.requests_handled,
             )
             self._joined = True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from odradek_broker.broker import Broker
 from odradek_broker.clock import Clock
@@ -34,9 +36,11 @@ class Node:
         clock: Clock | None = None,
         disk: Disk | None = None,
         randbytes: Callable[[int], bytes] = os.urandom,
+        **security: Any,
     ) -> Node:
-        around = BrokerEnvironment.of(config, log=log, clock=clock, disk=disk, randbytes=randbytes)
-        return cls(await EmbeddedCluster.start([config], environment=around))
+        """`security` are fields of the environment: authorizer, quotas, channel_builders."""
+        environment = BrokerEnvironment.of(config, log=log, clock=clock, disk=disk, randbytes=randbytes)
+        return cls(await EmbeddedCluster.start([config], environment=replace(environment, **security)))
 
     @property
     def broker(self) -> Broker:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -160,7 +160,13 @@ async def start_node(tmp_path: Path) -> AsyncIterator[StartNode]:
 
     nodes: list[Node] = []
 
-    async def start(clock: Clock | None = None, data: str = "data", disk: Disk | None = None, **settings: str) -> Node:
+    async def start(
+        clock: Clock | None = None,
+        data: str = "data",
+        disk: Disk | None = None,
+        security: Mapping[str, Any] | None = None,
+        **settings: str,
+    ) -> Node:
         config = {
             "log.dirs": str(tmp_path / data),
             "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -168,7 +174,7 @@ async def start_node(tmp_path: Path) -> AsyncIterator[StartNode]:
             "offsets.topic.num.partitions": "3",
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
-        node = await Node.start(config, clock=clock, disk=disk, log=structlog.get_logger("test"))
+        node = await Node.start(config, clock=clock, disk=disk, log=structlog.get_logger("test"), **(security or {}))
         nodes.append(node)
         return node
 

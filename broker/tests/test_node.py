@@ -16,6 +16,8 @@ from broker.tests.alone import Node
 from odradek_broker.apis.table import TABLE
 from odradek_broker.config import BrokerConfig
 from odradek_broker.network.listeners import Listener, ListenerError, parse_listeners
+from odradek_broker.security.authorizer import AllowAll
+from odradek_broker.security.quotas import HandledRequest, Unlimited
 from odradek_controller.principal import Principal
 from odradek_log.log_errors import LogDirectoryError
 from odradek_wire.apis import APIS
@@ -238,13 +240,13 @@ async def test_after_an_orderly_stop_the_directory_is_marked_clean(start_node: A
 # -- stages -----------------------------------------------------------------------------------------------------------
 
 
-class Slow:
+class Slow(Unlimited):
     """Quotas that throttle every request of one client."""
 
     unlimited = False
 
-    def throttle_ms(self, principal: Any, client_id: str | None, request_size: int) -> int:
-        return 40 if client_id == "slow" else 0
+    def throttle_ms(self, request: HandledRequest) -> int:
+        return 40 if request.client_id == "slow" else 0
 
 
 async def test_a_throttled_client_is_told_and_then_not_read_for_a_while(node: Node, client: Any) -> None:
@@ -258,7 +260,7 @@ async def test_a_throttled_client_is_told_and_then_not_read_for_a_while(node: No
     assert waited >= 0.035
 
 
-class OnlyReading:
+class OnlyReading(AllowAll):
     """An authorizer under which nobody may write."""
 
     allows_everything = False
@@ -326,7 +328,7 @@ def test_listeners_of_the_controller_are_not_for_clients() -> None:
         ({"listeners": "nonsense"}, "expected NAME://host:port"),
         ({"listeners": "PLAINTEXT://a:70000"}, "outside 0..65535"),
         ({"listeners": "MINE://a:1"}, "no security protocol for listener MINE"),
-        ({"listeners": "SSL://a:1"}, "only PLAINTEXT is served"),
+        ({"listeners": "SSL://a:1"}, "SSL has SSL, supported are only: PLAINTEXT"),
         ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "a name of its own"),
         ({"listeners": "PLAINTEXT://a:1", "advertised_listeners": "OTHER://a:1"}, "OTHER is not in listeners"),
         ({"listeners": "PLAINTEXT://a:1", "advertised_listeners": "PLAINTEXT://0.0.0.0:1"}, "clients can reach"),

@@ -41,6 +41,6 @@ class Api(Generic[Request, Response]):
     elements_part: int | None = None
     """Requests may have this part of `odradek.request.elements.max`. None: 1 with `slices`, a twentieth without."""
     fast_path: Callable[[int], Callable[..., bytes | None] | None] | None = None
-    """For the hot path: `fast_path(version)` makes a function of broker, frame and position of the body. It returns the
-    body of the answer to the usual request, or None to have the request handled in the general way. Only called while
-    nothing intercepts."""
+    """For the hot path: `fast_path(version)` makes a function of broker, connection, frame and position of the body. It
+    returns the body of the response to the usual request, or None to have the request handled in the general way. The
+    connection calls it only after authentication, without interceptors and without quotas."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek_broker.metadata.broker_state import BrokerState
+from odradek_broker.security.authenticator import Authenticator
 from odradek_broker.security.authorizer import CLUSTER_NAME, OPERATION_BITS, Authorizer, Operation, ResourceType
 from odradek_controller.principal import Principal
 
@@ -88,6 +89,7 @@ class ClientConnection(Protocol):
     """The connection that a request came in on."""
 
     principal: Principal
+    authenticator: Authenticator
     address: str
     listener: str
     closing: bool
@@ -104,6 +106,10 @@ class ClientConnection(Protocol):
     def make_room(self, size: int) -> None: ...
 
     def warn(self, event: str, ctx: Context | None = None, **facts: Any) -> None: ...
+
+    def check_authentication(self) -> bool:
+        """Read the authenticator's principal again; return whether there is one."""
+        ...
 
     def close(self) -> None: ...
 

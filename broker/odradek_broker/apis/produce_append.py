@@ -11,12 +11,12 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from odradek_broker.apis.context import BrokerServices, Context
+from odradek_broker.apis.context import BrokerServices, ClientConnection, Context
 from odradek_broker.deferred import Deferred
 from odradek_broker.memory import CONVERSION
 from odradek_broker.metadata.view import INTERNAL_TOPICS
 from odradek_broker.replication.partition import Partition
-from odradek_broker.security.authorizer import Operation
+from odradek_broker.security.authorizer import Operation, ResourceType
 from odradek_log.append import AppendInfo, Rejection
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.produce import ProduceRequest, ProduceResponse
@@ -68,19 +68,27 @@ UNVERIFIED = frozenset(
 another Metadata request."""
 
 
-def append_usual_batch(broker: BrokerServices, partition: Partition, records: memoryview) -> bytes | None:
+def append_usual_batch(
+    broker: BrokerServices, connection: ClientConnection, partition: Partition, records: memoryview
+) -> bytes | None:
     """Append what the fast path takes: one batch without a transaction, for a partition with a single replica.
 
     Return the offset, append time and log start offset as the response encodes them; None if `append` must look at the
     batch, which is unchanged then. `needs_full_checks` and `is_sole_replica` are shortcuts of the ISR rule, listed in
     `partition_leader`."""
     leader = partition.leader
+    authorizer = broker.authorizer
     if (
         partition.needs_full_checks
         or leader is None
         or not leader.is_sole_replica
         or partition.log.config.rules.sets_append_time  # stamping changes a batch before it may be refused
-        or not broker.authorizer.allows_everything
+        or not (
+            authorizer.allows_everything
+            or authorizer.allows(
+                connection.principal, connection.address, Operation.WRITE, ResourceType.TOPIC, partition.topic
+            )
+        )
         or len(records) < HEADER_SIZE
         or records[MAGIC_POSITION] != MAGIC
     ):

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 
-from odradek_broker.apis.context import BrokerServices
+from odradek_broker.apis.context import BrokerServices, ClientConnection
 from odradek_broker.apis.produce_append import append_usual_batch
 from odradek_broker.replication.partition import Partition
 from odradek_wire.uuid import Uuid
 
-FastPath = Callable[[BrokerServices, memoryview, int], bytes | None]
+FastPath = Callable[[BrokerServices, ClientConnection, memoryview, int], bytes | None]
 
 FIRST_VERSION = 7
 FIRST_FLEXIBLE = 9
@@ -52,7 +52,7 @@ def _plain(version: int) -> FastPath:
     known: dict[bytes, tuple[Partition, bytes]] = {}
     end = (NO_RECORD_ERRORS if version >= 8 else b"") + NO_THROTTLE
 
-    def serve(broker: BrokerServices, frame: memoryview, position: int) -> bytes | None:
+    def serve(broker: BrokerServices, connection: ClientConnection, frame: memoryview, position: int) -> bytes | None:
         if position + 14 > len(frame):
             return None
         transactional_id_size, acks, _, topics, name_size = PLAIN_HEAD.unpack_from(frame, position)
@@ -78,7 +78,7 @@ def _plain(version: int) -> FastPath:
         if partition.error:
             del known[key]
             return None
-        placed = append_usual_batch(broker, partition, frame[begin:])
+        placed = append_usual_batch(broker, connection, partition, frame[begin:])
         return None if placed is None else beginning + placed + end
 
     return serve
@@ -88,7 +88,7 @@ def _flexible(version: int) -> FastPath:
     known: dict[bytes, tuple[Partition, bytes]] = {}
     by_id = version >= FIRST_WITH_IDS
 
-    def serve(broker: BrokerServices, frame: memoryview, position: int) -> bytes | None:
+    def serve(broker: BrokerServices, connection: ClientConnection, frame: memoryview, position: int) -> bytes | None:
         if position + 32 > len(frame):
             return None
         transactional_id, acks, _, topics = FLEXIBLE_HEAD.unpack_from(frame, position)
@@ -134,7 +134,7 @@ def _flexible(version: int) -> FastPath:
         if partition.error:
             del known[key]
             return None
-        placed = append_usual_batch(broker, partition, frame[at:stop])
+        placed = append_usual_batch(broker, connection, partition, frame[at:stop])
         return None if placed is None else beginning + placed + FLEXIBLE_END
 
     return serve

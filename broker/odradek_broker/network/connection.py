@@ -25,6 +25,7 @@ from odradek_broker.network.long_requests import LongRequest
 from odradek_broker.network.receiver import Receiver
 from odradek_broker.network.routes import Route
 from odradek_broker.network.sender import ANSWER, ANSWER_WITH_TAGS, Sender, answer_head
+from odradek_broker.security.authenticator import Authenticator, ChannelBuilder
 from odradek_controller.principal import ANONYMOUS, Principal
 from odradek_wire.apis import ApiKey
 from odradek_wire.codec import Part
@@ -34,6 +35,8 @@ from odradek_wire.frames import HEADER_MIN_BYTES, SIZE_BYTES
 if TYPE_CHECKING:
     from odradek_broker.network.server import Server
 
+NO_ROUTES: dict[int, Route] = {}
+"""The routes of a connection whose authentication has not completed; stays empty."""
 UNKNOWN_SOFTWARE = ("unknown", "unknown")
 IMPOSSIBLE_SIZE = "request is shorter than its header or larger than socket.request.max.bytes"
 
@@ -43,6 +46,7 @@ class Connection:
 
     __slots__ = (
         "_broker",
+        "_channel_builder",
         "_client_id",
         "_client_id_bytes",
         "_draining",
@@ -51,6 +55,7 @@ class Connection:
         "_sender",
         "_waiting",
         "address",
+        "authenticator",
         "busy",
         "client_software",
         "closing",
@@ -65,16 +70,18 @@ class Connection:
         "transport",
     )
 
-    def __init__(self, server: Server, listener: str) -> None:
+    def __init__(self, server: Server, listener: str, channel_builder: ChannelBuilder) -> None:
         self.server = server
         self.listener = listener
+        self._channel_builder = channel_builder
         self._broker = server.broker
         self.interceptors = server.broker.interceptors
         self.routes = server.routes_on(listener)
-        self._known_routes = self.routes.known
+        self._known_routes = NO_ROUTES
         self.memory = server.buffers.budget
         self.receiver = Receiver(self, server.buffers, server.request_max_bytes)
         self.principal: Principal = ANONYMOUS
+        self.authenticator: Authenticator
         self.client_software = UNKNOWN_SOFTWARE
         self.address = ""
         self.port = 0
@@ -97,6 +104,8 @@ class Connection:
         if peer:
             self.address, self.port = peer[0], peer[1]
         self._sender = Sender(transport, self.server.loop, self._sent, self._cut_short)
+        self.authenticator = self._channel_builder.authenticator(transport)
+        self.check_authentication()
         self.server.connected(self)
 
     def lost(self) -> None:
@@ -164,6 +173,30 @@ class Connection:
             facts["api"] = f"{ApiKey(ctx.api_key).name} v{ctx.api_version}"
         return self._broker.log.bind(**facts)
 
+    # -- authentication: the gate before dispatch ---------------------------------------------------------------------
+
+    def check_authentication(self) -> bool:
+        """Take over the authenticator's principal, and open or close the gate. Return whether it is open.
+
+        The gate costs an open connection nothing: `dispatch` looks routes up in the listener's table, in an empty one
+        until authentication has completed, and comes to `_route` for a request that it does not find."""
+        principal = self.authenticator.principal
+        if principal is None:
+            self._known_routes = NO_ROUTES
+            return False
+        self.principal = principal
+        self._known_routes = self.routes.known
+        return True
+
+    def _route(self, key_and_version: int) -> Route | None:
+        """Return the route of a request; None if it is not served, or not before authentication has completed."""
+        if self._known_routes is NO_ROUTES and not self._may_be_routed(key_and_version):
+            return None
+        return self.routes.get(key_and_version)
+
+    def _may_be_routed(self, key_and_version: int) -> bool:
+        return self.check_authentication() or self.authenticator.allows_before_completion(key_and_version >> 16)
+
     # -- a request ----------------------------------------------------------------------------------------------------
 
     def dispatch(self, frame: memoryview, key_and_version: int, correlation_id: int, client_id_size: int) -> None:
@@ -171,7 +204,7 @@ class Connection:
         handler finds no room and did nothing: the same request has to come again later."""
         route = self._known_routes.get(key_and_version)
         if route is None:
-            route = self.routes.get(key_and_version)
+            route = self._route(key_and_version)
             if route is None:
                 return self._not_served(frame, key_and_version, correlation_id, client_id_size)
         route.requests += 1
@@ -211,7 +244,7 @@ class Connection:
         memory = self.memory
         if memory.used and memory.used + CONVERSION * len(frame) > memory.limit:
             return None  # the handler must ask for room first
-        return route.fast_path(broker, frame, position)  # type: ignore[misc]  # asked before
+        return route.fast_path(broker, self, frame, position)  # type: ignore[misc]  # asked before
 
     def _body(self, route: Route, frame: memoryview, correlation_id: int, client_id_size: int) -> bytes | None:
         """The general way: decode, handle, encode. None if that is not all, and the rest is seen to elsewhere."""
@@ -290,6 +323,8 @@ class Connection:
         if key_and_version >> 16 == ApiKey.API_VERSIONS:
             answer = self.routes.downgrade
             self.transport.write(answer_head(correlation_id, False, len(answer)) + answer)
+        elif not self._may_be_routed(key_and_version):
+            self.refuse("request before authentication has completed", **named(frame, key_and_version, client_id_size))
         else:
             self.refuse("API or version is not served", **named(frame, key_and_version, client_id_size))
 

@@ -15,6 +15,7 @@ from odradek_broker.apis.slices import ELEMENTS, Sliced, handle_in_slices
 from odradek_broker.deferred import Deferred
 from odradek_broker.network import faults
 from odradek_broker.network.routes import Route
+from odradek_broker.security.quotas import HandledRequest
 from odradek_controller.store import NotControllerError, RefusedRecordError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Struct
@@ -97,7 +98,9 @@ class Exchange:
         muted_ms = (
             0
             if broker.quotas.unlimited
-            else broker.quotas.throttle_ms(self.ctx.principal, self.ctx.client_id, self.size)
+            else broker.quotas.throttle_ms(
+                HandledRequest(self.ctx.api_key, self.ctx.principal, self.ctx.client_id, self.size, response)
+            )
         )
         if muted_ms and self.route.throttled:
             response.throttle_time_ms = muted_ms

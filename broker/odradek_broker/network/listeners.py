@@ -6,10 +6,11 @@ Owns parsing `listeners`, `advertised.listeners` and `listener.security.protocol
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from odradek_broker.config import BrokerConfig
+from odradek_broker.security.authenticator import CHANNEL_BUILDERS
 
 ENDPOINT = re.compile(r"^(?P<name>[A-Za-z0-9_]+)://(?P<host>\[[0-9A-Fa-f:.%]*\]|[^:/]*):(?P<port>-?\d+)$")
 
@@ -54,7 +55,9 @@ def parse_endpoint(setting: str, text: str) -> Endpoint:
     return Endpoint(match["name"].upper(), host, port)
 
 
-def parse_listeners(config: BrokerConfig, hostname: str) -> list[Listener]:
+def parse_listeners(
+    config: BrokerConfig, hostname: str, supported_protocols: Collection[str] = CHANNEL_BUILDERS
+) -> list[Listener]:
     """The listeners for clients, in order. `hostname` is advertised for a listener on every interface, as Kafka does.
 
     An advertised port of 0 stands for the bound one, so that port 0 works in tests."""
@@ -72,8 +75,11 @@ def parse_listeners(config: BrokerConfig, hostname: str) -> list[Listener]:
         protocol = protocols.get(endpoint.name)
         if protocol is None:
             raise ListenerError(f"listener.security.protocol.map: no security protocol for listener {endpoint.name}")
-        if protocol != "PLAINTEXT":
-            raise ListenerError(f"listeners: {endpoint.name} asks for {protocol}, only PLAINTEXT is served so far")
+        if protocol not in supported_protocols:
+            supported = ", ".join(sorted(supported_protocols))
+            raise ListenerError(
+                f"listener.security.protocol.map: {endpoint.name} has {protocol}, supported are only: {supported}"
+            )
         shown = advertised.pop(endpoint.name, None)
         if shown is None:
             everywhere = endpoint.host in ("", "0.0.0.0", "::")

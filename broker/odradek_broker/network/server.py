@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from odradek_broker.apis.context import BrokerServices
@@ -20,6 +20,7 @@ from odradek_broker.network.listeners import Listener
 from odradek_broker.network.long_requests import LongRequests
 from odradek_broker.network.repeated import RepeatedWarnings
 from odradek_broker.network.routes import Routes
+from odradek_broker.security.authenticator import ChannelBuilder
 
 IDLE_SWEEPS = 8
 """How often in `connections.max.idle.ms` the connections are looked at: one is closed at most an eighth too late."""
@@ -41,14 +42,22 @@ class Server:
     """See the module. `listeners` are the bound ones once `bind` has returned."""
 
     def __init__(
-        self, broker: ServedBroker, routes: Routes, listeners: Iterable[Listener], among_brokers: Routes | None = None
+        self,
+        broker: ServedBroker,
+        routes: Routes,
+        listeners: Iterable[Listener],
+        channel_builders: Mapping[str, ChannelBuilder],
+        inter_broker_routes: Routes | None = None,
     ) -> None:
-        """`among_brokers` are the routes of the inter-broker and the control-plane listener, if others than of all."""
+        """`channel_builders` has one for each listener, by name. `inter_broker_routes` are the routes of the
+        inter-broker and the control-plane listener, unless these serve the same APIs as all listeners."""
         config = broker.config
         self.broker = broker
-        self.routes = [routes] if among_brokers is None else [routes, among_brokers]
-        self._among_brokers = {config.inter_broker_listener, config.text("control.plane.listener.name").upper()}
+        self.routes = [routes] if inter_broker_routes is None else [routes, inter_broker_routes]
+        control_plane = config.text("control.plane.listener.name").upper()
+        self._inter_broker_listeners = {config.inter_broker_listener, control_plane}
         self.listeners = list(listeners)
+        self._channel_builders = channel_builders
         self.loop = asyncio.get_running_loop()
         queued = config.integer("queued.max.request.bytes")
         self.buffers = ReceiveBuffers(MemoryBudget(queued if queued > 0 else DEFAULT_BUDGET))
@@ -121,10 +130,12 @@ class Server:
         backlog = (
             config.integer("socket.listen.backlog.size") if "socket.listen.backlog.size" in config.static else BACKLOG
         )
+        channel_builder = self._channel_builders[listener.name]
         server = await self.loop.create_server(
-            lambda: Connection(self, listener.name).receiver,
+            lambda: Connection(self, listener.name, channel_builder).receiver,
             listener.host or None,
             listener.port,
+            ssl=channel_builder.ssl_context,
             backlog=backlog,
             start_serving=False,
         )
@@ -143,7 +154,7 @@ class Server:
         return listener.bound(port)
 
     def routes_on(self, listener: str) -> Routes:
-        return self.routes[-1 if listener in self._among_brokers else 0]
+        return self.routes[-1 if listener in self._inter_broker_listeners else 0]
 
     # -- connections call these ---------------------------------------------------------------------------------------
 

@@ -1,1 +1,1 @@
-"""Who may do what and how much: principals, the authorizer, quotas."""
+"""Authentication, authorization and quotas: the seams by which they plug into a broker, and their defaults."""

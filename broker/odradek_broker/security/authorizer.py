@@ -1,7 +1,7 @@
-"""Who may do what: the vocabulary of Kafka's ACLs and the port that handlers ask.
+"""Authorization: Kafka's operations and resource types, and the authorizer that handlers ask.
 
-Owns operations, resource types and the `Authorizer` protocol with its first implementation, allow-all. Leaves the order
-in which an API asks (it decides which error a client sees) to the handlers.
+Owns the `Authorizer` protocol and its default, which allows everything. Leaves the order in which an API asks to its
+handler, because the first refusal decides the error.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Protocol
 
+from odradek_broker.config import BrokerConfig
+from odradek_controller.image import MetadataDelta
 from odradek_controller.principal import Principal
 
 
@@ -47,20 +49,26 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class Authorizer(Protocol):
-    """Answers at once: decisions are taken from memory."""
+    """Decides from memory, without waiting."""
 
     @property
     def allows_everything(self) -> bool:
-        """True lets the hot path skip the question."""
+        """Whether `allows` returns True for every request, so that the hot path need not call it."""
         ...
 
     def allows(
         self, principal: Principal, address: str, operation: Operation, resource: ResourceType, name: str
-    ) -> bool: ...
+    ) -> bool:
+        """Return whether the principal, connected from that IP address, may perform the operation."""
+        ...
+
+    def apply(self, delta: MetadataDelta) -> None:
+        """Take over the ACLs of a new metadata image. The first delta comes before the broker serves clients."""
+        ...
 
 
 class AllowAll:
-    """The authorizer of a broker without one: everybody may do everything (`allow.everyone`)."""
+    """The authorizer of a broker without `authorizer.class.name`: every principal may perform every operation."""
 
     __slots__ = ()
 
@@ -71,16 +79,19 @@ class AllowAll:
     ) -> bool:
         return True
 
-    def operations_on(self, resource: ResourceType) -> int:
-        """Bit field of the operations allowed, as Metadata and DescribeCluster report it."""
-        return OPERATION_BITS[resource]
+    def apply(self, delta: MetadataDelta) -> None:
+        pass
+
+
+def allow_all(config: BrokerConfig) -> Authorizer:
+    return AllowAll()
 
 
 def _bits(*operations: Operation) -> int:
     return sum(1 << operation for operation in operations)
 
 
-# AclEntry.supportedOperations of Kafka: what a resource knows at all, as Metadata and Describe* report it.
+# Kafka's AclEntry.supportedOperations, as Metadata and the Describe APIs report them.
 OPERATION_BITS: dict[ResourceType, int] = {
     ResourceType.TOPIC: _bits(
         Operation.READ,

@@ -1,32 +1,62 @@
-"""The throttle stage: every response passes here before it is encoded.
+"""Client quotas: the throttle time of each response.
 
-Owns the decision how long a client is to be throttled. As in Kafka (KIP-219) the answer goes out at once with its
-`throttle_time_ms`, and the connection is not read for that long. Leaves muting to `network.exchange`. Client quotas
-themselves are not served yet, so that `Unlimited` is the only implementation.
+Owns the protocol of quotas, and its default, no quotas. Leaves muting the connection to `network.exchange`: as in
+Kafka (KIP-219), the broker sends the response immediately with its `throttle_time_ms`, and does not read the connection
+for that long. A broker with quotas serves no request by a fast path.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
+from odradek_broker.config import BrokerConfig
+from odradek_controller.image import MetadataDelta
 from odradek_controller.principal import Principal
+from odradek_wire.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class HandledRequest:
+    """A request with its response, which is not encoded yet. `request_bytes` counts the header, too."""
+
+    api_key: int
+    principal: Principal
+    client_id: str | None
+    request_bytes: int
+    response: Message
 
 
 class Quotas(Protocol):
+    """Decides from memory, without waiting."""
+
     @property
     def unlimited(self) -> bool:
-        """True lets the hot path skip the question."""
+        """Whether `throttle_ms` returns 0 for every request, so that the hot path need not call it."""
         ...
 
-    def throttle_ms(self, principal: Principal, client_id: str | None, request_size: int) -> int:
-        """Record a request and return for how long its connection is muted, in milliseconds; 0: not at all."""
+    def throttle_ms(self, request: HandledRequest) -> int:
+        """Record a request and return for how many milliseconds its connection is muted; 0 for none."""
+        ...
+
+    def apply(self, delta: MetadataDelta) -> None:
+        """Take over the quotas of a new metadata image."""
         ...
 
 
 class Unlimited:
+    """The quotas of a broker without any."""
+
     __slots__ = ()
 
     unlimited = True
 
-    def throttle_ms(self, principal: Principal, client_id: str | None, request_size: int) -> int:
+    def throttle_ms(self, request: HandledRequest) -> int:
         return 0
+
+    def apply(self, delta: MetadataDelta) -> None:
+        pass
+
+
+def unlimited(config: BrokerConfig) -> Quotas:
+    return Unlimited()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from broker.tests.alone import Node
 
-from odradek_broker.security.authorizer import Operation, ResourceType
+from odradek_broker.security.authorizer import AllowAll, Operation, ResourceType
 from odradek_controller.principal import Principal
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_configs import AlterConfigsRequest
@@ -28,7 +28,7 @@ def incremental(kind: int, name: str) -> IncrementalAlterConfigsRequest.AlterCon
     )
 
 
-class OnlyMine:
+class OnlyMine(AllowAll):
     """May alter the topic `mine`, and nothing else."""
 
     allows_everything = False

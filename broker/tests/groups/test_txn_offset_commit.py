@@ -12,7 +12,7 @@ from broker.tests.conftest import Connect
 from broker.tests.groups.transactional_commits import EPOCH, commit, end, fetch, request, started
 from broker.tests.transactions.markers import Only
 
-from odradek_broker.security.authorizer import Operation
+from odradek_broker.security.authorizer import AllowAll, Operation
 from odradek_controller.principal import Principal
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
@@ -91,7 +91,7 @@ async def test_an_empty_group_id_is_invalid(client: Any, version: int) -> None:
     assert await commit(client, request(("t", 0, 1), group=""), version) == refused
 
 
-class Names:
+class Names(AllowAll):
     """An authorizer that forbids one operation."""
 
     allows_everything = False

@@ -15,6 +15,7 @@ from broker.tests.alone import Node
 from broker.tests.manual_clock import ManualClock
 
 from odradek_broker.network.interceptors import Delay, Disconnect, Drop, Fail
+from odradek_broker.security.authorizer import AllowAll
 from odradek_wire.errors import ErrorCode
 from odradek_wire.frames import encode_request
 from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -192,7 +193,7 @@ async def test_tagged_fields_in_a_request_header_are_skipped(client: Any) -> Non
     assert (correlation_id, len(response.brokers)) == (3, 1)
 
 
-class BrokenAuthorizer:
+class BrokenAuthorizer(AllowAll):
     """An authorizer with a bug."""
 
     allows_everything = False

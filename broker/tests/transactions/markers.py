@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek_broker.security.authorizer import Operation
+from odradek_broker.security.authorizer import AllowAll, Operation
 from odradek_controller.principal import Principal
 from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest
 
@@ -44,7 +44,7 @@ async def outcome(client: Any, wanted: Marker) -> int:
     return found
 
 
-class Only:
+class Only(AllowAll):
     """An authorizer that allows some operations."""
 
     allows_everything = False

@@ -13,7 +13,7 @@ from broker.tests.manual_clock import ManualClock
 from broker.tests.transactions.scripted_coordinator import ScriptedCoordinator
 
 from odradek_broker.metadata.view import TRANSACTION_STATE
-from odradek_broker.security.authorizer import Operation, ResourceType
+from odradek_broker.security.authorizer import AllowAll, Operation, ResourceType
 from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_controller.principal import Principal
 from odradek_log.producer_state_manager import TransactionMarker
@@ -258,7 +258,7 @@ async def test_adding_retries_while_the_previous_transaction_completes(start_nod
     assert len(coordinator.requests) == 9
 
 
-class Allows:
+class Allows(AllowAll):
     """An authorizer that allows everything but writing under some transactional ids."""
 
     allows_everything = False
