@@ -16,14 +16,14 @@ from odradek_wire.messages.list_transactions import ListTransactionsRequest, Lis
 
 
 def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    wanted = TransactionFilter.of(request)
-    if isinstance(wanted, ErrorCode):
-        return ListTransactionsResponse(error_code=wanted)
-    found = ctx.broker.transaction_coordinator.list(wanted)
+    transaction_filter = TransactionFilter.of(request)
+    if isinstance(transaction_filter, ErrorCode):
+        return ListTransactionsResponse(error_code=transaction_filter)
+    found = ctx.broker.transaction_coordinator.list(transaction_filter)
     if isinstance(found, ErrorCode):
         return ListTransactionsResponse(error_code=found)
     return ListTransactionsResponse(
-        unknown_state_filters=list(wanted.unknown_states),
+        unknown_state_filters=list(transaction_filter.unknown_states),
         transaction_states=[
             each for each in found if ctx.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
         ],

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from odradek_broker.replication.partition import Partition
 
 Outcome = ProduceResponse | Deferred[ProduceResponse] | None
-"""As a handler returns it; None: there is no answer (acks=0)."""
+"""The result of a handler; None if there is no response (acks=0)."""
 
 RETRY_BACKOFF_MS = "add.partitions.to.txn.retry.backoff.ms"
 RETRY_MAX_MS = "add.partitions.to.txn.retry.backoff.max.ms"
 
 
 def is_transactional(request: ProduceRequest) -> bool:
-    """Whether there are batches of transactions. As in Kafka, the first one for each partition is looked at."""
+    """Whether there are transactional batches. As in Kafka only the first batch for each partition counts."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             records: Any = data.records
@@ -94,7 +94,7 @@ def _refuse(ctx: Context, request: ProduceRequest, error: ErrorCode, words: str 
 
 
 def _batches(ctx: Context, request: ProduceRequest) -> list[TransactionalBatch]:
-    """Those that a coordinator is asked about. What is wrong with others `append` finds out."""
+    """The batches that need a verification. `append` refuses batches that are invalid for other reasons."""
     found = []
     by_id = ctx.api_version >= FIRST_VERSION_WITH_IDS
     partitions = ctx.broker.partitions

@@ -22,7 +22,7 @@ DEFAULT_BACKOFF_MS = (50,)
 
 
 class Connection(Protocol):
-    """What a channel needs of a `BrokerConnection`."""
+    """The methods of `BrokerConnection` that a channel calls."""
 
     @property
     def closed(self) -> bool: ...

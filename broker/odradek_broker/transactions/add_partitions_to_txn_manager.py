@@ -59,7 +59,7 @@ class TransactionSupportedOperation(Enum):
         return self is TransactionSupportedOperation.ADD_PARTITION
 
     def client_error(self, error: ErrorCode) -> ErrorCode:
-        """The coordinator's error in a client's words."""
+        """Replace an error of the coordinator that the client does not know."""
         if error == ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if error == ErrorCode.TRANSACTION_ABORTABLE and self is TransactionSupportedOperation.DEFAULT_ERROR:
@@ -83,7 +83,7 @@ class LocalCoordinator(Protocol):
 
 
 class AddPartitionsToTxnManager:
-    """All verifications and additions that this broker's partitions ask for."""
+    """Verifies or adds partitions for all transactional batches that this broker appends."""
 
     def __init__(
         self,

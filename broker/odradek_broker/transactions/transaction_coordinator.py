@@ -37,7 +37,7 @@ from odradek_wire.messages.init_producer_id import InitProducerIdRequest, InitPr
 from odradek_wire.messages.list_transactions import ListTransactionsResponse
 
 BETWEEN_BROKERS = 5
-"""The version of AddPartitionsToTxn for additions that this broker's own partitions ask for."""
+"""The version of AddPartitionsToTxn that represents a call without a request, from this broker's own partitions."""
 
 R = TypeVar("R")
 Handle = Callable[[TransactionShard, Deferred[ErrorCode], Instant], TransactionStep]
@@ -46,7 +46,7 @@ HandleWithProducerId = Callable[[TransactionShard, int | None, Deferred[R], Inst
 
 
 class TransactionCoordinator:
-    """Methods return the response if it is there immediately, otherwise an awaitable."""
+    """Requests return their response if they complete immediately, otherwise an awaitable."""
 
     def __init__(
         self,
@@ -121,7 +121,8 @@ class TransactionCoordinator:
 
     @property
     def ready(self) -> bool:
-        """Whether all partitions are loaded, apart from those whose records only other brokers can commit."""
+        """Whether all partitions are loaded. Partitions that wait for other replicas to commit records count as
+        loaded."""
         loaded = (CoordinatorState.ACTIVE, CoordinatorState.UNCOMMITTED)
         return all(txn_partition.state in loaded for txn_partition in self._runtime.partitions)
 
@@ -271,7 +272,9 @@ class TransactionCoordinator:
             return state(transactional_id=transactional_id, error_code=txn_partition)
         return txn_partition.shard.describe(transactional_id)
 
-    def list(self, wanted: TransactionFilter) -> Iterable[ListTransactionsResponse.TransactionState] | ErrorCode:
+    def list(
+        self, transaction_filter: TransactionFilter
+    ) -> Iterable[ListTransactionsResponse.TransactionState] | ErrorCode:
         """The transactional ids of this coordinator that pass the filter, in no particular order, without those of
         partitions that cannot be loaded."""
         listed: list[ListTransactionsResponse.TransactionState] = []
@@ -279,7 +282,7 @@ class TransactionCoordinator:
             if txn_partition.state is CoordinatorState.LOADING:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             if txn_partition.state is not CoordinatorState.FAILED:
-                listed.extend(txn_partition.shard.list(wanted, txn_partition.now()))
+                listed.extend(txn_partition.shard.list(transaction_filter, txn_partition.now()))
         return listed
 
     # -- metrics --------------------------------------------------------------------------------------------------

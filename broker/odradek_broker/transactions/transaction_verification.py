@@ -1,7 +1,7 @@
 """Verification of transactional batches before they are appended (KIP-890): is this partition part of the producer's
 transaction? Follows ReplicaManager.maybeSendPartitionsToTransactionCoordinator.
 
-Owns the guards that the partitions' logs give out, and which partitions the coordinator is asked about. Leaves the
+Owns the look-up of the guards in the partitions' logs, and the choice of the partitions to verify. Leaves the
 request to `add_partitions_to_txn_manager`, and appending and the client's response to the callers: Produce, and
 TxnOffsetCommit.
 """
@@ -45,11 +45,11 @@ def verify(
     required: bool,
 ) -> TransactionVerification | Deferred[TransactionVerification]:
     """Verify that these partitions are part of the transaction, or add them. Each comes with the sequence of its batch.
-    The coordinator is not asked about a partition in which the transaction is open already.
+    A partition in which the transaction is open already needs no request.
 
     `required` is `transaction.partition.verification.enable`: if it is false, logs append without a guard."""
     verification = TransactionVerification(operation, {}, {})
-    asked: list[TopicPartition] = []
+    unverified: list[TopicPartition] = []
     for partition, sequence in batches:
         topic_partition = partition.topic, partition.index
         if not operation.adds and not required:
@@ -61,10 +61,10 @@ def verify(
             continue
         verification.guards[topic_partition] = guard if required else NOT_REQUIRED
         if guard is not ONGOING:
-            asked.append(topic_partition)
-    if not asked:
+            unverified.append(topic_partition)
+    if not unverified:
         return verification
-    errors = manager.add_or_verify(transactional_id, producer, asked, operation)
+    errors = manager.add_or_verify(transactional_id, producer, unverified, operation)
     if isinstance(errors, Deferred):
         return errors.map(lambda received: _with_errors(verification, received))
     return _with_errors(verification, errors)
@@ -83,7 +83,7 @@ def verify_offset_commit(
     *,
     required: bool,
 ) -> VerificationGuard | ErrorCode | Deferred[VerificationGuard | ErrorCode]:
-    """The same for the partition of `__consumer_offsets` in which TxnOffsetCommit commits (Kafka's
+    """Verify the partition of `__consumer_offsets` in which TxnOffsetCommit commits (Kafka's
     CoordinatorPartitionWriter): the guard to append with, or an error."""
 
     def outcome(verification: TransactionVerification) -> VerificationGuard | ErrorCode:

@@ -63,6 +63,8 @@ class PendingMarkers:
 
 
 class TransactionProgress:
+    """The methods of `TransactionShard` that write, complete or expire transactions are documented there."""
+
     __slots__ = (
         "_abort_interval_ms",
         "_deadlines",

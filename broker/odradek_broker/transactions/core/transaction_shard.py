@@ -38,11 +38,11 @@ from odradek_wire.messages.init_producer_id import InitProducerIdRequest
 from odradek_wire.messages.list_transactions import ListTransactionsResponse
 
 TOMBSTONES_BYTES_MAX = 256 * 1024
-"""Of one batch of tombstones."""
+"""The size of one batch of tombstones, estimated."""
 
 
 class TransactionShard:
-    """Methods with effects return a `TransactionStep`.
+    """The transactions of one partition. Methods that write, respond or send markers return a `TransactionStep`.
 
     Each token gets exactly one response: in the step of its request, of `written`, or of `unload`."""
 
@@ -52,6 +52,7 @@ class TransactionShard:
 
     @property
     def transactions(self) -> Mapping[str, TransactionMetadata]:
+        """The metadata by transactional id."""
         return self._progress.transactions
 
     @property
@@ -218,7 +219,7 @@ class TransactionShard:
             step.respond(pending, outcome, self.transactions[transactional_id].producer)
         return step, None
 
-    # -- what the shell reports -----------------------------------------------------------------------------------
+    # -- completed writes -----------------------------------------------------------------------------------------
 
     def written(self, write: Write, error: ErrorCode, now: Instant) -> TransactionStep:
         """The append of a step's records has ended: with NONE they are replayed, otherwise it failed.
@@ -261,12 +262,12 @@ class TransactionShard:
                 batch.append(id_)
                 size += 4 * len(id_) + 32
             if size > TOMBSTONES_BYTES_MAX:
-                yield self._expiring(batch, now)
+                yield self._expire_batch(batch, now)
                 batch, size = [], 0
         if batch:
-            yield self._expiring(batch, now)
+            yield self._expire_batch(batch, now)
 
-    def _expiring(self, transactional_ids: Sequence[str], now: Instant) -> TransactionStep:
+    def _expire_batch(self, transactional_ids: Sequence[str], now: Instant) -> TransactionStep:
         step = TransactionStep(now)
         self._progress.write_tombstones(step, transactional_ids)
         for id_ in transactional_ids:
@@ -288,11 +289,13 @@ class TransactionShard:
         """The number of markers of decided transactions that are not known to be written."""
         return self._progress.markers_left
 
-    def list(self, wanted: TransactionFilter, now: Instant) -> Iterable[ListTransactionsResponse.TransactionState]:
+    def list(
+        self, transaction_filter: TransactionFilter, now: Instant
+    ) -> Iterable[ListTransactionsResponse.TransactionState]:
         return [
             listed(id_, transaction)
             for id_, transaction in self.transactions.items()
-            if wanted.passes(id_, transaction, now.wall_ms)
+            if transaction_filter.passes(id_, transaction, now.wall_ms)
         ]
 
     # -- records --------------------------------------------------------------------------------------------------
@@ -302,8 +305,7 @@ class TransactionShard:
         self._progress.replay(record)
 
     def loaded(self, coordinator_epoch: int, now: Instant) -> TransactionStep:
-        """All records are replayed: send the markers of decided transactions that are not complete, again if need
-        be."""
+        """All records are replayed: send the markers of decided transactions that are not complete."""
         return self._progress.loaded(coordinator_epoch, now)
 
     def unload(self, now: Instant) -> TransactionStep:

@@ -22,11 +22,7 @@ TransactionResponse = InitProducerIdResponse | EndTxnResponse | ErrorCode
 
 
 class TransactionApi(Enum):
-    """An API of the transaction coordinator, with two of its versions.
-
-    The first version whose clients know PRODUCER_FENCED: older clients get INVALID_PRODUCER_EPOCH (KIP-588). And the
-    first version of clients of transaction version 2, if there is one: brokers add partitions for them, and EndTxn
-    increments the producer epoch (KIP-890)."""
+    """An API of the transaction coordinator, with the versions in which its responses and effects change."""
 
     INIT_PRODUCER_ID = "InitProducerId", 4, None
     ADD_PARTITIONS = "AddPartitionsToTxn", 2, 4
@@ -35,7 +31,10 @@ class TransactionApi(Enum):
 
     def __init__(self, api: str, fenced_from: int, epoch_bump_from: int | None) -> None:
         self.fenced_from = fenced_from
+        """The first version whose clients know PRODUCER_FENCED; older ones get INVALID_PRODUCER_EPOCH (KIP-588)."""
         self.epoch_bump_from = epoch_bump_from
+        """The first version of clients of transaction version 2, if there is one: brokers add partitions for them, and
+        EndTxn increments the producer epoch (KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ class TransactionSettings:
 @dataclass(frozen=True, slots=True, eq=False)
 class TransactionMarkers:
     """The markers of a decided transaction, one for each of its partitions. The shell writes them, and reports progress
-    by `TransactionShard.markers_written` with this object; the markers of an earlier coordinator epoch are another."""
+    by `TransactionShard.markers_written` with this object. Each coordinator epoch has an object of its own."""
 
     transactional_id: str
     producer: Producer
@@ -105,7 +104,7 @@ class Write:
     error: ErrorCode = ErrorCode.NONE
     """The error of the response after a successful write, if the request begins by ending another transaction."""
     timed_out: bool = False
-    """The write aborts a timed-out transaction."""
+    """Whether the write aborts a timed-out transaction."""
     producer: Producer = NO_PRODUCER
     """The producer in the response after a successful write."""
 
