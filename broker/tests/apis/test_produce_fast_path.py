@@ -1,4 +1,4 @@
-"""The fast path through Produce answers byte for byte what the general way answers."""
+"""The fast path of Produce sends the same bytes as the general way."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONG_NAME = "long." + "x" * 200
 
 
 def general(node: Node) -> Node:
-    """An interceptor that does nothing keeps a node off the fast path."""
+    """Keep a node off the fast path, by an interceptor that does nothing."""
     node.broker.interceptors.before_write.append(lambda ctx, request, response: None)
     return node
 
@@ -38,7 +38,7 @@ async def answers(client: Any, requests: list[tuple[ProduceRequest, str | None]]
 
 
 @pytest.mark.parametrize("version", range(7, 14))
-async def test_both_ways_answer_the_same_bytes(
+async def test_fast_path_and_general_way_send_the_same_bytes(
     start_node: Any, connect: Any, make_batch: MakeBatch, make_produce: MakeProduce, version: int
 ) -> None:
     seen = []
@@ -83,7 +83,7 @@ async def test_both_ways_answer_the_same_bytes(
     assert seen[0] == seen[1]
 
 
-async def test_a_topic_that_was_deleted_and_created_again_is_found_again(
+async def test_the_fast_path_finds_a_topic_that_was_deleted_and_created_again(
     node: Node, client: Any, make_batch: MakeBatch
 ) -> None:
     for _ in range(3):
@@ -93,7 +93,7 @@ async def test_a_topic_that_was_deleted_and_created_again_is_found_again(
         assert (await client.produce("t", make_batch(b"v"))).error_code != 0
 
 
-async def test_partitions_of_a_deleted_topic_are_not_kept(
+async def test_the_fast_path_releases_partitions_of_a_deleted_topic(
     node: Node, client: Any, make_batch: MakeBatch, make_produce: MakeProduce
 ) -> None:
     for _ in range(2):
@@ -108,7 +108,7 @@ async def test_partitions_of_a_deleted_topic_are_not_kept(
 
 
 @pytest.mark.parametrize("version", [7, 8, 9, 12, 13])
-async def test_a_request_cut_off_or_damaged_anywhere_is_left_to_the_general_way_or_not_appended(
+async def test_the_fast_path_appends_nothing_of_a_truncated_request(
     node: Node, client: Any, make_batch: MakeBatch, make_produce: MakeProduce, version: int
 ) -> None:
     topic_id = await client.create_topic("t")
@@ -117,10 +117,11 @@ async def test_a_request_cut_off_or_damaged_anywhere_is_left_to_the_general_way_
     assert serve is not None
     partition = node.broker.partitions.get("t", 0)
     assert partition is not None
+    (connection,) = node.server.connections
     for size in range(len(body)):
-        assert serve(node.broker, memoryview(bytearray(body[:size])), 0) is None
+        assert serve(node.broker, connection, memoryview(bytearray(body[:size])), 0) is None
     assert partition.log_end_offset == 0
-    assert serve(node.broker, memoryview(bytearray(body)), 0) is not None
+    assert serve(node.broker, connection, memoryview(bytearray(body)), 0) is not None
     assert partition.log_end_offset == 1
 
 
@@ -128,7 +129,7 @@ def test_versions_before_7_have_no_fast_path() -> None:
     assert [fast_path(version) for version in range(7)] == [None] * 7
 
 
-async def test_tagged_fields_take_the_general_way(
+async def test_requests_with_tagged_fields_take_the_general_way(
     client: Any, make_batch: MakeBatch, make_produce: MakeProduce
 ) -> None:
     topic_id = await client.create_topic("t")
@@ -138,7 +139,7 @@ async def test_tagged_fields_take_the_general_way(
     assert answer.responses[0].partition_responses[0].error_code == 0
 
 
-async def test_a_batch_of_a_topic_with_append_time_is_refused_for_its_own_fault(client: Any) -> None:
+async def test_a_batch_for_a_topic_with_append_time_is_validated_once(client: Any) -> None:
     await client.create_topic("t", message_timestamp_type="LogAppendTime", max_message_bytes="1000")
 
     def batch(sequence: int, size: int) -> bytes:
@@ -155,7 +156,7 @@ async def test_a_batch_of_a_topic_with_append_time_is_refused_for_its_own_fault(
     ]
 
 
-async def test_a_failure_of_the_fast_path_closes_the_connection_and_the_log_says_whose_and_in_what(
+async def test_an_exception_in_the_fast_path_closes_the_connection_and_is_logged(
     node: Node,
     client: Any,
     make_batch: MakeBatch,
@@ -163,7 +164,7 @@ async def test_a_failure_of_the_fast_path_closes_the_connection_and_the_log_says
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    topic_id = await client.create_topic("t")  # the general way, under another name
+    topic_id = await client.create_topic("t")  # by the general way, with another client id
 
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("ours")
