@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import release_differences as releases
 from hypothesis import given
 from wire_facts import CASES, FACTS, definition_for, snake_case, versions
 from wire_samples import MESSAGES, few_examples, messages
 
-from odradek_wire import releases
 from odradek_wire.codec import encode, layout
 from odradek_wire.message import Message
 from odradek_wire.notation import Field, StructType
