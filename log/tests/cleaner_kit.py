@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from log.tests.log_kit import START_MS, read_all
 
 from odradek_log.append import AppendInfo
-from odradek_log.cleaner.cleaning import Cleaning, Limits, Replacement, plan_of
+from odradek_log.cleaner.cleaning import Cleaning, Limits, Replacement, log_to_clean
 from odradek_log.log import Log
 from odradek_log.producer_state_manager import AppendOrigin
 from odradek_wire.records.attributes import Compression
@@ -20,10 +20,10 @@ LIMITS = Limits(dedupe_buffer_bytes=1 << 20, load_factor=0.9, io_buffer_bytes=40
 def begin(log: Log, *, limits: Limits = LIMITS, last_stable: int | None = None) -> Cleaning:
     """However clean the log is already."""
     now_ms = log.env.wall_ms()
-    planned = plan_of(log, log.log_end_offset if last_stable is None else last_stable, now_ms)
-    if not planned.cleanable_bytes:
-        planned = planned._replace(first_dirty_offset=log.log_start_offset)
-    return Cleaning(log, planned, limits, now_ms)
+    to_clean = log_to_clean(log, log.log_end_offset if last_stable is None else last_stable, now_ms)
+    if not to_clean.cleanable_bytes:
+        to_clean = to_clean._replace(first_dirty_offset=log.log_start_offset)
+    return Cleaning(log, to_clean, limits, now_ms)
 
 
 def clean(

@@ -19,7 +19,7 @@ from odradek_broker.groups.core.group_records import OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_log.append import AppendInfo
-from odradek_log.cleaner.cleaning import plan_of
+from odradek_log.cleaner.cleaning import log_to_clean
 from odradek_log.producer_state_manager import TransactionMarker
 from odradek_log.verification_guard import NOT_REQUIRED
 from odradek_wire.errors import ErrorCode
@@ -68,7 +68,7 @@ class OnDisk(History):
         partition = self.broker.partition
         partition.log.roll()
         before, stable = partition.log.size_bytes, partition.last_stable_offset
-        if plan_of(partition.log, stable, self.broker.clock.wall_ms()).first_uncleanable_offset > 0:
+        if log_to_clean(partition.log, stable, self.broker.clock.wall_ms()).first_uncleanable_offset > 0:
             clean(partition.log, last_stable=stable)
         self.removed += before - partition.log.size_bytes
 

@@ -13,8 +13,8 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 from odradek_log.cleaner.batch_filter import BatchFilter, Seen, last_records, marker_of, see
+from odradek_log.cleaner.log_to_clean import CleanableSegment, LogToClean, choose_cleanable, group_segments
 from odradek_log.cleaner.offset_map import OffsetMap
-from odradek_log.cleaner.plan import Plan, SegmentFacts, groups, plan
 from odradek_log.cleaner.source import pieces
 from odradek_log.cleaner.swap import swap
 from odradek_log.cleaner.target import CleanedSegment
@@ -60,10 +60,10 @@ class Replacement(NamedTuple):
 Slice: TypeAlias = Read | Replacement
 
 
-def plan_of(log: Log, last_stable_offset: int, now_ms: int) -> Plan:
+def log_to_clean(log: Log, last_stable_offset: int, now_ms: int) -> LogToClean:
     """What could be cleaned. Raises what a failing disk raises."""
     facts = [
-        SegmentFacts(
+        CleanableSegment(
             segment.base_offset,
             segment.size,
             lambda segment=segment: segment.largest_timestamp[0],  # type: ignore[misc]
@@ -72,7 +72,7 @@ def plan_of(log: Log, last_stable_offset: int, now_ms: int) -> Plan:
         for segment in log.segments
     ]
     with log.working("look for what can be cleaned"):
-        return plan(
+        return choose_cleanable(
             facts,
             log.config,
             log.cleaner.checkpoint,
@@ -86,15 +86,15 @@ def plan_of(log: Log, last_stable_offset: int, now_ms: int) -> Plan:
 class Cleaning:
     """From its construction to `finish` or `give_up` the log is being cleaned."""
 
-    def __init__(self, log: Log, planned: Plan, limits: Limits, now_ms: int) -> None:
-        assert planned.first_dirty_offset < planned.first_uncleanable_offset, "nothing is dirty"
+    def __init__(self, log: Log, to_clean: LogToClean, limits: Limits, now_ms: int) -> None:
+        assert to_clean.first_dirty_offset < to_clean.first_uncleanable_offset, "nothing is dirty"
         self._log = log
         self._config = log.config
         self._directory = log.directory
         self._limits = limits
         self._now_ms = now_ms
-        self._first_dirty_offset = planned.first_dirty_offset
-        self._end = planned.first_uncleanable_offset
+        self._first_dirty_offset = to_clean.first_dirty_offset
+        self._end = to_clean.first_uncleanable_offset
         self._row = list(log.segments)
         self._producers = last_records(log.producers)
         # Also of markers behind what is cleaned: of transactions with records in it.
@@ -174,7 +174,7 @@ class Cleaning:
         )
         sizes = [(segment.base_offset, segment.size, self._index_size(segment)) for segment in sources]
         at = 0
-        for count in groups(sizes, self._config, self._end):
+        for count in group_segments(sizes, self._config, self._end):
             group = sources[at : at + count]
             at += count
             self._target = target = CleanedSegment(self._log.env, self._directory, group[0].base_offset, self._config)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from odradek_log.cleaner.plan import Plan, SegmentFacts, groups, plan
+from odradek_log.cleaner.log_to_clean import CleanableSegment, LogToClean, choose_cleanable, group_segments
 from odradek_log.log_config import LogConfig
 
 # Four sealed segments of 100 bytes and ten offsets each, of 1, 2, 3 and 4 seconds; the active one begins at 40.
 _SEGMENTS = [
-    SegmentFacts(10 * at, 100, lambda at=at: 1000 * at + 1000, lambda at=at: 1000 * at + 900) for at in range(5)
+    CleanableSegment(10 * at, 100, lambda at=at: 1000 * at + 1000, lambda at=at: 1000 * at + 900) for at in range(5)
 ]
 _NOW = 10_000
 
 
-def _plan(checkpoint: int | None = None, start: int = 0, stable: int = 50, **settings: object) -> Plan:
+def _plan(checkpoint: int | None = None, start: int = 0, stable: int = 50, **settings: object) -> LogToClean:
     config = LogConfig(cleanup_policy=("compact",), **settings)  # type: ignore[arg-type]
-    return plan(_SEGMENTS, config, checkpoint, start, 50, stable, _NOW)
+    return choose_cleanable(_SEGMENTS, config, checkpoint, start, 50, stable, _NOW)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_what_is_cleanable(
 
 def test_a_log_is_worth_cleaning_above_the_ratio_or_when_something_waits_for_too_long() -> None:
     def worth(checkpoint: int | None, **settings: object) -> bool:
-        return _plan(checkpoint, **settings).is_worth_it(LogConfig(**settings))  # type: ignore[arg-type]
+        return _plan(checkpoint, **settings).is_cleanable(LogConfig(**settings))  # type: ignore[arg-type]
 
     assert _plan(20).cleanable_ratio == 0.5
     assert not worth(20)
@@ -68,7 +68,7 @@ def test_a_log_is_worth_cleaning_above_the_ratio_or_when_something_waits_for_too
 
 def test_a_log_with_the_active_segment_alone_is_not_dirty() -> None:
     config = LogConfig(cleanup_policy=("compact",))
-    assert plan(_SEGMENTS[:1], config, None, 0, 10, 10, _NOW) == Plan(0, 0, 0, 0, False)
+    assert choose_cleanable(_SEGMENTS[:1], config, None, 0, 10, 10, _NOW) == LogToClean(0, 0, 0, 0, False)
 
 
 def test_first_timestamps_are_not_read_unless_there_is_a_greatest_lag() -> None:
@@ -76,7 +76,9 @@ def test_first_timestamps_are_not_read_unless_there_is_a_greatest_lag() -> None:
         raise AssertionError
 
     segments = [facts._replace(first_timestamp=never, largest_timestamp=never) for facts in _SEGMENTS]
-    assert plan(segments, LogConfig(cleanup_policy=("compact",)), None, 0, 50, 50, _NOW).cleanable_bytes == 400
+    assert (
+        choose_cleanable(segments, LogConfig(cleanup_policy=("compact",)), None, 0, 50, 50, _NOW).cleanable_bytes == 400
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,4 +98,4 @@ def test_first_timestamps_are_not_read_unless_there_is_a_greatest_lag() -> None:
 def test_neighbours_become_one_as_far_as_size_indexes_and_offsets_allow(
     segments: list[tuple[int, int, int]], end: int, counts: list[int]
 ) -> None:
-    assert groups(segments, LogConfig(segment_bytes=100, segment_index_bytes=16), end) == counts
+    assert group_segments(segments, LogConfig(segment_bytes=100, segment_index_bytes=16), end) == counts

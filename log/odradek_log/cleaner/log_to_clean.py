@@ -12,7 +12,7 @@ _MAX_OFFSET_RANGE = 0x7FFF_FFFF
 _NEVER_MS = 1 << 62
 
 
-class SegmentFacts(NamedTuple):
+class CleanableSegment(NamedTuple):
     """Timestamps are asked for only where they decide, since they may have to be read: the largest one, and that of the
     first batch; neither is positive where there is none."""
 
@@ -22,7 +22,7 @@ class SegmentFacts(NamedTuple):
     first_timestamp: Callable[[], int]
 
 
-class Plan(NamedTuple):
+class LogToClean(NamedTuple):
     """Of one log; offsets are exclusive ends."""
 
     first_dirty_offset: int
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
     """The beginning of a segment."""
     clean_bytes: int
     cleanable_bytes: int
-    overdue: bool
+    need_compaction_now: bool
     """Whether something waits for longer than `max.compaction.lag.ms`."""
 
     @property
@@ -39,19 +39,21 @@ class Plan(NamedTuple):
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
-    def is_worth_it(self, config: LogConfig) -> bool:
-        return (self.overdue and self.cleanable_bytes > 0) or self.cleanable_ratio > config.min_cleanable_dirty_ratio
+    def is_cleanable(self, config: LogConfig) -> bool:
+        return (
+            self.need_compaction_now and self.cleanable_bytes > 0
+        ) or self.cleanable_ratio > config.min_cleanable_dirty_ratio
 
 
-def plan(
-    segments: Sequence[SegmentFacts],
+def choose_cleanable(
+    segments: Sequence[CleanableSegment],
     config: LogConfig,
     checkpoint: int | None,
     log_start_offset: int,
     log_end_offset: int,
     last_stable_offset: int,
     now_ms: int,
-) -> Plan:
+) -> LogToClean:
     """`segments` are all of the log, the last one active. A checkpoint outside the log means nothing: everything is
     dirty then."""
     if checkpoint is None or not log_start_offset <= checkpoint <= log_end_offset:
@@ -69,10 +71,10 @@ def plan(
     clean = sum(each.size for each in segments if each.base_offset < checkpoint)
     begin = min(checkpoint, end)
     cleanable = sum(each.size for each in _sealed_from(segments, begin) if begin < end and each.base_offset < end)
-    return Plan(checkpoint, end, clean, cleanable, _is_overdue(dirty, config, now_ms))
+    return LogToClean(checkpoint, end, clean, cleanable, _needs_compaction_now(dirty, config, now_ms))
 
 
-def groups(segments: Sequence[tuple[int, int, int]], config: LogConfig, end: int) -> list[int]:
+def group_segments(segments: Sequence[tuple[int, int, int]], config: LogConfig, end: int) -> list[int]:
     """How many of the segments, each (base offset, bytes, bytes of its larger index), become one, again and again, so
     that segments do not dwindle. `end` is where the last one ends."""
     counts: list[int] = []
@@ -94,7 +96,7 @@ def groups(segments: Sequence[tuple[int, int, int]], config: LogConfig, end: int
     return counts
 
 
-def _sealed_from(segments: Sequence[SegmentFacts], offset: int) -> Sequence[SegmentFacts]:
+def _sealed_from(segments: Sequence[CleanableSegment], offset: int) -> Sequence[CleanableSegment]:
     """From the one that holds `offset` on, without the active one."""
     if offset > segments[-1].base_offset:
         return ()
@@ -102,7 +104,7 @@ def _sealed_from(segments: Sequence[SegmentFacts], offset: int) -> Sequence[Segm
     return segments[first:-1]
 
 
-def _is_overdue(dirty: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -> bool:
+def _needs_compaction_now(dirty: Sequence[CleanableSegment], config: LogConfig, now_ms: int) -> bool:
     if config.max_compaction_lag_ms >= _NEVER_MS:
         return False
     limit = now_ms - max(config.max_compaction_lag_ms, 0)
