@@ -210,7 +210,7 @@ def _cleaner(broker: Broker, cleaner: LogCleaner) -> Iterator[Metric]:
     uncleanable = Counter({directory.path: 0 for directory in broker.log_directories.all})
     for partition in broker.partitions:
         log, directory = partition.served_log, partition.directory
-        if log is not None and directory is not None and log.cleaner.why_uncleanable is not None:
+        if log is not None and directory is not None and log.cleaner.uncleanable_error is not None:
             uncleanable[directory.path] += 1
     yield Metric(
         f"{manager}uncleanable_partitions_count",

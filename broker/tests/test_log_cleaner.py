@@ -185,8 +185,8 @@ async def test_the_throttle_makes_it_wait_and_a_deleted_topic_is_given_up(start_
         await client.create_topic(name, **COMPACT)
         await fill(client, node, name)
     run = asyncio.create_task(node.cluster.clean_logs())
-    await until(lambda: log_of(node).cleaner.under_way or log_of(node, "u").cleaner.under_way)
-    first, second = ("t", "u") if log_of(node).cleaner.under_way else ("u", "t")
+    await until(lambda: log_of(node).cleaner.in_progress or log_of(node, "u").cleaner.in_progress)
+    first, second = ("t", "u") if log_of(node).cleaner.in_progress else ("u", "t")
     log = log_of(node, first)
     await client.ask(DeleteTopicsRequest([DeleteTopicsRequest.DeleteTopicState(first)], timeout_ms=1000), 6)
     other = log_of(node, second)
@@ -214,14 +214,14 @@ async def test_at_most_so_many_logs_are_compacted_at_once_as_there_are_threads(
     run = asyncio.create_task(node.cluster.clean_logs())
     at_once = set()
 
-    def under_way() -> int:
-        at_once.add(count := sum(log.cleaner.under_way for log in logs))
+    def cleanings_in_progress() -> int:
+        at_once.add(count := sum(log.cleaner.in_progress for log in logs))
         return count
 
-    await until(lambda: under_way() == threads)
+    await until(lambda: cleanings_in_progress() == threads)
     while not run.done():
         clock.advance_timeouts(10)
-        under_way()
+        cleanings_in_progress()
         await asyncio.sleep(0)
     await run
     assert max(at_once) == threads
@@ -276,13 +276,13 @@ async def test_more_threads_work_as_soon_as_they_are_asked_for(start_node: Any, 
         await fill(client, node, name)
     logs = [log_of(node, name) for name in ("t", "u")]
     clock.advance_timeouts(1000)
-    await until(lambda: sum(log.cleaner.under_way for log in logs) == 1)
+    await until(lambda: sum(log.cleaner.in_progress for log in logs) == 1)
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
     setting = IncrementalAlterConfigsRequest.AlterableConfig("log.cleaner.threads", 0, "2")
     answer = await client.ask(IncrementalAlterConfigsRequest([resource(4, "", [setting])]), 1)
     assert answer.responses[0].error_code == ErrorCode.NONE
     clock.advance_timeouts(1000)
-    await until(lambda: sum(log.cleaner.under_way for log in logs) == 2)
+    await until(lambda: sum(log.cleaner.in_progress for log in logs) == 2)
 
 
 async def test_the_cleaner_is_loaded_off_the_loop(start_node: Any, connect: Any, monkeypatch: Any) -> None:
@@ -314,7 +314,7 @@ async def test_a_broker_ends_in_the_middle_of_a_pass(start_node: Any, connect: A
         await fill(client, node)
         run = asyncio.create_task(node.cluster.clean_logs())
         log = log_of(node)
-        await until(lambda log=log: log.cleaner.under_way)  # type: ignore[misc]
+        await until(lambda log=log: log.cleaner.in_progress)  # type: ignore[misc]
         async with asyncio.timeout(10):
             await end(node)
             await run
@@ -335,7 +335,7 @@ async def test_a_log_with_damage_is_served_and_not_cleaned(start_node: Any, conn
     content[70] ^= 1
     file.write_bytes(content)
     await node.cluster.clean_logs()
-    assert "wrong CRC" in str(log_of(node).cleaner.why_uncleanable)
+    assert "wrong CRC" in str(log_of(node).cleaner.uncleanable_error)
     assert len(left(log_of(node, "u"))) == 2
     assert (await client.produce("t", bytes(keyed((b"a", b"v"))))).error_code == ErrorCode.NONE
     assert not list((tmp_path / "data" / "t-0").glob("*.cleaned"))

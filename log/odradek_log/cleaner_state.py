@@ -10,16 +10,16 @@ from __future__ import annotations
 class CleanerState:
     """Of one log. The loop's thread only."""
 
-    __slots__ = ("checkpoint", "interruptions", "under_way", "why_uncleanable")
+    __slots__ = ("checkpoint", "in_progress", "interruptions", "uncleanable_error")
 
     def __init__(self) -> None:
         self.checkpoint: int | None = None
         """Where the dirty part begins (`cleaner-offset-checkpoint`); None if nothing was ever cleaned."""
-        self.under_way = False
+        self.in_progress = False
         """Whether the cleaner is at this log; retention waits for its end, as in Kafka."""
         self.interruptions = 0
         """Counts what a cleaning must not go on after."""
-        self.why_uncleanable: Exception | None = None
+        self.uncleanable_error: Exception | None = None
         """Trouble other than the disk's: the log is left as it is until the next start."""
 
     def truncated(self, active_base_offset: int) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def delete_old_segments(log: Log, limit: int) -> int:
     """See `Log.delete_old_segments`."""
-    if log.cleaner.under_way:
+    if log.cleaner.in_progress:
         return 0
     segments = list(log.segments)
     facts = [

@@ -7,33 +7,33 @@ from collections.abc import Callable, Iterable
 from log.tests.log_kit import START_MS, read_all
 
 from odradek_log.append import AppendInfo
-from odradek_log.cleaner.cleaning import Cleaning, Limits, Replacement, log_to_clean
+from odradek_log.cleaner.cleaner import Cleaner, CleanerConfig, SegmentReplacement, log_to_clean
 from odradek_log.log import Log
 from odradek_log.producer_state_manager import AppendOrigin
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.builder import BatchBuilder
 from odradek_wire.records.control import end_txn_marker_batch
 
-LIMITS = Limits(dedupe_buffer_bytes=1 << 20, load_factor=0.9, io_buffer_bytes=4096)
+LIMITS = CleanerConfig(dedupe_buffer_bytes=1 << 20, load_factor=0.9, io_buffer_bytes=4096)
 
 
-def begin(log: Log, *, limits: Limits = LIMITS, last_stable: int | None = None) -> Cleaning:
+def begin(log: Log, *, limits: CleanerConfig = LIMITS, last_stable: int | None = None) -> Cleaner:
     """However clean the log is already."""
     now_ms = log.env.wall_ms()
     to_clean = log_to_clean(log, log.log_end_offset if last_stable is None else last_stable, now_ms)
     if not to_clean.cleanable_bytes:
         to_clean = to_clean._replace(first_dirty_offset=log.log_start_offset)
-    return Cleaning(log, to_clean, limits, now_ms)
+    return Cleaner(log, to_clean, limits, now_ms)
 
 
 def clean(
     log: Log,
     *,
-    limits: Limits = LIMITS,
+    limits: CleanerConfig = LIMITS,
     last_stable: int | None = None,
     between: Callable[[], object] = lambda: None,
     slice_us: int = 100,
-) -> Cleaning:
+) -> Cleaner:
     """One pass; `between` is called after every slice."""
     cleaning = begin(log, limits=limits, last_stable=last_stable)
     cleaning.slice_us = slice_us
@@ -41,12 +41,12 @@ def clean(
     for step in slices:
         between()
         if cleaning.is_interrupted:
-            cleaning.give_up()
+            cleaning.abort()
             cleaning.discard()
             return cleaning
-        if isinstance(step, Replacement):
-            cleaning.swap(step)
-    cleaning.finish()
+        if isinstance(step, SegmentReplacement):
+            cleaning.replace_segments(step)
+    cleaning.complete()
     return cleaning
 
 

@@ -11,7 +11,7 @@ from log.tests.cleaner_kit import LIMITS, begin, clean, end_transaction, keyed, 
 from log.tests.log_kit import START_MS, TOPIC_ID, Time, open_directory, read_all
 
 from odradek_log.append import AppendInfo
-from odradek_log.cleaner.cleaning import Limits, Replacement
+from odradek_log.cleaner.cleaner import CleanerConfig, SegmentReplacement
 from odradek_log.cleaner.offset_map import BYTES_PER_ENTRY
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
@@ -116,7 +116,7 @@ def test_a_full_dedupe_buffer_ends_the_pass_early_and_the_next_one_goes_on(tmp_p
         write(log, keyed(*((b"%d" % at, b"%d" % round_) for at in range(10))))
         log.roll()
     before = left(log)
-    few = Limits(dedupe_buffer_bytes=4 * BYTES_PER_ENTRY, load_factor=1, io_buffer_bytes=4096)
+    few = CleanerConfig(dedupe_buffer_bytes=4 * BYTES_PER_ENTRY, load_factor=1, io_buffer_bytes=4096)
     ends, sizes = [], []
     for _ in range(5):
         ends.append(clean(log, limits=few).end_offset)
@@ -312,7 +312,7 @@ def test_what_changes_the_log_meanwhile_ends_the_pass_without_a_trace(tmp_path: 
         log.roll()
     cleaning = begin(log)
     slices = cleaning.slices()
-    while not isinstance(step := next(slices), Replacement):
+    while not isinstance(step := next(slices), SegmentReplacement):
         pass
     assert len(list(tmp_path.glob("t-0/*.cleaned"))) == 3
     {
@@ -321,7 +321,7 @@ def test_what_changes_the_log_meanwhile_ends_the_pass_without_a_trace(tmp_path: 
         "delete": lambda: directory.delete_log("t", 0, "0" * 32),
     }[what]()
     assert cleaning.is_interrupted
-    cleaning.give_up()
+    cleaning.abort()
     cleaning.discard()
     assert step.new.file is None
     assert log.cleaner.checkpoint is None
@@ -444,7 +444,7 @@ def test_a_large_batch_that_is_dealt_with_bit_by_bit_is_cleaned_as_in_one_go(
             count += 1
 
         for _ in range(3):  # the second time tombstones have a horizon, the third time it is over
-            limits = Limits(keys_in_map * BYTES_PER_ENTRY, 1.0, 1 << 16)
+            limits = CleanerConfig(keys_in_map * BYTES_PER_ENTRY, 1.0, 1 << 16)
             clean(log, slice_us=slice_us, limits=limits, between=one_more)
             found.append([piece.tobytes() for piece in pieces_of(log)])
             time.advance(3000)

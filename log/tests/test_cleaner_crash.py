@@ -14,7 +14,7 @@ from log.tests.failing_disk import FailingDisk
 from log.tests.log_kit import TOPIC_ID, Time, open_directory
 from log.tests.test_power_loss import PulledPlug
 
-from odradek_log.cleaner.cleaning import Replacement
+from odradek_log.cleaner.cleaner import SegmentReplacement
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
@@ -78,9 +78,9 @@ def _clean_as_far_as_possible(log: Log) -> None:
     with suppress(OSError):
         cleaning = begin(log)
         for step in cleaning.slices():
-            if isinstance(step, Replacement):
-                cleaning.swap(step)
-        cleaning.finish()
+            if isinstance(step, SegmentReplacement):
+                cleaning.replace_segments(step)
+        cleaning.complete()
 
 
 @pytest.mark.long

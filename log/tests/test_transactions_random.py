@@ -15,7 +15,7 @@ from log.tests.cleaner_kit import clean, end_transaction, keyed
 from log.tests.log_kit import TOPIC_ID, Time, open_directory
 
 from odradek_log.append import AppendInfo
-from odradek_log.cleaner.cleaning import Limits, log_to_clean
+from odradek_log.cleaner.cleaner import CleanerConfig, log_to_clean
 from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
 from odradek_log.log_opening import open_log
@@ -124,7 +124,7 @@ class Story:
     def clean(self) -> None:
         last_stable = self.last_stable_offset()
         last_stable = self.chance.choice([last_stable, self.chance.randint(0, last_stable)])
-        limits = Limits(self.chance.choice([600, 2000, 1 << 20]), 0.9, self.chance.choice([100, 4096]))
+        limits = CleanerConfig(self.chance.choice([600, 2000, 1 << 20]), 0.9, self.chance.choice([100, 4096]))
         to_clean = log_to_clean(self.log, last_stable, self.time.now_ms)
         begin = to_clean.first_dirty_offset if to_clean.cleanable_bytes else self.log.log_start_offset
         if begin < to_clean.first_uncleanable_offset:

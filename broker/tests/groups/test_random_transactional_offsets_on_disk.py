@@ -19,7 +19,7 @@ from odradek_broker.groups.core.group_records import OffsetRecord
 from odradek_broker.groups.core.group_shard import GroupShard
 from odradek_broker.transactions.core.transaction_metadata import Producer
 from odradek_log.append import AppendInfo
-from odradek_log.cleaner.cleaning import log_to_clean
+from odradek_log.cleaner.cleaner import log_to_clean
 from odradek_log.producer_state_manager import TransactionMarker
 from odradek_log.verification_guard import NOT_REQUIRED
 from odradek_wire.errors import ErrorCode

@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping, Set
 from typing import NamedTuple, TypeAlias
 
 from odradek_log.cleaner.offset_map import OffsetMap
-from odradek_log.cleaner.transactions import CleanedTransactions
+from odradek_log.cleaner.transaction_metadata import CleanedTransactionMetadata
 from odradek_log.producer_state_manager import ProducerStateManager
 from odradek_wire.records import record_filter
 from odradek_wire.records.batch import Buffer, RecordBatchHeader, check_crc
@@ -21,7 +21,7 @@ from odradek_wire.records.record_codec import read_records, records_data
 _NONE: frozenset[int] = frozenset()
 
 
-Seen: TypeAlias = tuple[bytes, record_filter.PartialRecords]
+DecompressedRecords: TypeAlias = tuple[bytes, record_filter.PartialRecords]
 """The records of a batch, decompressed, and their outline."""
 
 
@@ -43,7 +43,7 @@ def last_records(producers: ProducerStateManager) -> dict[int, LastRecord]:
     }
 
 
-def see(data: memoryview, header: RecordBatchHeader) -> Seen:
+def decompress_records(data: memoryview, header: RecordBatchHeader) -> DecompressedRecords:
     """Look at the records of a batch."""
     body = records_data(data, header)
     return body, record_filter.read_partial(body, header.count)
@@ -58,7 +58,7 @@ class BatchFilter:
         self,
         *,
         offsets: OffsetMap,
-        transactions: CleanedTransactions,
+        transactions: CleanedTransactionMetadata,
         producers: Mapping[int, LastRecord],
         end: int,
         now_ms: int,
@@ -77,38 +77,38 @@ class BatchFilter:
         it goes. Raises `CorruptRecordError`."""
         if header.is_control:
             return self._filter_control(data, header)
-        if self._transactions.is_aborted(header):
-            return self._empty_or_gone(header)
-        body, found = see(data, header)
-        gone = self._gone(header, found, self._superseded(header, found, 0, header.count))
+        if self._transactions.on_batch_read(header):
+            return self._empty_or_discard(header)
+        body, found = decompress_records(data, header)
+        gone = self._discarded(header, found, self._superseded(header, found, 0, header.count))
         wants_horizon = self._wants_horizon(header, found, gone)
         if not gone and not wants_horizon and header.count:
             return None
         if len(gone) == header.count:
-            return self._empty_or_gone(header)
+            return self._empty_or_discard(header)
         check_crc(data, header)
         kept = [at for at in range(header.count) if at not in gone]
         horizon_ms = self._new_horizon_ms() if wants_horizon else None
         return record_filter.retain(header, body, found, kept, delete_horizon_ms=horizon_ms)
 
-    def filtering(
-        self, data: memoryview, header: RecordBatchHeader, seen: Seen, most: int
+    def filter_in_slices(
+        self, data: memoryview, header: RecordBatchHeader, decompressed: DecompressedRecords, most: int
     ) -> Generator[bool, None, Buffer | None]:
         """The same of a large batch of data, whose records somebody looked at already, bit by bit: about `most` records
         between two yields, each of which says whether a codec comes next. Returns what `filter` does."""
-        if self._transactions.is_aborted(header):
-            return self._empty_or_gone(header)
-        body, found = seen
+        if self._transactions.on_batch_read(header):
+            return self._empty_or_discard(header)
+        body, found = decompressed
         superseded: list[int] = []
         for first in range(0, header.count, most):
             superseded += self._superseded(header, found, first, min(first + most, header.count))
             yield False
-        gone = self._gone(header, found, superseded)
+        gone = self._discarded(header, found, superseded)
         wants_horizon = self._wants_horizon(header, found, gone)
         if not gone and not wants_horizon:
             return None
         if len(gone) == header.count:
-            return self._empty_or_gone(header)
+            return self._empty_or_discard(header)
         yield False
         check_crc(data, header)
         kept: list[int] = []
@@ -130,7 +130,9 @@ class BatchFilter:
         superseded = self._offsets.superseded(keys, [base + delta for delta in deltas])
         return [first + at for at in superseded] if first else superseded
 
-    def _gone(self, header: RecordBatchHeader, found: record_filter.PartialRecords, superseded: list[int]) -> Set[int]:
+    def _discarded(
+        self, header: RecordBatchHeader, found: record_filter.PartialRecords, superseded: list[int]
+    ) -> Set[int]:
         """Which records, by index."""
         latest, horizon_ms = self._offsets.latest_offset, header.delete_horizon_ms
         if not superseded and not found.keyless and horizon_ms is None:
@@ -149,17 +151,19 @@ class BatchFilter:
         return header.delete_horizon_ms is None and any(at not in gone for at in found.tombstones)
 
     def _filter_control(self, data: memoryview, header: RecordBatchHeader) -> Buffer | None:
-        needless = self._transactions.is_needless(header, marker_of(data, header))
+        needless = self._transactions.on_control_batch_read(header, marker_of(data, header))
         horizon_ms = header.delete_horizon_ms
         if header.count == 0 or (needless and horizon_ms is not None and horizon_ms <= self._now_ms):
-            return self._empty_or_gone(header)
+            return self._empty_or_discard(header)
         if needless and horizon_ms is None:
             check_crc(data, header)
             kept = range(header.count)
-            return record_filter.retain(header, *see(data, header), kept, delete_horizon_ms=self._new_horizon_ms())
+            return record_filter.retain(
+                header, *decompress_records(data, header), kept, delete_horizon_ms=self._new_horizon_ms()
+            )
         return None
 
-    def _empty_or_gone(self, header: RecordBatchHeader) -> Buffer:
+    def _empty_or_discard(self, header: RecordBatchHeader) -> Buffer:
         if header.next_offset == self._end or self._is_last_of_producer(header):
             return record_filter.empty_batch(header)
         return b""

@@ -12,7 +12,7 @@ from odradek_log.segment import Segment
 from odradek_wire.records.batch import HEADER_SIZE, RecordBatchHeader, entry_size_at, iterate
 
 
-class Piece:
+class SegmentChunk:
     """The headers of the whole batches in it are read as they are asked for."""
 
     def __init__(self, data: memoryview) -> None:
@@ -26,31 +26,31 @@ class Piece:
             yield header
 
 
-def pieces(disk: Disk, segment: Segment, size: int) -> Iterator[Piece]:
+def read_chunks(disk: Disk, segment: Segment, size: int) -> Iterator[SegmentChunk]:
     """Of about `size` bytes, more where a batch is larger. Each is read when it is asked for, behind what was asked for
     of the one before. Raises `OSError`, `CorruptLogError`."""
     if not segment.size:
         return
-    file = OpenFile(disk, disk.open(segment.path(LOG), READ), _NOBODY)
+    file = OpenFile(disk, disk.open(segment.path(LOG), READ), _NO_HOLDER)
     wanted = max(size, HEADER_SIZE)
     position = 0
     while position < segment.size:
         data = memoryview(file.read(min(wanted, segment.size - position), position))
         first = entry_size_at(data)
         if first is not None and first <= len(data):
-            piece = Piece(data)
-            yield piece
-            position += piece.end
+            chunk = SegmentChunk(data)
+            yield chunk
+            position += chunk.end
         elif first is None or first > segment.size - position:
             raise CorruptLogError(f"{segment.path(LOG)}: no batch at position {position}")
         else:
             wanted = first  # and so many for the rest of the segment: the next ones may be as large
 
 
-class _Nobody:
+class _NoHolder:
     """A file that is read from once is held by nobody who would lose it."""
 
     file: OpenFile | None = None
 
 
-_NOBODY = _Nobody()
+_NO_HOLDER = _NoHolder()

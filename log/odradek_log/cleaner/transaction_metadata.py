@@ -21,22 +21,22 @@ class _Aborted:
         self.has_batches = False
 
 
-class CleanedTransactions:
+class CleanedTransactionMetadata:
     """Is told of every batch, in order."""
 
-    __slots__ = ("_aborted", "_coming", "_committed", "_kept")
+    __slots__ = ("_aborted", "_committed", "_not_begun", "_with_marker")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         """`aborted` are all that have records or their marker in what is read."""
         # The next one to begin is last.
-        self._coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+        self._not_begun = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._aborted: dict[int, _Aborted] = {}
         self._committed: set[int] = set()
-        self._kept: list[AbortedTransaction] = []
+        self._with_marker: list[AbortedTransaction] = []
 
-    def is_aborted(self, header: RecordBatchHeader) -> bool:
+    def on_batch_read(self, header: RecordBatchHeader) -> bool:
         """A batch of data: whether it belongs to an aborted transaction, and its records may go at once."""
-        if self._coming:
+        if self._not_begun:
             self._begin(header.last_offset)
         if not header.is_transactional:
             return False
@@ -47,7 +47,7 @@ class CleanedTransactions:
         aborted.has_batches = True
         return True
 
-    def is_needless(self, header: RecordBatchHeader, commit: bool | None) -> bool:
+    def on_control_batch_read(self, header: RecordBatchHeader, commit: bool | None) -> bool:
         """A control batch with a marker (`commit` None: without a record, or with one of another kind, which is told by
         its count): whether no batch of the transaction that it ends is left."""
         self._begin(header.last_offset)
@@ -61,16 +61,16 @@ class CleanedTransactions:
         aborted = self._aborted.pop(header.producer_id, None)
         if aborted is None or not aborted.has_batches:
             return True
-        self._kept.append(aborted.transaction)
+        self._with_marker.append(aborted.transaction)
         return False
 
-    def take_kept(self) -> list[AbortedTransaction]:
+    def take_aborted_with_marker(self) -> list[AbortedTransaction]:
         """The aborted transactions, since this was asked last, whose markers stay: the new segment's index."""
-        kept, self._kept = self._kept, []
+        kept, self._with_marker = self._with_marker, []
         return kept
 
     def _begin(self, offset: int) -> None:
-        coming = self._coming
+        coming = self._not_begun
         while coming and coming[-1].first_offset <= offset:
             transaction = coming.pop()
             self._aborted.setdefault(transaction.producer_id, _Aborted(transaction))

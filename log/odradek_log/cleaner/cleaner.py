@@ -12,13 +12,19 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
-from odradek_log.cleaner.batch_filter import BatchFilter, Seen, last_records, marker_of, see
+from odradek_log.cleaner.batch_filter import (
+    BatchFilter,
+    DecompressedRecords,
+    decompress_records,
+    last_records,
+    marker_of,
+)
+from odradek_log.cleaner.cleaned_segment import CleanedSegment
 from odradek_log.cleaner.log_to_clean import CleanableSegment, LogToClean, choose_cleanable, group_segments
 from odradek_log.cleaner.offset_map import OffsetMap
-from odradek_log.cleaner.source import pieces
-from odradek_log.cleaner.swap import swap
-from odradek_log.cleaner.target import CleanedSegment
-from odradek_log.cleaner.transactions import CleanedTransactions
+from odradek_log.cleaner.segment_reader import read_chunks
+from odradek_log.cleaner.segment_replacement import replace_segments
+from odradek_log.cleaner.transaction_metadata import CleanedTransactionMetadata
 from odradek_log.file_names import CLEANED, INDEX, TIME_INDEX
 from odradek_log.log import Log
 from odradek_log.segment import Segment
@@ -34,7 +40,7 @@ from odradek_wire.records.record_codec import records_data
 _SMALL_BATCH = 2048
 
 
-class Limits(NamedTuple):
+class CleanerConfig(NamedTuple):
     """Of the broker: `log.cleaner.dedupe.buffer.size`, `log.cleaner.io.buffer.load.factor`,
     `log.cleaner.io.buffer.size`."""
 
@@ -43,21 +49,21 @@ class Limits(NamedTuple):
     io_buffer_bytes: int
 
 
-class Read(NamedTuple):
+class SliceDone(NamedTuple):
     """A slice of work is done: so many bytes were read, and written."""
 
     bytes_read: int
     bytes_written: int
 
 
-class Replacement(NamedTuple):
+class SegmentReplacement(NamedTuple):
     """A segment is ready to take the place of others: the owner calls `swap`."""
 
     old: Sequence[Segment]
     new: CleanedSegment
 
 
-Slice: TypeAlias = Read | Replacement
+Slice: TypeAlias = SliceDone | SegmentReplacement
 
 
 def log_to_clean(log: Log, last_stable_offset: int, now_ms: int) -> LogToClean:
@@ -83,10 +89,10 @@ def log_to_clean(log: Log, last_stable_offset: int, now_ms: int) -> LogToClean:
         )
 
 
-class Cleaning:
+class Cleaner:
     """From its construction to `finish` or `give_up` the log is being cleaned."""
 
-    def __init__(self, log: Log, to_clean: LogToClean, limits: Limits, now_ms: int) -> None:
+    def __init__(self, log: Log, to_clean: LogToClean, limits: CleanerConfig, now_ms: int) -> None:
         assert to_clean.first_dirty_offset < to_clean.first_uncleanable_offset, "nothing is dirty"
         self._log = log
         self._config = log.config
@@ -95,11 +101,11 @@ class Cleaning:
         self._now_ms = now_ms
         self._first_dirty_offset = to_clean.first_dirty_offset
         self._end = to_clean.first_uncleanable_offset
-        self._row = list(log.segments)
+        self._segments = list(log.segments)
         self._producers = last_records(log.producers)
         # Also of markers behind what is cleaned: of transactions with records in it.
         with log.working("read aborted transactions"):
-            self._aborted = [each for segment in self._row for each in segment.aborted()]
+            self._aborted = [each for segment in self._segments for each in segment.aborted()]
         self._interruptions = log.cleaner.interruptions
         self._offsets = OffsetMap(limits.dedupe_buffer_bytes, limits.load_factor)
         self._target: CleanedSegment | None = None
@@ -115,7 +121,7 @@ class Cleaning:
         """Whether the next slice waits, for the disk or a codec."""
         self.buffer_utilization = 0.0
         """How much of the dedupe buffer was used, from 0 to 1."""
-        log.cleaner.under_way = True
+        log.cleaner.in_progress = True
 
     @property
     def is_interrupted(self) -> bool:
@@ -129,19 +135,19 @@ class Cleaning:
 
     # --- on the log's thread
 
-    def swap(self, replacement: Replacement) -> None:
+    def replace_segments(self, replacement: SegmentReplacement) -> None:
         """Raises `OSError`; the log is offline then."""
         self._target = None
-        swap(self._log, replacement.old, replacement.new)
+        replace_segments(self._log, replacement.old, replacement.new)
 
-    def finish(self) -> None:
+    def complete(self) -> None:
         """Everything was done."""
-        self._log.cleaner.under_way = False
+        self._log.cleaner.in_progress = False
         self._log.cleaner.checkpoint = self.end_offset
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """No more slices are asked for: the log is as it is. `discard`, on any thread, removes what was begun."""
-        self._log.cleaner.under_way = False
+        self._log.cleaner.in_progress = False
 
     # --- on any thread
 
@@ -160,10 +166,10 @@ class Cleaning:
                 disk.remove(f"{self._directory}/{name}")
         yield from self._index()
         self.waits = True
-        yield Read(0, 0)
+        yield SliceDone(0, 0)
         end, self.buffer_utilization = self.end_offset, self._offsets.utilization
-        sources = [segment for segment in self._row[:-1] if segment.base_offset < end]
-        transactions = CleanedTransactions(self._aborted)
+        sources = [segment for segment in self._segments[:-1] if segment.base_offset < end]
+        transactions = CleanedTransactionMetadata(self._aborted)
         batches = BatchFilter(
             offsets=self._offsets,
             transactions=transactions,
@@ -180,12 +186,12 @@ class Cleaning:
             self._target = target = CleanedSegment(self._log.env, self._directory, group[0].base_offset, self._config)
             for source in group:
                 yield from self._rewrite(source, target, batches)
-            target.finish(transactions.take_kept())
-            yield Replacement(group, target)
+            target.finish(transactions.take_aborted_with_marker())
+            yield SegmentReplacement(group, target)
             disk.sync_directory(self._directory)
         self.waits = False
         while self._offsets.forget(10 * self.slice_us):
-            yield Read(0, 0)
+            yield SliceDone(0, 0)
 
     def _index_size(self, segment: Segment) -> int:
         """Of the larger one; a segment whose index files are still to be written has none."""
@@ -202,60 +208,62 @@ class Cleaning:
     def _index(self) -> Iterator[Slice]:
         """The last offset of each key, from the first dirty offset on, as far as there is room."""
         first, disk = self._first_dirty_offset, self._log.env.disk
-        transactions = CleanedTransactions(each for each in self._aborted if each.last_offset >= first)
-        for at, segment in enumerate(self._row[:-1]):
-            next_base = self._row[at + 1].base_offset
+        transactions = CleanedTransactionMetadata(each for each in self._aborted if each.last_offset >= first)
+        for at, segment in enumerate(self._segments[:-1]):
+            next_base = self._segments[at + 1].base_offset
             if next_base <= first:
                 continue
             if segment.base_offset >= self._end:
                 break
-            for piece in pieces(disk, segment, self._limits.io_buffer_bytes // 2):
+            for chunk in read_chunks(disk, segment, self._limits.io_buffer_bytes // 2):
                 self.waits = False
-                yield Read(0, 0)
+                yield SliceDone(0, 0)
                 cost = size = 0
-                for header in piece:
+                for header in chunk:
                     if header.last_offset >= first:
                         has_room = (
-                            (yield from self._index_large(piece.data, header, transactions))
+                            (yield from self._index_large(chunk.data, header, transactions))
                             if self._is_large(header)
-                            else self._index_batch(piece.data, header, transactions)
+                            else self._index_batch(chunk.data, header, transactions)
                         )
                         if not has_room:
                             return
                     size += header.size_in_bytes
                     cost += _cost(header)
                     if cost >= self.slice_us:
-                        yield Read(size, 0)
+                        yield SliceDone(size, 0)
                         cost = size = 0
                 self.waits = True
-                yield Read(size, 0)
+                yield SliceDone(size, 0)
             # What is missing before the next segment was cleaned away.
             self._offsets.latest_offset = next_base - 1
 
-    def _index_batch(self, data: memoryview, header: RecordBatchHeader, transactions: CleanedTransactions) -> bool:
+    def _index_batch(
+        self, data: memoryview, header: RecordBatchHeader, transactions: CleanedTransactionMetadata
+    ) -> bool:
         """Whether there was room for all of it."""
         if header.is_control:
-            transactions.is_needless(header, marker_of(data, header))
-        elif not transactions.is_aborted(header):
+            transactions.on_control_batch_read(header, marker_of(data, header))
+        elif not transactions.on_batch_read(header):
             check_crc(data, header)
-            _, found = see(data, header)
+            _, found = decompress_records(data, header)
             if not self._put(header.base_offset, found.keys, found.offset_deltas):
                 return False
         self._offsets.latest_offset = header.last_offset
         return True
 
     def _index_large(
-        self, data: memoryview, header: RecordBatchHeader, transactions: CleanedTransactions
+        self, data: memoryview, header: RecordBatchHeader, transactions: CleanedTransactionMetadata
     ) -> Generator[Slice, None, bool]:
         """The same of a large batch, bit by bit."""
-        if not transactions.is_aborted(header):
+        if not transactions.on_batch_read(header):
             check_crc(data, header)
-            _, found = yield from self._see(data, header)
+            _, found = yield from self._decompress_records(data, header)
             keys, deltas, most = found.keys, found.offset_deltas, self.slice_us
             for at in range(0, header.count, most):
                 if not self._put(header.base_offset, keys[at : at + most], deltas[at : at + most]):
                     return False
-                yield Read(0, 0)
+                yield SliceDone(0, 0)
         self._offsets.latest_offset = header.last_offset
         return True
 
@@ -275,20 +283,20 @@ class Cleaning:
 
     def _rewrite(self, source: Segment, target: CleanedSegment, batches: BatchFilter) -> Iterator[Slice]:
         written = 0
-        for piece in pieces(self._log.env.disk, source, self._limits.io_buffer_bytes // 2):
+        for chunk in read_chunks(self._log.env.disk, source, self._limits.io_buffer_bytes // 2):
             self.waits = False
-            yield Read(0, written)
+            yield SliceDone(0, written)
             kept: list[RecordBatchHeader] = []
             parts: list[Buffer] = []
             # Where those begin that stay as they are, and for which there is no part yet.
             as_it_is = cost = size = 0
-            for header in piece:
-                outcome = yield from self._filter(piece.data, header, batches)
+            for header in chunk:
+                outcome = yield from self._filter(chunk.data, header, batches)
                 if outcome is None:
                     kept.append(header)
                 else:
                     if header.position > as_it_is:
-                        parts.append(piece.data[as_it_is : header.position])
+                        parts.append(chunk.data[as_it_is : header.position])
                     as_it_is = header.end
                     if outcome:
                         parts.append(outcome)
@@ -298,18 +306,18 @@ class Cleaning:
                 cost += _cost(header)
                 if cost >= self.slice_us:
                     self.bytes_read += size
-                    yield Read(size, 0)
+                    yield SliceDone(size, 0)
                     cost = size = 0
             self.bytes_read += size
             self.waits = True
-            yield Read(size, 0)
-            if piece.end > as_it_is:
-                parts.append(piece.data[as_it_is : piece.end])
+            yield SliceDone(size, 0)
+            if chunk.end > as_it_is:
+                parts.append(chunk.data[as_it_is : chunk.end])
             # And the next piece is read, all at once: going from thread to thread is what requests feel.
             written = target.append(parts, kept) if parts else 0
             self.bytes_written += written
             self.records_written += sum(header.count for header in kept)
-        yield Read(0, written)
+        yield SliceDone(0, written)
 
     def _filter(
         self, data: memoryview, header: RecordBatchHeader, batches: BatchFilter
@@ -317,31 +325,35 @@ class Cleaning:
         """As `BatchFilter.filter`."""
         if not self._is_large(header):
             return batches.filter(data, header)
-        work = batches.filtering(data, header, (yield from self._see(data, header)), self.slice_us)
+        work = batches.filter_in_slices(
+            data, header, (yield from self._decompress_records(data, header)), self.slice_us
+        )
         while True:
             try:
                 self.waits = next(work)
             except StopIteration as over:
                 outcome = cast("Buffer | None", over.value)
                 break
-            yield Read(0, 0)
+            yield SliceDone(0, 0)
         if self.waits:
             self.waits = False
-            yield Read(0, 0)
+            yield SliceDone(0, 0)
         return outcome
 
-    def _see(self, data: memoryview, header: RecordBatchHeader) -> Generator[Slice, None, Seen]:
+    def _decompress_records(
+        self, data: memoryview, header: RecordBatchHeader
+    ) -> Generator[Slice, None, DecompressedRecords]:
         """Look at a large batch, bit by bit."""
         if header.is_compressed:
             self.waits = True
-            yield Read(0, 0)
+            yield SliceDone(0, 0)
         body, found = records_data(data, header), record_filter.begin_partial()
         self.waits = False
-        yield Read(0, 0)
+        yield SliceDone(0, 0)
         is_seen = False
         while not is_seen:
             is_seen = record_filter.continue_partial(found, body, header.count, self.slice_us)
-            yield Read(0, 0)
+            yield SliceDone(0, 0)
         return body, found
 
     def _is_large(self, header: RecordBatchHeader) -> bool:
