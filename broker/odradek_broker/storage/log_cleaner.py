@@ -22,8 +22,8 @@ from odradek_broker.replication.log_directories import LogDirectories
 from odradek_broker.replication.partition import STORAGE_ERRORS, Partition
 from odradek_broker.storage.cleaner_throttle import CleanerThrottle
 from odradek_broker.timers import Timers
-from odradek_log.cleaner.cleaning import Cleaning, Limits, Replacement, Slice, plan_of
-from odradek_log.cleaner.plan import Plan
+from odradek_log.cleaner.cleaner import Cleaner, CleanerConfig, SegmentReplacement, Slice, log_to_clean
+from odradek_log.cleaner.log_to_clean import LogToClean
 
 if TYPE_CHECKING:
     from odradek_broker.disk_executor import DiskExecutor
@@ -54,7 +54,7 @@ class Totals:
     records_read: int = 0
     records_written: int = 0
 
-    def add(self, cleaning: Cleaning) -> None:
+    def add(self, cleaning: Cleaner) -> None:
         self.passes += 1
         self.bytes_read += cleaning.bytes_read
         self.bytes_written += cleaning.bytes_written
@@ -143,45 +143,45 @@ class LogCleaner:
 
     # --- which log
 
-    def _dirtiest(self) -> tuple[Partition, Plan] | None:
+    def _dirtiest(self) -> tuple[Partition, LogToClean] | None:
         """None if no log is dirty enough."""
         now_ms = self._clock.wall_ms()
         self.last_run_ms = self._clock.monotonic_ms()
-        best: tuple[Partition, Plan] | None = None
+        best: tuple[Partition, LogToClean] | None = None
         self.max_dirty_ratio = 0.0
         for partition in list(self._partitions):
-            planned = self._plan(partition, now_ms)
-            if planned is None:
+            to_clean = self._log_to_clean(partition, now_ms)
+            if to_clean is None:
                 continue
-            self.max_dirty_ratio = max(self.max_dirty_ratio, planned.cleanable_ratio)
-            if planned.is_worth_it(partition.log.config) and (
-                best is None or planned.cleanable_ratio > best[1].cleanable_ratio
+            self.max_dirty_ratio = max(self.max_dirty_ratio, to_clean.cleanable_ratio)
+            if to_clean.is_cleanable(partition.log.config) and (
+                best is None or to_clean.cleanable_ratio > best[1].cleanable_ratio
             ):
-                best = partition, planned
+                best = partition, to_clean
         return best
 
-    def _plan(self, partition: Partition, now_ms: int) -> Plan | None:
+    def _log_to_clean(self, partition: Partition, now_ms: int) -> LogToClean | None:
         log = partition.served_log
         if log is None or log.failure is not None or not log.config.compact or partition.future is not None:
             return None
-        if log.cleaner.under_way:
+        if log.cleaner.in_progress:
             return None
-        if log.cleaner.why_uncleanable is not None or len(log.segments) < 2:
+        if log.cleaner.uncleanable_error is not None or len(log.segments) < 2:
             return None
         try:
-            return plan_of(log, partition.last_stable_offset, now_ms)
+            return log_to_clean(log, partition.last_stable_offset, now_ms)
         except STORAGE_ERRORS:
             partition.take_offline()
             return None
 
     # --- one log
 
-    async def _clean(self, partition: Partition, planned: Plan) -> bool:
+    async def _clean(self, partition: Partition, to_clean: LogToClean) -> bool:
         """One pass; whether it came to its end."""
         log = partition.log
         started_ms = self._clock.monotonic_ms()
         try:
-            cleaning = Cleaning(log, planned, self._limits(), self._clock.wall_ms())
+            cleaning = Cleaner(log, to_clean, self._limits(), self._clock.wall_ms())
         except STORAGE_ERRORS:
             partition.take_offline()
             return False
@@ -190,8 +190,8 @@ class LogCleaner:
             while (step := await self._next(cleaning, slices)) is not None:
                 if self._is_pointless(partition, cleaning):
                     return await self._give_up(cleaning)
-                if isinstance(step, Replacement):
-                    cleaning.swap(step)
+                if isinstance(step, SegmentReplacement):
+                    cleaning.replace_segments(step)
                 else:
                     rate = self._config().number("log.cleaner.io.max.bytes.per.second")
                     await self._throttle.moved(step.bytes_read + step.bytes_written, rate)
@@ -201,14 +201,14 @@ class LogCleaner:
             return await self._give_up(cleaning)
         if self._is_pointless(partition, cleaning):
             return await self._give_up(cleaning)
-        cleaning.finish()
+        cleaning.complete()
         took_ms = self._clock.monotonic_ms() - started_ms
         self.last_pass = Pass(took_ms, cleaning.bytes_read, cleaning.bytes_written, cleaning.buffer_utilization)
         self.totals.add(cleaning)
         self._log.info(
             "log cleaned",
             partition=log.name,
-            dirty_from=planned.first_dirty_offset,
+            dirty_from=to_clean.first_dirty_offset,
             clean_to=cleaning.end_offset,
             bytes_read=cleaning.bytes_read,
             bytes_written=cleaning.bytes_written,
@@ -221,7 +221,7 @@ class LogCleaner:
             self._log_directories.handle_failure(directory)
         return True
 
-    async def _next(self, cleaning: Cleaning, slices: Iterator[Slice]) -> Slice | None:
+    async def _next(self, cleaning: Cleaner, slices: Iterator[Slice]) -> Slice | None:
         """A slice of work. What only computes is done here on the loop, after all that is due: on another thread it
         would hold the interpreter as well, and the loop would wait for it at every call that gives the interpreter
         away."""
@@ -241,12 +241,12 @@ class LogCleaner:
         cleaning.slice_us = max(self._slice_us // len(self._tasks), 1)
         return next(slices, None)
 
-    def _is_pointless(self, partition: Partition, cleaning: Cleaning) -> bool:
+    def _is_pointless(self, partition: Partition, cleaning: Cleaner) -> bool:
         """A partition that moves to another directory is cleaned there."""
         return self._stopped or cleaning.is_interrupted or partition.future is not None
 
-    async def _give_up(self, cleaning: Cleaning) -> bool:
-        cleaning.give_up()
+    async def _give_up(self, cleaning: Cleaner) -> bool:
+        cleaning.abort()
         if not self._stopped:
             await self._executor.finish(cleaning.discard)
         return False
@@ -259,17 +259,17 @@ class LogCleaner:
             log.fail("clean", error)
             partition.take_offline()
             return
-        log.cleaner.why_uncleanable = error
+        log.cleaner.uncleanable_error = error
         self._log.warning(
             "log cannot be cleaned, and is left as it is until the next start",
             partition=log.name,
             error=f"{type(error).__name__}: {error}",
         )
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> CleanerConfig:
         """Of one pass: as Kafka's, the buffers are shared among the threads."""
         config, threads = self._config(), max(self._threads(), 1)
-        return Limits(
+        return CleanerConfig(
             config.integer("log.cleaner.dedupe.buffer.size") // threads,
             config.number("log.cleaner.io.buffer.load.factor"),
             config.integer("log.cleaner.io.buffer.size") // threads,
