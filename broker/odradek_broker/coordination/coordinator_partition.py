@@ -92,7 +92,7 @@ class CoordinatorPartition(Generic[AnyStep]):
         self.durable.load()
 
     def resign(self) -> None:
-        """Another broker is the coordinator now: cancel the timer, and answer pending requests."""
+        """Another broker is the coordinator now: cancel the timer, and complete pending requests."""
         self._deadline_timer.cancel()
         self.durable.resign()
         self._respond(self._state_machine.unloaded(self.now()))

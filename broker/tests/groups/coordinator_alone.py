@@ -118,20 +118,20 @@ class CoordinatorAlone:
         self.soon.run()
 
     def join(self) -> Deferred[JoinGroupResponse]:
-        answer: Deferred[JoinGroupResponse] = Deferred()
+        response: Deferred[JoinGroupResponse] = Deferred()
         protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"")
         request = JoinGroupRequest("g", 10_000, 30_000, "", "i", "consumer", [protocol])
         group_client = GroupClient("c", "/h", 5, "1")
-        self.groups.apply(shards.join(self.groups.shard, request, group_client, answer, self.groups.now()))
+        self.groups.apply(shards.join(self.groups.shard, request, group_client, response, self.groups.now()))
         self.clock.advance_timeouts(0)
-        return answer
+        return response
 
     def sync(self) -> Deferred[SyncGroupResponse]:
-        answer: Deferred[SyncGroupResponse] = Deferred()
+        response: Deferred[SyncGroupResponse] = Deferred()
         request = SyncGroupRequest("g", 1, "i-1", "i")
         request.assignments = [SyncGroupRequest.SyncGroupRequestAssignment("i-1", b"p0")]
-        self.groups.apply(shards.sync(self.groups.shard, request, answer, self.groups.now()))
-        return answer
+        self.groups.apply(shards.sync(self.groups.shard, request, response, self.groups.now()))
+        return response
 
     def stop(self) -> None:
         self.groups.resign()
@@ -148,4 +148,4 @@ def committed(broker: CoordinatorAlone) -> int | None:
 
 
 def _never(partition: Partition, isr: frozenset[int]) -> None:
-    raise AssertionError("nobody here changes the ISR")
+    raise AssertionError("the ISR does not change here")

@@ -78,15 +78,15 @@ class Member:
     async def committed(self) -> tuple[ErrorCode, int]:
         client = await self._trio.client(await self._trio.coordinator())
         request = OffsetFetchRequest(GROUP, [OffsetFetchRequest.OffsetFetchRequestTopic("t", [0])])
-        answer = await client.ask(request, 5)
-        if answer.error_code:
-            return ErrorCode(answer.error_code), -1
-        return ErrorCode.NONE, answer.topics[0].partitions[0].committed_offset
+        response = await client.ask(request, 5)
+        if response.error_code:
+            return ErrorCode(response.error_code), -1
+        return ErrorCode.NONE, response.topics[0].partitions[0].committed_offset
 
 
 async def retried(trio: Groups, ask: Any) -> Any:
     while True:
-        answer = await ask()
-        if (answer[0] if isinstance(answer, tuple) else answer) not in RETRIED:
-            return answer
+        response = await ask()
+        if (response[0] if isinstance(response, tuple) else response) not in RETRIED:
+            return response
         trio.clock.advance_timeouts(1)

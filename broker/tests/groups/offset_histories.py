@@ -131,6 +131,6 @@ class History:
 def seen(shard: GroupShard, where: Where, *, stable: bool = False) -> tuple[int, int]:
     group, topic, partition = where
     asked = OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])
-    answer = shard.fetch(OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=[asked]), require_stable=stable)
-    [found] = answer.topics[0].partitions
+    response = shard.fetch(OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=[asked]), require_stable=stable)
+    [found] = response.topics[0].partitions
     return found.committed_offset, found.error_code

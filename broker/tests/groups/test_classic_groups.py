@@ -40,9 +40,9 @@ def joined(shard: GroupShard, instance_id: str | None = None) -> str:
     """A group of one member in the sync phase; its member id."""
     shards.join(shard, join_request(instance_id=instance_id), group_client(1), "join", NOW)
     [step] = shard.expired(NOW)
-    [(_, answer)] = step.responses
-    assert isinstance(answer, JoinGroupResponse)
-    return answer.member_id
+    [(_, response)] = step.responses
+    assert isinstance(response, JoinGroupResponse)
+    return response.member_id
 
 
 def synced(shard: GroupShard, member_id: str) -> AssignmentWrite:
@@ -88,7 +88,9 @@ def test_a_failed_write_restores_the_old_id_of_a_static_member() -> None:
     assert isinstance(step.write, ReplacementWrite)
     assert list(group_of(shard).members) == ["i-2"]
     failed = shard.written(step.write, ErrorCode.NOT_COORDINATOR, NOW)
-    assert [(token, answer.error_code) for token, answer in failed.responses] == [("again", ErrorCode.NOT_COORDINATOR)]
+    assert [(token, response.error_code) for token, response in failed.responses] == [
+        ("again", ErrorCode.NOT_COORDINATOR)
+    ]
     assert list(group_of(shard).members) == [member_id] == list(group_of(shard).static_members.values())
     assert group_of(shard).leader == member_id
 
@@ -105,11 +107,11 @@ def test_a_second_join_of_a_member_completes_the_first() -> None:
     shard = new_shard(GroupSettings(initial_rebalance_delay_ms=3000))
     shards.join(shard, join_request(), group_client(1), "first", NOW)
     step = shards.join(shard, join_request("c-1"), group_client(2), "second", NOW)
-    assert [(token, answer.error_code) for token, answer in step.responses] == [
+    assert [(token, response.error_code) for token, response in step.responses] == [
         ("first", ErrorCode.REBALANCE_IN_PROGRESS)
     ]
     [expired] = shard.expired(Instant(0, 3000))
-    assert [(token, answer.error_code) for token, answer in expired.responses] == [("second", ErrorCode.NONE)]
+    assert [(token, response.error_code) for token, response in expired.responses] == [("second", ErrorCode.NONE)]
 
 
 def test_joins_extend_the_initial_delay_up_to_the_rebalance_timeout() -> None:
@@ -132,12 +134,12 @@ def test_the_first_join_of_a_member_is_pending_for_five_minutes_at_most() -> Non
     long = join_request()
     long.rebalance_timeout_ms = 10**7
     shards.join(shard, long, group_client(2), "new", NOW)
-    answers = []
+    responses = []
     for moment in range(0, 300_001, 5_000):
         for step in shard.expired(Instant(0, moment)):
-            answers += [(moment, token, answer.error_code) for token, answer in step.responses]
+            responses += [(moment, token, response.error_code) for token, response in step.responses]
     # The old member was silent for ten seconds; then the new one is alone.
-    assert answers == [(10_000, "new", ErrorCode.NONE)]
+    assert responses == [(10_000, "new", ErrorCode.NONE)]
 
 
 def test_subscriptions_of_every_version_are_read_unless_invalid() -> None:

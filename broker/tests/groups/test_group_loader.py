@@ -83,12 +83,12 @@ def test_sessions_begin_when_the_group_is_loaded() -> None:
     first = new_shard()
     shards.join(first, join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
     [expired] = first.expired(NOW)
-    [(_, answer)] = expired.responses
-    assert isinstance(answer, JoinGroupResponse)
+    [(_, response)] = expired.responses
+    assert isinstance(response, JoinGroupResponse)
     group = first.groups["g"]
     assert isinstance(group, ClassicGroup)
     shard = loaded(batch(0, [group_record(group, {})]))
-    heartbeat = HeartbeatRequest("g", answer.generation_id, answer.member_id)
+    heartbeat = HeartbeatRequest("g", response.generation_id, response.member_id)
     later = Instant(0, 9_999)
     assert shards.heartbeat(shard, heartbeat, later) == ErrorCode.NONE
     assert list(shard.expired(Instant(0, 19_998))) == []
@@ -101,7 +101,7 @@ def test_a_foreign_group_with_members_is_listed_and_not_replaced() -> None:
     assert isinstance(shard.groups["g"], ForeignGroup)
     assert [(g.group_id, g.group_type, g.group_state) for g in shard.list()] == [("g", "consumer", "Stable")]
     step = shards.join(shard, join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
-    assert [(token, answer.error_code) for token, answer in step.responses] == [
+    assert [(token, response.error_code) for token, response in step.responses] == [
         ("token", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     ]
     assert step.records == []

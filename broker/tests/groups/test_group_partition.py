@@ -76,10 +76,10 @@ def test_records_take_effect_in_order_at_the_high_watermark(followed: Coordinato
 def test_sync_group_responds_once_the_assignment_is_replicated(followed: CoordinatorAlone) -> None:
     followed.join()
     followed.follower_fetched_everything()
-    answer = followed.sync()
-    assert not answer.done
+    response = followed.sync()
+    assert not response.done
     followed.follower_fetched_everything()
-    assert answer.result() == SyncGroupResponse(0, 0, "consumer", "range", b"p0")
+    assert response.result() == SyncGroupResponse(0, 0, "consumer", "range", b"p0")
 
 
 def test_a_write_that_times_out_may_still_take_effect(followed: CoordinatorAlone) -> None:
@@ -133,12 +133,12 @@ def test_a_failed_commit_is_a_response_and_no_warning(followed: CoordinatorAlone
 def test_resigning_completes_pending_requests(followed: CoordinatorAlone) -> None:
     followed.join()
     followed.follower_fetched_everything()
-    answer = followed.sync()
+    response = followed.sync()
     outcomes: list[ErrorCode] = []
     followed.groups.write([offset(5)], outcomes.append)
     followed.groups.when_drained(outcomes.append)
     followed.groups.resign()
-    assert answer.result() == SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)
+    assert response.result() == SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)
     assert outcomes == [ErrorCode.NOT_COORDINATOR] * 2
 
 

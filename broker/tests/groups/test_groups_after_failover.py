@@ -73,10 +73,12 @@ async def test_resigning_fails_requests_that_wait_for_pending_commits(
     commit = asyncio.ensure_future(member.commit(6))
     await trio.until(lambda: partition.log_end_offset > partition.high_watermark)
     wanted = OffsetFetchRequest.OffsetFetchRequestGroup(GROUP)
-    answers = [coordinator.fetch_offsets(wanted, True), coordinator.delete_group(GROUP)]
-    answers.append(coordinator.delete_offsets(OffsetDeleteRequest(GROUP)))
+    responses = [coordinator.fetch_offsets(wanted, True), coordinator.delete_group(GROUP)]
+    responses.append(coordinator.delete_offsets(OffsetDeleteRequest(GROUP)))
     coordinator.resigned(0)
-    errors = [answer.result().error_code for answer in answers if isinstance(answer, Deferred) and answer.done]
+    errors = [
+        response.result().error_code for response in responses if isinstance(response, Deferred) and response.done
+    ]
     assert errors == [ErrorCode.NOT_COORDINATOR] * 3
     assert await commit == ErrorCode.NOT_COORDINATOR
 

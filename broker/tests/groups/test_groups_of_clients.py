@@ -188,9 +188,9 @@ def test_a_node_stops_immediately_while_joins_are_pending(start_node: Start) -> 
     assert member.ask("m", join, 3, due=False) is None
     begun = time.monotonic()
     node.call(node.node.stop())
-    assert time.monotonic() - begun < 5  # the grace that those get who are being answered
-    answer: Any = member.answer("m")
-    assert answer.error_code == ErrorCode.NOT_COORDINATOR
+    assert time.monotonic() - begun < 5  # the grace period for pending responses
+    response: Any = member.answer("m")
+    assert response.error_code == ErrorCode.NOT_COORDINATOR
     member.close()
     setup.close()
 

@@ -39,7 +39,16 @@ def classic(shard: GroupShard) -> ClassicGroup:
 
 def stable_group(shard: GroupShard, protocol_type: str, *topics: str) -> None:
     group = ClassicGroup("g", 100)
-    group.add(ClassicGroupMember("m", None, "c", "/h", 1, 1, (("range", subscription(*topics)),)), protocol_type)
+    member = ClassicGroupMember(
+        member_id="m",
+        instance_id=None,
+        client_id="c",
+        client_host="/h",
+        rebalance_timeout_ms=1,
+        session_timeout_ms=1,
+        protocols=(("range", subscription(*topics)),),
+    )
+    group.add(member, protocol_type)
     group.transition(ClassicGroupState.PREPARING_REBALANCE, 100)
     group.next_generation(100)
     group.state = ClassicGroupState.STABLE

@@ -43,7 +43,7 @@ class Client:
     owned: frozenset[str] | None = None
     asked: str = ""
     """join or sync, while a response is pending."""
-    told: JoinGroupResponse | None = None
+    join_response: JoinGroupResponse | None = None
     attempt: int = 0
 
 
@@ -68,13 +68,13 @@ class World:
     # -- the shell, in ten lines
 
     def apply(self, step: GroupStep) -> None:
-        for token, answer in step.responses:
+        for token, response in step.responses:
             assert isinstance(token, tuple)
             client, attempt = token
             assert (client.name, attempt) not in self.answered, "a request is answered once"
             self.answered.add((client.name, attempt))
             if client.alive and attempt == client.attempt:
-                self.receive(client, answer)
+                self.receive(client, response)
         error = ErrorCode.NONE
         if step.records and self.random.random() < self.write_failures:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -108,8 +108,8 @@ class World:
     def act(self, client: Client) -> None:
         if client.asked:
             return
-        if client.told is not None:
-            self.sync(client, client.told)
+        if client.join_response is not None:
+            self.sync(client, client.join_response)
         elif client.owned is None:
             self.join(client)
         else:
@@ -128,7 +128,7 @@ class World:
 
     def sync(self, client: Client, joined: JoinGroupResponse) -> None:
         self.begin(client, "sync")
-        client.told = None
+        client.join_response = None
         members = sorted(member.member_id for member in joined.members)
         dealt: dict[str, list[str]] = {member_id: [] for member_id in members}
         for number, partition in enumerate(PARTITIONS if members and not joined.skip_assignment else []):
@@ -174,23 +174,27 @@ class World:
         client.asked = what
 
     def forget(self, client: Client) -> None:
-        client.member_id, client.generation, client.owned, client.told = "", -1, None, None
+        client.member_id, client.generation, client.owned, client.join_response = "", -1, None, None
 
-    def receive(self, client: Client, answer: JoinGroupResponse | SyncGroupResponse) -> None:
+    def receive(self, client: Client, response: JoinGroupResponse | SyncGroupResponse) -> None:
         client.asked = ""
-        if isinstance(answer, JoinGroupResponse):
+        if isinstance(response, JoinGroupResponse):
             client.owned = None
-            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-                client.member_id = answer.member_id
-            elif answer.error_code in BEGIN_ANEW:
+            if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                client.member_id = response.member_id
+            elif response.error_code in BEGIN_ANEW:
                 self.forget(client)
-            elif not answer.error_code:
-                assert answer.generation_id >= client.generation, "generations count up"
-                client.member_id, client.generation, client.told = answer.member_id, answer.generation_id, answer
-        elif answer.error_code in BEGIN_ANEW:
+            elif not response.error_code:
+                assert response.generation_id >= client.generation, "generations count up"
+                client.member_id, client.generation, client.join_response = (
+                    response.member_id,
+                    response.generation_id,
+                    response,
+                )
+        elif response.error_code in BEGIN_ANEW:
             self.forget(client)
-        elif not answer.error_code:
-            client.owned = frozenset(answer.assignment.decode().split(",")) - {""}
+        elif not response.error_code:
+            client.owned = frozenset(response.assignment.decode().split(",")) - {""}
             for partition in client.owned:
                 owner = self.owners.setdefault((client.generation, partition), client.instance_id or client.member_id)
                 assert owner in (client.instance_id, client.member_id), "one owner per partition and generation"
@@ -254,10 +258,12 @@ def test_random_members_end_in_a_stable_group_with_one_owner_each(seed: int) -> 
     world.run(300)
     world.calm_down()
     alive = [client for client in world.clients if client.alive]
-    assert [client.asked for client in alive] == [""] * len(alive), "everybody who waited was answered"
+    assert [client.asked for client in alive] == [""] * len(alive), "every pending request was completed"
     group = world.shard.groups["g"]
     assert isinstance(group, ClassicGroup)
-    assert sorted(group.members) == sorted(client.member_id for client in alive), "nobody is lost, nobody is left over"
+    assert sorted(group.members) == sorted(client.member_id for client in alive), (
+        "the members are the clients that are alive"
+    )
     assert group.state is (ClassicGroupState.STABLE if alive else ClassicGroupState.EMPTY)
     owned = sorted(partition for client in alive for partition in client.owned or ())
     assert owned == (PARTITIONS if alive else [])

@@ -1,7 +1,7 @@
 """The same histories through coordinators on a real log, which is cleaned in between, and under brokers that restart.
 
-The cleaner drops what was aborted and what a later record has replaced, deletions and markers when nobody needs them
-any more. None of it may change what is committed or unstable.
+The cleaner removes aborted and replaced records, and later tombstones and markers. None of it may change committed or
+unstable offsets.
 """
 
 from __future__ import annotations

@@ -58,9 +58,9 @@ class Core:
             case LeaveGroupRequest():
                 if version < 3:
                     request.members = [LeaveGroupRequest.MemberIdentity(request.member_id)]
-                step, answer = shards.leave(self.shard, request, self.now)
+                step, response = shards.leave(self.shard, request, self.now)
                 self._apply(step)
-                return LeaveGroupResponse(error_code=answer.members[0].error_code) if version < 3 else answer
+                return LeaveGroupResponse(error_code=response.members[0].error_code) if version < 3 else response
             case OffsetCommitRequest():
                 return self._commit(request, version)
             case OffsetFetchRequest():

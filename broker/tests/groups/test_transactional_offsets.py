@@ -52,17 +52,17 @@ def commit_plainly(shard: GroupShard, offset: int, topic: str = "t") -> None:
 def seen(shard: GroupShard, *, stable: bool = False, everything: bool = False) -> list[tuple[str, int, int]]:
     """Return topic, offset and error from an OffsetFetch of partition 0 of t and u, or of all offsets."""
     topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=[0]) for name in ("t", "u")]
-    answer = shard.fetch(Fetch("g", topics=None if everything else topics), require_stable=stable)
-    return [(topic.name, p.committed_offset, p.error_code) for topic in answer.topics for p in topic.partitions]
+    response = shard.fetch(Fetch("g", topics=None if everything else topics), require_stable=stable)
+    return [(topic.name, p.committed_offset, p.error_code) for topic in response.topics for p in topic.partitions]
 
 
 def member_of(shard: GroupShard) -> tuple[str, int]:
     """Add a member; return its id and generation. The group completes the rebalance."""
     shards.join(shard, join_request(), GroupClient("c", "/h", 3, "1"), "token", NOW)
     [expired] = shard.expired(NOW)
-    [(_, answer)] = expired.responses
-    assert isinstance(answer, JoinGroupResponse)
-    return answer.member_id, answer.generation_id
+    [(_, response)] = expired.responses
+    assert isinstance(response, JoinGroupResponse)
+    return response.member_id, response.generation_id
 
 
 def test_offsets_are_visible_once_their_transaction_is_committed(shard: GroupShard) -> None:
@@ -144,7 +144,7 @@ def test_a_commit_that_names_a_member_is_checked(shard: GroupShard) -> None:
         wanted.generation_id, wanted.member_id, wanted.group_instance_id = generation, member, instance
         return commit(shard, wanted)
 
-    # A rebalance under way does not matter.
+    # A rebalance in progress does not matter.
     assert of(generation, member) == ErrorCode.NONE
     assert of(generation + 1, member) == ErrorCode.ILLEGAL_GENERATION
     assert of(-1, member) == ErrorCode.ILLEGAL_GENERATION

@@ -39,10 +39,10 @@ class Offsets(Groups):
             "g", topics=[OffsetFetchRequest.OffsetFetchRequestTopics("t", partition_indexes=[0])]
         )
         client = await self.client(await self.coordinator())
-        (answer,) = (await client.ask(OffsetFetchRequest(groups=[group], require_stable=stable), 8)).groups
-        if answer.error_code:
-            return ErrorCode(answer.error_code), -1
-        found = answer.topics[0].partitions[0]
+        (response,) = (await client.ask(OffsetFetchRequest(groups=[group], require_stable=stable), 8)).groups
+        if response.error_code:
+            return ErrorCode(response.error_code), -1
+        found = response.topics[0].partitions[0]
         return ErrorCode(found.error_code), found.committed_offset
 
 

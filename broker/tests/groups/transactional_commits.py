@@ -25,8 +25,8 @@ def request(*rows: tuple[str, int, int], group: str = "g", epoch: int = EPOCH) -
 
 
 async def commit(client: Any, wanted: TxnOffsetCommitRequest, version: int = 4) -> dict[tuple[str, int], int]:
-    answer = await client.ask(wanted, version)
-    return {(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
+    response = await client.ask(wanted, version)
+    return {(t.name, p.partition_index): p.error_code for t in response.topics for p in t.partitions}
 
 
 async def end(client: Any, *, commit: bool, epoch: int = EPOCH) -> int:
@@ -54,5 +54,5 @@ async def started(path: Path, **settings: str) -> Node:
 async def fetch(client: Any, *, stable: bool) -> list[tuple[int, int]]:
     """Offset and error of the two partitions of t."""
     group = OffsetFetchRequest.OffsetFetchRequestGroup("g", topics=[Fetched("t", partition_indexes=[0, 1])])
-    answer = await client.ask(OffsetFetchRequest(groups=[group], require_stable=stable), 9)
-    return [(p.committed_offset, p.error_code) for p in answer.groups[0].topics[0].partitions]
+    response = await client.ask(OffsetFetchRequest(groups=[group], require_stable=stable), 9)
+    return [(p.committed_offset, p.error_code) for p in response.groups[0].topics[0].partitions]

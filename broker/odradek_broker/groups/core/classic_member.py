@@ -1,6 +1,6 @@
 """One member of a classic group.
 
-Owns what the coordinator knows of a member: its timeouts, its supported protocols, its assignment, and its pending
+Owns the state of a member: its timeouts, its supported protocols, its assignment, and its pending
 request. Leaves counting over members to `classic_group`.
 """
 
@@ -15,7 +15,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 """Protocol names with their metadata, the preferred one first."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ClassicGroupMember:
     """A member that has joined. A pending member id is not a member yet."""
 

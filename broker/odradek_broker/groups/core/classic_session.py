@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup in classic groups: what a member sends between two join phases.
+"""SyncGroup, Heartbeat and LeaveGroup in classic groups: the requests of a member between two join phases.
 
 Owns their checks in Kafka's order. Leaves the rebalance that follows to `classic_rebalance`.
 """

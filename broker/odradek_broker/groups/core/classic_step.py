@@ -32,7 +32,7 @@ class AssignmentWrite:
     assignments: Mapping[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacementWrite:
     """A static member has returned under a new id without a rebalance. If the write fails, the old id is restored."""
 

@@ -1,7 +1,7 @@
 """A group of any kind, as the coordinator of one partition of `__consumer_offsets` sees it.
 
-Owns what every kind of group has in common: its names for clients, the checks of requests on its offsets, and its
-tombstones. Leaves the behaviour of each kind to a `GroupKind` of its own, listed in `group_kinds`.
+Owns the common part of every kind of group: its descriptions for clients, the checks of requests on its offsets, and
+its tombstones. Leaves the behaviour of each kind to a `GroupKind` of its own, listed in `group_kinds`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One step of the group coordinator, and what every kind of group is given with an input.
+"""One step of the group coordinator, and the inputs of every kind of group.
 
 Owns settings, the client of a request, deadlines, and the step. Leaves the rules to each kind of group, and the parts
 of a step that only classic groups have to `classic_step`.
@@ -21,7 +21,7 @@ from odradek_wire.message import Message
 NO_MEMBER = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
     """The broker's settings for groups and offsets; the names are Kafka's."""
 
@@ -101,8 +101,8 @@ class GroupStep(Step[CoordinatorRecord, GroupWrite]):
             self.responses.append((token, response))
 
     def respond_once_written(self, token: Token, response: Message, failed: Callable[[ErrorCode], Message]) -> None:
-        """Complete a request when the records of this step are committed, as a commit of offsets, or a heartbeat whose
-        assignment is in these records. `failed` makes the response for an error of the write."""
+        """Complete a request when the records of this step are committed: a commit of offsets, or a heartbeat with an
+        assignment that these records contain. `failed` makes the response for an error of the write."""
         self.responses_once_written.append(ResponseOnceWritten(token, response, failed))
 
     def set_deadline(self, kind: Enum, group_id: str, delay_ms: int, member_id: str = NO_MEMBER) -> None:
