@@ -284,7 +284,7 @@ async def test_a_replica_that_cannot_be_deleted_is_said_and_tried_again_when_its
         brokers = controller.image.brokers
         controller.replicas_deleted(brokers[1], [("t", 0)], [])
         controller.replicas_deleted(brokers[2], [], [("t", 0)])
-        assert [said for said in member.reports.said if "a broker cannot delete replicas" in said]
+        assert [said for said in member.reports.said if "broker cannot delete replicas" in said]
         # Of an earlier registration nothing counts.
         controller.replicas_deleted(brokers[2]._replace(epoch=1), [("t", 0)], [])
         assert controller.deletions.of(2) == [("t", 0)]

@@ -153,7 +153,7 @@ class BrokerProcess:
         configs, entities = await self.configs.start()
         self.adapter.configs_changed(configs)
         await self.control_requests.entities_changed(entities)
-        acls = await acl_znodes.kept(self._zk)
+        acls = await acl_znodes.stored_patterns(self._zk)
         if acls:
             self._log.warning(
                 "the cluster has access control lists, and this broker enforces none", resources=len(acls)

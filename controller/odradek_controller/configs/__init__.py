@@ -1,4 +1,4 @@
 """Every configuration of Kafka: definitions, valid values, defaults, synonyms, layers.
 
-Owns the facts and their meaning. Which component obeys which is the component's affair; `in_use` lists those.
+Leaves the effect of a configuration to the component that reads it; `in_use` lists the configurations that have one.
 """

@@ -1,6 +1,6 @@
-"""What a configuration is: its name, type, default, valid values and how it may be changed.
+"""The definition of a configuration: its name, type, default, valid values and update mode.
 
-Owns the vocabulary only; the tables are in the modules beside this one, layering is in `effective`.
+Leaves the tables to the other modules of this package, and layers to `effective`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class ConfigError(ValueError):
-    """A value that Kafka would refuse, with Kafka's message."""
+    """A value that Kafka refuses, with Kafka's message (ConfigException)."""
 
 
 class Type(IntEnum):
@@ -30,7 +30,7 @@ class Type(IntEnum):
 
 
 class Mode(Enum):
-    """Who may change a broker configuration while the broker runs (DynamicBrokerConfig)."""
+    """The update mode of a broker configuration (DynamicBrokerConfig)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -57,7 +57,7 @@ class Definition(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
-        """Never shown: Kafka treats exactly the passwords so."""
+        """Whether responses must not contain the value: as in Kafka, the passwords."""
         return self.type is Type.PASSWORD
 
 

@@ -1,8 +1,8 @@
-"""The effective value of a configuration, where it comes from, and what stands behind it.
+"""The effective value of a configuration, its source, and its synonyms.
 
 Owns the order of the layers: topic override, dynamic broker, dynamic default broker, static (file, command line),
-default; within each layer a name's synonyms in order. Values are texts; sensitive ones are hidden by whoever answers a
-client.
+default; within each layer the synonyms of the name in order. Values are texts. The handler of a request removes
+sensitive values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .table import Release, Resource, defaults, definitions
 
 
 class Source(IntEnum):
-    """Where a value comes from, under DescribeConfigs' numbers."""
+    """The source of a value, with the numbers of DescribeConfigs."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -32,7 +32,7 @@ class Source(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One layer's word on a configuration, under the name it has in that layer."""
+    """The value of a configuration in one layer, with its name in that layer."""
 
     name: str
     value: str | None
@@ -40,10 +40,10 @@ class Synonym(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A configuration as it applies: its value, its source, and the layers that name one, the winner first.
+    """An effective configuration: its value, its source, and all layers that have a value, the effective one first.
 
-    As in DescribeConfigs, layers before the first that has the name (or, for a topic, its first broker name) are not
-    told: a `retention.ms` that follows from `log.retention.hours` is a default without synonyms.
+    As in DescribeConfigs, the synonyms begin with the first layer that has the name (for a topic, its first broker
+    name): a `retention.ms` from `log.retention.hours` has the source DEFAULT and no synonyms.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
     source: Source
     synonyms: tuple[Synonym, ...]
     resolved: Source = Source.DEFAULT
-    """Where the value really comes from, as CreateTopics tells it."""
+    """The source of the value in a CreateTopics response, which counts all synonyms."""
 
 
 _NOTHING: Mapping[str, str] = {}
@@ -59,7 +59,7 @@ _NOTHING: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class BrokerLayers:
-    """What one broker's configuration is made of, the strongest first."""
+    """The layers of one broker's configuration, the strongest first."""
 
     dynamic: Mapping[str, str] = field(default_factory=dict)
     dynamic_default: Mapping[str, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class BrokerLayers:
     release: Release = Release.KAFKA_4_3
 
     def _candidates(self, synonyms: Synonyms) -> Iterator[tuple[Synonym, str | None]]:
-        """Each layer's word with its value translated to the meaning of the first name."""
+        """Return each value of the layers, and the same value in the unit of the first name."""
         for source, layer in (
             (Source.DYNAMIC_BROKER, self.dynamic),
             (Source.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
@@ -83,16 +83,17 @@ class BrokerLayers:
                 yield Synonym(name, default, Source.DEFAULT), translate(default)
 
     def broker(self, name: str) -> Entry:
-        """The effective value of a broker configuration; unknown names have the value None unless someone set them."""
+        """Return the effective broker configuration; an unknown name that is not set has the value None."""
         return self._entry(name, BROKER_SYNONYMS.get(name, ((name, same),)), translated=False)
 
     def value(self, name: str) -> str | None:
-        """The value of a broker configuration with its coarser synonyms translated (`log.retention.ms` from hours)."""
+        """Return the value of a broker configuration, if need be from a synonym (`log.retention.ms` from hours)."""
         synonyms = BROKER_SYNONYMS.get(name, ((name, same),))
         return next((value for _, value in self._candidates(synonyms)), None)
 
     def _entry(self, name: str, synonyms: Synonyms, *, translated: bool) -> Entry:
-        """`translated`: the value of all layers, in the meaning of the first name; otherwise only what has the name."""
+        """Return the effective value. With `translated` every synonym counts, in the unit of the first name;
+        otherwise only the name itself."""
         found = list(self._candidates(synonyms))
         if not found:
             return Entry(name, None, Source.DEFAULT, (), Source.DEFAULT)
@@ -103,7 +104,7 @@ class BrokerLayers:
         return Entry(name, value, source, told, found[0][0].source)
 
     def topic(self, definition: Definition, overrides: Mapping[str, str] = _NOTHING) -> Entry:
-        """The effective value of a topic configuration under these overrides of the topic itself."""
+        """Return the effective topic configuration with these overrides of the topic."""
         name = definition.name
         if name in TOPIC_SYNONYMS:
             below = self._entry(name, TOPIC_SYNONYMS[name], translated=True)
@@ -112,7 +113,7 @@ class BrokerLayers:
         return _overridden(below, overrides, Source.TOPIC)
 
     def group(self, definition: Definition, overrides: Mapping[str, str] = _NOTHING) -> Entry:
-        """The effective value of a group configuration under these overrides of the group itself."""
+        """Return the effective group configuration with these overrides of the group."""
         name = definition.name
         if name in GROUP_SYNONYMS:
             below = self._entry(name, GROUP_SYNONYMS[name], translated=True)
@@ -122,12 +123,12 @@ class BrokerLayers:
         return _overridden(below, overrides, Source.GROUP)
 
     def topic_entries(self, overrides: Mapping[str, str] = _NOTHING) -> list[Entry]:
-        """All topic configurations that are described, sorted by name."""
+        """Return all topic configurations except internal ones, sorted by name."""
         rows = definitions(Resource.TOPIC, self.release).values()
         return [self.topic(row, overrides) for row in rows if not row.internal]
 
     def topic_values(self, overrides: Mapping[str, str] = _NOTHING) -> dict[str, str]:
-        """Name to effective value for all topic configurations, internal ones included: what a log is opened with."""
+        """Return the effective values of all topic configurations, internal ones included, by name."""
         entries = (self.topic(row, overrides) for row in definitions(Resource.TOPIC, self.release).values())
         return {entry.name: entry.value for entry in entries if entry.value is not None}
 

@@ -1,7 +1,7 @@
-"""Which configurations have an effect here: of brokers those that are named; of topics all but those that are named.
+"""The configurations that have an effect: of brokers those listed here, of topics all except those listed here.
 
-The others are accepted and described, and warned about (brokers) or listed on the compatibility page (topics). The one
-place to edit when a component begins (or stops) reading a configuration.
+The others are accepted and described; `odradek` warns about those of brokers, and the compatibility page lists those of
+topics. Edit these lists when a component begins or stops to read a configuration.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ _NAMES = """
 """
 IN_USE = frozenset(_NAMES.split())
 
-_NO_REMOTE_STORAGE = "There is no remote storage: kept, and without meaning as in a Kafka whose topics are all local."
+_NO_REMOTE_STORAGE = "Stored, but without effect, because there is no remote storage; as in Kafka without it."
 TOPIC_WITHOUT_EFFECT: Mapping[str, str] = {
     "local.retention.bytes": _NO_REMOTE_STORAGE,
     "local.retention.ms": _NO_REMOTE_STORAGE,
-    "message.format.version": "Of Kafka 3.9 only: kept, and as in Kafka since 3.0 records are written in format 2.",
+    "message.format.version": "Only in Kafka 3.9. Stored, but as in Kafka since 3.0 all records have format 2.",
     "remote.log.copy.disable": _NO_REMOTE_STORAGE,
     "remote.log.delete.on.disable": _NO_REMOTE_STORAGE,
-    "remote.storage.enable": "There is no remote storage: `true` is refused with INVALID_CONFIG, as in such a Kafka.",
+    "remote.storage.enable": "`true` is refused with INVALID_CONFIG, as in a Kafka without remote storage.",
 }
-"""Topic configurations that change nothing here, each with what becomes of it, as a sentence in Markdown."""
+"""Topic configurations without effect, each with a sentence in Markdown."""
 
 TOPIC_IN_ANOTHER_WAY: Mapping[str, str] = {
-    "preallocate": "The room is reserved on the disk, but the file is no longer than its records; on Linux only. Where "
-    "there is not so much room, none is reserved.",
+    "preallocate": "The log reserves the space on the disk, but the file is only as long as its records; on Linux "
+    "only. If the disk has too little space, the log reserves none.",
 }
-"""Topic configurations that keep their promise differently from Kafka, each with how."""
+"""Topic configurations whose effect differs from Kafka's, each with a sentence in Markdown."""
 
 
 def has_effect(name: str) -> bool:
-    """False for a configuration that is kept and shown but changes nothing here."""
+    """Return whether a broker configuration has an effect."""
     return name in IN_USE

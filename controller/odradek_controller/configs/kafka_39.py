@@ -1,4 +1,4 @@
-"""Where Kafka 3.9 differs from 4.3: rows that replace or join those of 4.3, and names that 3.9 did not know yet."""
+"""The differences of Kafka 3.9 from 4.3: definitions that it has instead or in addition, and names that it lacks."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ BROKER_39 = (
     Definition("zookeeper.ssl.truststore.type", STRING, None),
 )
 
-# What came after 3.9.
+# The configurations that Kafka added after 3.9.
 _NAMES = """
     internal.segment.bytes add.partitions.to.txn.retry.backoff.max.ms
     add.partitions.to.txn.retry.backoff.ms config.providers controller.performance.always.log.threshold.ms

@@ -1,7 +1,4 @@
-"""Broker configurations that older Kafkas had and 4.x has not, each with the reason a user should read.
-
-Owns the reasons. Whether a name is unknown at all is for `table`.
-"""
+"""Broker configurations that Kafka 4 has removed, each with the reason for the user."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ _REASONS = {
     "auto.include.jmx.reporter": "name the JMX reporter in metric.reporters",
     "broker.id.generation.enable": f"{_WITH_ZOOKEEPER}: set node.id",
     "control.plane.listener.name": f"{_WITH_ZOOKEEPER}: use controller.listener.names",
-    "controlled.shutdown.max.retries": f"{_WITH_ZOOKEEPER}: a broker now asks by its heartbeat until it may go",
-    "controlled.shutdown.retry.backoff.ms": f"{_WITH_ZOOKEEPER}: a broker now asks by its heartbeat until it may go",
+    "controlled.shutdown.max.retries": f"{_WITH_ZOOKEEPER}: a broker requests its shutdown with heartbeats",
+    "controlled.shutdown.retry.backoff.ms": f"{_WITH_ZOOKEEPER}: a broker requests its shutdown with heartbeats",
     "delegation.token.master.key": "renamed to delegation.token.secret.key",
     "eligible.leader.replicas.enable": "it is the feature eligible.leader.replicas.version now",
     "group.share.enable": "it is the feature share.version now",
     "group.share.max.groups": "share groups are limited by group.share.max.size and the coordinator's memory",
-    "leader.imbalance.per.broker.percentage": f"{_WITH_ZOOKEEPER}: only leader.imbalance.check.interval.seconds counts",
+    "leader.imbalance.per.broker.percentage": f"{_WITH_ZOOKEEPER}: use leader.imbalance.check.interval.seconds",
     "group.coordinator.new.enable": "the new group coordinator is the only one",
     "host.name": "use listeners",
     "inter.broker.protocol.version": "it is the feature metadata.version now",
@@ -39,7 +36,7 @@ _REASONS = {
 
 
 def why_removed(name: str) -> str | None:
-    """Why Kafka 4 knows this broker configuration no more; None when it was never removed."""
+    """Return why Kafka 4 has removed this broker configuration; None if it has not."""
     if name in _REASONS:
         return _REASONS[name]
     prefix = next((known for known in _REASONS if known.endswith(".") and name.startswith(known)), None)

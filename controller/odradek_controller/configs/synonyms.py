@@ -1,7 +1,8 @@
-"""Which other configuration answers for one that is not set, and how its value translates.
+"""The synonyms of configurations: other names that supply the value of one that is not set, and its conversion.
 
-A topic configuration falls back to broker ones (`retention.ms` to `log.retention.ms`, `.minutes`, `.hours`), and a few
-broker ones to coarser broker ones. The first that is set wins. Source: ServerTopicConfigSynonyms, DynamicBrokerConfig.
+A topic configuration has broker configurations as synonyms (`retention.ms` has `log.retention.ms`, `.minutes`,
+`.hours`), and a few broker configurations have others in larger units. The first one that is set applies. Sources:
+ServerTopicConfigSynonyms, DynamicBrokerConfig.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ TOPIC_SYNONYMS: dict[str, Synonyms] = {
     "segment.ms": _ROLL,
 }
 
-# A broker configuration's own row of fallbacks begins with itself.
+# The synonyms of a broker configuration begin with its own name.
 BROKER_SYNONYMS: dict[str, Synonyms] = {
     row[index][0]: row[index:] for row in (_RETENTION, _ROLL, _ROLL_JITTER, _FLUSH) for index in range(len(row))
 }

@@ -1,6 +1,7 @@
-"""The table of all configurations, by kind of resource and release, and what one value means.
+"""The table of all configurations, by type of resource and release.
 
-Owns finding a definition, parsing and checking a value, and naming the nearest known name. Layering is in `effective`.
+Owns the look-up of a definition, the parsing and validation of a value, and the nearest known name. Leaves layers to
+`effective`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from .valid import invalid
 
 
 class Resource(IntEnum):
-    """What a configuration belongs to, under Kafka's ids of config resources."""
+    """The type of the resource that a configuration belongs to, with Kafka's numbers."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -25,7 +26,7 @@ class Resource(IntEnum):
 
 
 class Release(Enum):
-    """Whose table applies. Kafka 4.0 has 4.3's but for what came later; it is not told apart."""
+    """The release of a table. There is none of Kafka 4.0, whose configurations 4.3 has, too."""
 
     KAFKA_3_9 = "3.9"
     KAFKA_4_3 = "4.3"
@@ -33,8 +34,8 @@ class Release(Enum):
 
 @cache
 def definitions(kind: Resource, release: Release = Release.KAFKA_4_3) -> Mapping[str, Definition]:
-    """Name to definition, sorted by name; empty for kinds that have none (loggers; groups in 3.9)."""
-    from . import topic  # the tables are loaded when first asked for: a start pays for nothing unused
+    """Return the definitions by name, sorted; empty for types without any (loggers; groups in 3.9)."""
+    from . import topic  # imported here, so that a start loads only the tables that it uses
 
     rows: tuple[Definition, ...] = ()
     match kind:
@@ -73,7 +74,7 @@ def defaults(kind: Resource, release: Release = Release.KAFKA_4_3) -> Mapping[st
 
 
 def parse(definition: Definition, text: str) -> Value:
-    """The value that a text means; ConfigError with Kafka's message when it means none or a forbidden one."""
+    """Return the value of the text. Raises ConfigError, with Kafka's message, for an invalid one."""
     value = parse_type(definition.name, text, definition.type)
     if definition.check is not None:
         definition.check(definition.name, value)
@@ -81,7 +82,7 @@ def parse(definition: Definition, text: str) -> Value:
 
 
 def parse_type(name: str, text: str, kind: Type) -> Value:
-    """As ConfigDef.parseType: text is trimmed, lists are split at commas, numbers must fit their type."""
+    """Parse as ConfigDef.parseType does: it trims texts, splits lists at commas, and checks the range of numbers."""
     given, text = text, text.strip() if kind is not Type.PASSWORD else text
     match kind:
         case Type.BOOLEAN:
@@ -119,7 +120,8 @@ def _real(name: str, given: str) -> float:
 
 
 def validate(kind: Resource, name: str, text: str, release: Release = Release.KAFKA_4_3) -> Value:
-    """The parsed value; ConfigError for an unknown name (naming the nearest known one) or a bad value."""
+    """Return the parsed value. Raises ConfigError for an invalid value, or an unknown name with the nearest known
+    one."""
     definition = definitions(kind, release).get(name)
     if definition is None:
         near = nearest(kind, name, release)
@@ -134,7 +136,7 @@ _WORD |= {Resource.CLIENT_METRICS: "client-metrics", Resource.BROKER_LOGGER: "lo
 
 
 def nearest(kind: Resource, name: str, release: Release = Release.KAFKA_4_3) -> str | None:
-    """The known name that a person most likely meant, or None when nothing is near."""
+    """Return the known name that is most similar, or None if none is similar."""
     from difflib import get_close_matches
 
     known = definitions(kind, release)
@@ -146,7 +148,7 @@ def nearest(kind: Resource, name: str, release: Release = Release.KAFKA_4_3) -> 
 
 
 def changeable(name: str, release: Release = Release.KAFKA_4_3) -> Mode:
-    """Who may change a broker configuration at run time; unknown names belong to plug-ins and may be."""
+    """Return the update mode of a broker configuration. Unknown names belong to plug-ins, and can be changed."""
     if name.startswith("listener.name."):
         return Mode.PER_BROKER
     definition = definitions(Resource.BROKER, release).get(name)

@@ -1,7 +1,7 @@
 """The valid values of configurations: checks of parsed values, each with Kafka's message.
 
-Owns one check per kind of rule in Kafka's ConfigDef; knows no configuration by name. Every check is written as it reads
-in the tables: `at_least(1)`, `one_of("a", "b")`, `list_of("compact", "delete")`.
+Owns one check for each kind of rule in Kafka's ConfigDef, such as `at_least(1)`, `one_of("a", "b")` and
+`list_of("compact", "delete")`. Leaves the names of configurations to the tables.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from .definition import Check, ConfigError, Value
 
 
 def invalid(name: str, value: object, why: str | None = None) -> ConfigError:
-    """The text of Kafka's ConfigException."""
+    """Return the error with the text of Kafka's ConfigException."""
     return ConfigError(f"Invalid value {shown(value)} for configuration {name}" + (f": {why}" if why else ""))
 
 
 def shown(value: object) -> str:
-    """A value as Java prints it."""
+    """Return the value as Java prints it."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -29,7 +29,7 @@ def shown(value: object) -> str:
 
 
 def _double(value: float) -> str:
-    """As Double.toString: scientific from 10^7 on and below 10^-3."""
+    """Return the text of Java's Double.toString: scientific from 10^7 on and below 10^-3."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     mantissa, _, exponent = f"{value!r}e".rstrip("e").partition("e")
@@ -72,13 +72,13 @@ def one_of_any_case(*words: str) -> Check:
 
 
 def distinct(name: str, value: Value) -> None:
-    """A list without repetitions; it may be empty."""
+    """Check that a list has no duplicates; it may be empty."""
     if isinstance(value, list) and len(set(value)) < len(value):
         raise ConfigError(f"Configuration '{name}' values must not be duplicated.")
 
 
 def distinct_some(name: str, value: Value) -> None:
-    """A list without repetitions and with at least one element."""
+    """Check that a list has no duplicates and at least one element."""
     if value == []:
         raise ConfigError(f"Configuration '{name}' must not be empty. Valid values include: any non-empty value")
     distinct(name, value)
@@ -86,7 +86,7 @@ def distinct_some(name: str, value: Value) -> None:
 
 
 def list_of(*words: str, empty: bool = True) -> Check:
-    """A list of these words, each at most once (Kafka 4)."""
+    """Return the check for a list of these words, each at most once (Kafka 4)."""
 
     def check(name: str, value: Value) -> None:
         if value == [] and not empty:
@@ -98,7 +98,7 @@ def list_of(*words: str, empty: bool = True) -> Check:
 
 
 def repeatable_list_of(*words: str) -> Check:
-    """A list of these words, repeated or not (Kafka 3)."""
+    """Return the check for a list of these words, which may have duplicates (Kafka 3)."""
 
     def check(name: str, value: Value) -> None:
         _only(words, name, value)
@@ -142,7 +142,7 @@ _THROTTLED = r"([0-9]+:[0-9]+)?"
 
 
 def throttled_replicas(name: str, value: Value) -> None:
-    """`*`, or pairs of partition and broker."""
+    """Check for `*`, or pairs of partition and broker."""
     words = value if isinstance(value, list) else []
     if words != ["*"] and not all(re.fullmatch(_THROTTLED, word.strip()) for word in words):
         raise invalid(
@@ -157,7 +157,7 @@ _DURATION = r"([-+]?)P(?:[-+]?[0-9]+D)?(T(?:[-+]?[0-9]+H)?(?:[-+]?[0-9]+M)?(?:[-
 
 
 def offset_reset(name: str, value: Value) -> None:
-    """`earliest`, `latest` or `by_duration:` with an ISO-8601 duration that is not negative."""
+    """Check for `earliest`, `latest` or `by_duration:` with an ISO-8601 duration that is not negative."""
     text = value if isinstance(value, str) else ""
     duration = text.removeprefix("by_duration:")
     good = text in ("earliest", "latest")
@@ -196,7 +196,7 @@ _KNOWN_RELEASES = frozenset((*_RELEASES.split(), *(f"3.{minor}" for minor in ran
 
 
 def metadata_version(name: str, value: Value) -> None:
-    """A release up to 4.0 or its metadata version, as in `3.9` or `3.9-IV0` (Kafka 3.9)."""
+    """Check for a release up to 4.0 or its metadata version, such as `3.9` or `3.9-IV0` (Kafka 3.9)."""
     match = re.fullmatch(_VERSION, value) if isinstance(value, str) else None
     if match is None or match[1] not in _KNOWN_RELEASES:
         raise invalid(name, value, f"Version {shown(value)} is not a valid version")

@@ -1,7 +1,7 @@
-"""Access control lists in ZooKeeper: where they stand, what is written there, and that something has changed.
+"""The znodes of ACLs: their paths, their content, and the notifications of changes.
 
-Brokers write these nodes themselves; the controller has no part in it. A list's entries are the metadata's records but
-for their ids, which ZooKeeper does not know.
+Brokers write these znodes, not the controller. An ACL is read as the metadata record, without the id, which ZooKeeper
+does not store.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CHANGES = {LITERAL: "/kafka-acl-changes", PREFIXED: "/kafka-acl-extended-changes
 
 
 class Pattern(NamedTuple):
-    """What a list is about."""
+    """A resource pattern, which has one list of ACLs."""
 
     resource_type: int
     name: str
@@ -61,7 +61,7 @@ class Pattern(NamedTuple):
 
     @property
     def change_path(self) -> str:
-        """Of which the nodes are made that say that the list was changed, sequential ones."""
+        """The path of the sequential znodes that notify brokers of a change."""
         return f"{CHANGES[self.pattern_type]}/acl_changes_"
 
     def encode_change(self) -> bytes:
@@ -75,16 +75,16 @@ class Pattern(NamedTuple):
         if path.startswith(CHANGES[PREFIXED]):
             json = decode(path, data)
             if json.integer("version") > 1 or json.text("patternType") != "PREFIXED":
-                raise InvalidZnodeError(path, f"a change of another kind: {data!r}")
+                raise InvalidZnodeError(path, f"unknown ACL change notification {data!r}")
             return Pattern(_number(path, _UPPER_TYPES, json.text("resourceType")), json.text("name"), PREFIXED)
         kind, separator, name = data.decode(errors="replace").partition(":")
         if not separator:
-            raise InvalidZnodeError(path, f"{data!r} is no type and name of a resource")
+            raise InvalidZnodeError(path, f"{data!r} is not TYPE:NAME of a resource")
         return Pattern(_number(path, _UPPER_TYPES, kind), name, LITERAL)
 
 
-async def kept(zk: ZooKeeper) -> list[Pattern]:
-    """What there are lists about; names of resources that nobody knows are passed over."""
+async def stored_patterns(zk: ZooKeeper) -> list[Pattern]:
+    """Return the resource patterns that have ACLs; unknown types of resources are ignored."""
     found: list[Pattern] = []
     for pattern_type, root in ROOTS.items():
         for number, kind in RESOURCE_TYPES.items():
@@ -95,7 +95,7 @@ async def kept(zk: ZooKeeper) -> list[Pattern]:
 
 
 def encode_acls(entries: Iterable[AccessControlEntryRecord]) -> bytes:
-    """The list of one pattern, version 1."""
+    """Return the data of the znode of one pattern, version 1."""
     acls = [
         {
             "principal": entry.principal,
@@ -109,12 +109,12 @@ def encode_acls(entries: Iterable[AccessControlEntryRecord]) -> bytes:
 
 
 def decode_acls(pattern: Pattern, data: bytes) -> list[AccessControlEntryRecord]:
-    """The entries, without ids. Raises InvalidZnodeError."""
+    """Return the ACLs, without ids. Raises InvalidZnodeError."""
     if not data:
         return []
     json = decode(pattern.path, data)
     if json.integer("version") != 1:
-        raise InvalidZnodeError(pattern.path, f"access control lists of version {json.integer('version')}")
+        raise InvalidZnodeError(pattern.path, f"unknown version {json.integer('version')} of ACLs")
     return [_entry(pattern, acl) for acl in json.objects("acls")]
 
 
@@ -131,8 +131,8 @@ def _entry(pattern: Pattern, acl: Members) -> AccessControlEntryRecord:
 
 
 def _number(path: str, names: dict[int, str], name: str) -> int:
-    """Names are found whatever their case, as Kafka finds them."""
+    """Return the number of a name, whatever its case, as Kafka does."""
     for number, known in names.items():
         if known.upper() == name.upper():
             return number
-    raise InvalidZnodeError(path, f"{name!r} is none of {', '.join(names.values())}")
+    raise InvalidZnodeError(path, f"{name!r} is not one of {', '.join(names.values())}")

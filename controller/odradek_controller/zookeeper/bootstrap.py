@@ -1,4 +1,4 @@
-"""What must be there before a broker joins a cluster in ZooKeeper: the persistent paths and the cluster's id."""
+"""The znodes that a broker needs before it registers: the persistent paths and the cluster id."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .znodes import decode_cluster_id, encode_cluster_id
 
 
 async def create_persistent_paths(zk: ZooKeeper) -> None:
-    """As every broker of Kafka does when it starts; what is there stays."""
+    """Create the missing ones of `paths.PERSISTENT`, as every broker of Kafka does when it starts."""
     for path in paths.PERSISTENT:
         await create_all(zk, path)
 
 
 async def create_all(zk: ZooKeeper, path: str, data: bytes | None = None) -> None:
-    """A node with its parents. A node that is there stays as it is."""
+    """Create a znode and its parents; do not change an existing one."""
     try:
         await zk.create(path, data)
     except NodeExistsError:
@@ -28,7 +28,7 @@ async def create_all(zk: ZooKeeper, path: str, data: bytes | None = None) -> Non
 
 
 async def cluster_id(zk: ZooKeeper, proposed: str) -> str:
-    """The id of the cluster, which is the proposed one if it has none yet. Raises InvalidZnodeError."""
+    """Return the cluster id, after storing the proposed one if there is none. Raises InvalidZnodeError."""
     await create_all(zk, paths.CLUSTER_ID, encode_cluster_id(proposed))
     data, _ = await zk.get(paths.CLUSTER_ID)
     return decode_cluster_id(paths.CLUSTER_ID, data)

@@ -1,4 +1,4 @@
-"""The part of ZooKeeper's tree that a cluster keeps to itself, at the end of the connect string."""
+"""The chroot of a cluster: the part of ZooKeeper's tree that the connect string names."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ class Chroot(NamedTuple):
     prefix: str = ""
 
     def absolute(self, path: str) -> str:
-        """The server's path of ours."""
+        """Return the server's path for a path below the chroot."""
         assert path.startswith("/"), path
         return path if not self.prefix else self.prefix if path == "/" else self.prefix + path
 
     def relative(self, path: str) -> str:
-        """Our path of the server's."""
+        """Return the path below the chroot for a path of the server."""
         return path[len(self.prefix) :] or "/"
 
     def nodes(self) -> list[str]:
-        """The nodes that must be there for it to be used, from the top, in the server's paths."""
+        """Return the server's paths of the chroot and its parents, from the top."""
         names = self.prefix.split("/")
         return ["/".join(names[: end + 1]) for end in range(1, len(names))]
 
 
 def parse_connect_string(text: str) -> tuple[str, Chroot]:
-    """`HOST:PORT,HOST:PORT/chroot` as the servers and the chroot; a lone slash is none. Raises ValueError."""
+    """Split `HOST:PORT,HOST:PORT/chroot` into the servers and the chroot; `/` alone is none. Raises ValueError."""
     servers, slash, chroot = text.strip().partition("/")
     if not servers:
-        raise ValueError(f"no server in the ZooKeeper connect string {text!r}")
+        raise ValueError(f"the ZooKeeper connect string {text!r} names no server")
     if not chroot:
         return servers, Chroot()
     if "" in chroot.split("/"):
-        raise ValueError(f"not a chroot in the ZooKeeper connect string {text!r}: {slash + chroot}")
+        raise ValueError(f"the ZooKeeper connect string {text!r} has an invalid chroot: {slash + chroot}")
     return servers, Chroot(slash + chroot)

@@ -1,7 +1,7 @@
-"""Quotas of clients, users and addresses, and credentials of users: configurations as Kafka's tools write them.
+"""Quotas of clients, users and addresses, and SCRAM credentials of users, as Kafka's tools write them to `/config`.
 
-Owns the entities' paths below `/config` and the texts of their values. A user's node holds quotas and credentials side
-by side, and perhaps what we do not know, which stays.
+Owns the paths of the entities and the texts of their values. The znode of a user has both quotas and credentials;
+unknown values in it are not changed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _WHOLE = ("producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"
 _FRACTIONS = ("request_percentage", "controller_mutation_rate")
 
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-"""Kafka's numbers of the SCRAM mechanisms."""
+"""The SCRAM mechanisms by Kafka's numbers."""
 
 
 def entity_path(entity: QuotaEntity) -> str:
-    """Such as `users/u/clients/<default>`: a user stands before its client."""
+    """Return the path of the entity, such as `users/u/clients/<default>`, with the user before the client."""
     parts = sorted(entity.parts, key=lambda part: part[0] != "user")
     return "/".join(f"{_FOLDERS[kind]}/{DEFAULT_ENTITY if name is None else sanitized(name)}" for kind, name in parts)
 
@@ -36,7 +36,7 @@ def user_path(name: str) -> str:
 
 
 def quota_entity(path: str) -> QuotaEntity:
-    """The inverse of `entity_path`."""
+    """Return the entity of a path; the inverse of `entity_path`."""
     words = path.split("/")
     return QuotaEntity(
         tuple(
@@ -59,11 +59,11 @@ def quota_text(key: str, value: float) -> str:
 
 
 def quotas(path: str, values: Mapping[str, str]) -> dict[str, float]:
-    """The quotas among an entity's values. Raises InvalidZnodeError."""
+    """Return the quotas among the values of an entity. Raises InvalidZnodeError."""
     try:
         return {key: float(values[key]) for key in (*_WHOLE, *_FRACTIONS) if key in values}
     except ValueError as error:
-        raise InvalidZnodeError(config(path), f"a quota is no number: {error}") from None
+        raise InvalidZnodeError(config(path), f"a quota must be a number: {error}") from None
 
 
 def credential_text(record: UserScramCredentialRecord) -> str:
@@ -72,7 +72,7 @@ def credential_text(record: UserScramCredentialRecord) -> str:
 
 
 def credentials(path: str, values: Mapping[str, str]) -> Iterator[UserScramCredentialRecord]:
-    """The credentials among a user's values. Raises InvalidZnodeError."""
+    """Return the credentials among the values of a user. Raises InvalidZnodeError."""
     for number, mechanism in MECHANISMS.items():
         text = values.get(mechanism)
         if text is None:
@@ -84,6 +84,6 @@ def credentials(path: str, values: Mapping[str, str]) -> Iterator[UserScramCrede
             )
             iterations = int(parts["iterations"])
         except (KeyError, ValueError, Base64Error):
-            raise InvalidZnodeError(config(path), f"no credential of {mechanism}") from None
+            raise InvalidZnodeError(config(path), f"invalid {mechanism} credential") from None
         name = desanitized(path.split("/")[1])
         yield UserScramCredentialRecord(name, number, salt, stored, server, iterations)

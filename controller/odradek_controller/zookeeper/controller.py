@@ -1,8 +1,7 @@
-"""The controller of a cluster in ZooKeeper: as any other, but for what it must hear from brokers.
+"""The controller of ZooKeeper mode: a `Controller` that also handles the responses of brokers to its requests.
 
-A topic is deleted when everybody who holds it has said that it is gone: until then the wish stands in
-`/admin/delete_topics`, where Kafka's controllers keep it too, and the name is taken. Who has lost a disk says so
-when it is given what was on it.
+A topic is deleted when all brokers have deleted their replicas; until then `/admin/delete_topics` has its name, as with
+Kafka's controller, and no new topic can have that name. Brokers report replicas on failed disks in their responses.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from .topic_deletion import TopicDeletionManager
 
 
 class ZooKeeperController(Controller):
-    """`deletions` are those of its term."""
+    """The controller in one term; `deletions` has the topic deletions in progress."""
 
     store: ZooKeeperStore
 
@@ -63,7 +62,7 @@ class ZooKeeperController(Controller):
 
     @property
     def unreadable(self) -> Collection[str]:
-        """Topics that are there and cannot be read: nothing is known of who holds them."""
+        """Topics whose znodes cannot be read, so that their replicas are unknown."""
         return self.store.znode_cache.unreadable
 
     async def submit(self, request: Message, principal: Principal | None = None) -> Any:
@@ -86,11 +85,11 @@ class ZooKeeperController(Controller):
             case _:
                 return await super().submit(request, principal)
 
-    # -- what brokers ask ---------------------------------------------------------------------------------------------
+    # -- requests of brokers ------------------------------------------------------------------------------------------
 
     async def _shut_down(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        """Others lead what the broker leads, as far as they can; what it still leads is in the answer. Who has begun
-        anew since it was asked is not meant."""
+        """Elect other leaders for the broker's partitions, and return those that it still leads. A request of an
+        earlier registration fails with STALE_BROKER_EPOCH."""
 
         def decide(image: ClusterImage) -> tuple[Sequence[Message], ControlledShutdownResponse]:
             broker = image.brokers.get(request.broker_id)
@@ -109,12 +108,12 @@ class ZooKeeperController(Controller):
 
         return await self._change(decide)
 
-    # -- what brokers answer ------------------------------------------------------------------------------------------
+    # -- responses of brokers -----------------------------------------------------------------------------------------
 
     async def replicas_reported(
         self, broker: BrokerRegistration, lost: Collection[TopicIdPartition], served: Collection[TopicIdPartition]
     ) -> None:
-        """A broker has said which replicas it serves no more, or again, if it is still in this registration."""
+        """Record the replicas that a broker no longer serves, or serves again, unless it has registered again."""
 
         def decide(image: ClusterImage) -> tuple[list[Message], None]:
             if not _is_current(image, broker):
@@ -126,14 +125,15 @@ class ZooKeeperController(Controller):
     def replicas_deleted(
         self, broker: BrokerRegistration, deleted: Collection[tuple[str, int]], failed: Collection[tuple[str, int]]
     ) -> None:
-        """A broker has deleted replicas, and could not delete others: that is tried again when it registers anew."""
+        """Record the replicas that a broker has deleted. The controller sends it the failed ones when it registers
+        again."""
         if _is_current(self.image, broker):
             self.deletions.deleted(broker.id, deleted)
             held = sorted(set(failed) & set(self.deletions.of(broker.id)))
             if held:
-                self._reports.error("a broker cannot delete replicas", broker=broker.id, partitions=held)
+                self._reports.error("broker cannot delete replicas", broker=broker.id, partitions=held)
 
-    # -- what clients ask ---------------------------------------------------------------------------------------------
+    # -- requests of clients ------------------------------------------------------------------------------------------
 
     async def _create_topics(self, request: CreateTopicsRequest, principal: Principal | None) -> CreateTopicsResponse:
         unreadable = [topic.name for topic in request.topics if topic.name in self.unreadable]
@@ -151,7 +151,7 @@ class ZooKeeperController(Controller):
         return response
 
     async def _delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        """NONE: the deletion is under way. Whoever asked is answered when metadata does not show the topic any more."""
+        """Create the znodes that order the deletions. The handler responds when the metadata has no such topic."""
         _, response = delete_topics(self.image, request, self.context)
         for result in response.responses:
             if result.error_code == ErrorCode.NONE:
@@ -194,7 +194,7 @@ class ZooKeeperController(Controller):
 
 
 def _refuse_features(request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Brokers of 3.9 support no feature over ZooKeeper (KafkaController.validateFeatureUpdate)."""
+    """Refuse every update: brokers of 3.9 support no feature in ZooKeeper mode (KafkaController)."""
     results = [
         UpdateFeaturesResponse.UpdatableFeatureResult(
             update.feature, ErrorCode.INVALID_REQUEST, _why_no_feature(update)

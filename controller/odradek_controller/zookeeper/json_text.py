@@ -1,7 +1,7 @@
-"""JSON as Kafka's brokers write it into znodes, and what is read of it.
+"""The JSON of znodes: written as Kafka's brokers write it, and read with checks.
 
-Readers of these texts must not mind the order of members, and do not. It is Kafka's all the same, which is that of the
-hash tables of its runtime, so that what we write can be compared with what Kafka wrote.
+The order of members does not matter to any reader. It is that of Kafka, which iterates hash tables, so that tests can
+compare our znodes with Kafka's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FEW = 16
 
 
 class InvalidZnodeError(Exception):
-    """A znode holds something else than it should."""
+    """A znode has unexpected data."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path}: {why}")
@@ -28,9 +28,9 @@ def encode(value: Any) -> bytes:
 
 
 def as_hashed(members: Mapping[str, Value], buckets: int = _FEW) -> dict[str, Value]:
-    """In the order of a hash table that began with so many buckets (a power of two) and doubles when 3/4 are taken.
+    """Return the members in the order of a hash table with this initial number of buckets and a load factor of 3/4.
 
-    Seen at java.util.Properties, which hold configurations, and at Scala's mutable maps, in which topics are written.
+    `buckets` is a power of two. Kafka writes configurations from java.util.Properties, and topics from Scala's maps.
     """
     while len(members) >= buckets * 3 // 4:
         buckets *= 2
@@ -43,7 +43,7 @@ def as_hashed(members: Mapping[str, Value], buckets: int = _FEW) -> dict[str, Va
 
 
 def _hash(name: str) -> int:
-    """Java's hash of a string, its halves mixed as both tables do."""
+    """Return Java's hash of a string, with the mixed halves of both hash tables."""
     code = 0
     units = name.encode("utf-16-be")
     for index in range(0, len(units), 2):
@@ -52,11 +52,11 @@ def _hash(name: str) -> int:
 
 
 class Members:
-    """A JSON object that was read, and where; asking for what is not there, or is of another type, raises."""
+    """A JSON object of a znode. Its methods raise InvalidZnodeError for missing members and wrong types."""
 
     def __init__(self, path: str, members: Any) -> None:
         if not isinstance(members, dict):
-            raise InvalidZnodeError(path, f"{_shown(members)} is no JSON object")
+            raise InvalidZnodeError(path, f"{_shown(members)} is not a JSON object")
         self.path = path
         self.members: dict[str, Any] = members
 
@@ -76,7 +76,7 @@ class Members:
         return value
 
     def number_in_text(self, name: str) -> int:
-        """As the brokers write numbers of 64 bits, which some readers of JSON would round."""
+        """Return a number of 64 bits, which brokers write as a text, because JSON readers may round it."""
         try:
             return int(self.text(name))
         except ValueError:
@@ -95,12 +95,12 @@ class Members:
         return [Members(self.path, item) for item in self._items(name, dict)]
 
     def object(self, name: str) -> Members:
-        """An empty one when there is none."""
+        """Return the object, or an empty one if the member is missing."""
         return Members(self.path, self.members.get(name, {}))
 
     def wrong(self, name: str, expected: str) -> InvalidZnodeError:
         found = _shown(self.members[name]) if name in self.members else "nothing"
-        return InvalidZnodeError(self.path, f"{name!r} should be {expected}, and is {found}")
+        return InvalidZnodeError(self.path, f"{name!r} must be {expected}, got {found}")
 
     def _items(self, name: str, kind: type[Any]) -> list[Any]:
         items = self.members.get(name)
@@ -110,11 +110,11 @@ class Members:
 
 
 def decode(path: str, data: bytes) -> Members:
-    """The object in a znode. Raises InvalidZnodeError, as does every question to it."""
+    """Return the JSON object of a znode. Raises InvalidZnodeError."""
     try:
         return Members(path, json.loads(data))
     except ValueError as error:
-        raise InvalidZnodeError(path, f"{_shown(data)} is no JSON: {error}") from None
+        raise InvalidZnodeError(path, f"{_shown(data)} is not JSON: {error}") from None
 
 
 def _shown(value: Any) -> str:

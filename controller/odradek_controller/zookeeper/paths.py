@@ -1,4 +1,4 @@
-"""Where a Kafka 3.9 cluster keeps what, below its chroot."""
+"""The paths of the znodes of a Kafka 3.9 cluster, below its chroot."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ PERSISTENT = (
     CONFIG_BROKERS,
     CONFIG_IPS,
 )
-"""What every broker sees to when it starts: that these are there, without data."""
+"""The znodes that every broker creates when it starts, without data, if they are missing."""
 
 DEFAULT_ENTITY = "<default>"
-"""The name of what holds for every broker, user, client or address that has nothing of its own."""
+"""The name of the default entity: it applies to each broker, user, client or address without its own configuration."""
 
 
 def broker(broker_id: int) -> str:
@@ -76,7 +76,7 @@ def state(name: str, index: int) -> str:
 
 
 def config(entity_path: str) -> str:
-    """Of `topics/t`, `brokers/1`, `users/u/clients/c`: what a change notification names."""
+    """Return the path for an entity path, such as `topics/t`, `brokers/1` or `users/u/clients/c`."""
     return f"/config/{entity_path}"
 
 
@@ -85,7 +85,7 @@ def delete_topic(name: str) -> str:
 
 
 def sanitized(name: str) -> str:
-    """A user, client id or address as the name of a node (Kafka's Sanitizer); everything else is named as it is."""
+    """Return a user, client id or address as the name of a znode (Kafka's Sanitizer)."""
     return quote(name, safe="")
 
 

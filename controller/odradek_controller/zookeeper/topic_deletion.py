@@ -1,7 +1,7 @@
-"""Topics on their way out: those that brokers have been told to delete, and whose replicas are still there.
+"""Topic deletion: the topics that brokers have been asked to delete, and their remaining replicas.
 
-A topic's nodes go when all replicas are known to be gone; a broker that is down meanwhile is told when it is back, and
-one that could not delete a replica when it has registered again. Pure. Source: TopicDeletionManager of Kafka 3.9.
+The controller deletes the znodes of a topic when all replicas are deleted. It asks a broker that was down, or that
+failed to delete a replica, when that broker registers again. Pure. Source: TopicDeletionManager of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -17,21 +17,20 @@ from .znodes import TopicPartition
 
 
 class TopicDeletionManager:
-    """Of one term. `begun` is called with topics that brokers are to be told of now, by whoever tells brokers; `ended`
-    when nobody holds some topic any more."""
+    """The deletions in one term. Calls `begun` with new topics to delete, and `ended` when a topic has no replica."""
 
     def __init__(self) -> None:
-        self.begun: Callable[[Sequence[TopicImage]], None] = _nobody
-        self.ended: Callable[[], None] = _nothing
+        self.begun: Callable[[Sequence[TopicImage]], None] = _ignore_topics
+        self.ended: Callable[[], None] = _ignore
         self._names: dict[str, Uuid] = {}
         self._replicas: dict[Uuid, set[tuple[int, int]]] = {}
 
     def __contains__(self, topic_id: Uuid) -> bool:
-        """Whether the topic's deletion has begun: brokers are told nothing else of it any more."""
+        """Return whether the deletion has begun: brokers get no other requests for the topic."""
         return topic_id in self._replicas
 
     def begin(self, topics: Sequence[TopicImage]) -> None:
-        """Nobody holds a partition that has not begun."""
+        """Begin to delete topics; a partition without a state has no replicas yet."""
         new = [topic for topic in topics if topic.id not in self]
         for topic in new:
             self._names[topic.name] = topic.id
@@ -45,7 +44,7 @@ class TopicDeletionManager:
             self.begun(new)
 
     def of(self, broker_id: int) -> list[TopicPartition]:
-        """What a broker has still to delete."""
+        """Return the replicas that the broker must still delete."""
         return sorted(
             (name, index)
             for name, topic_id in self._names.items()
@@ -54,7 +53,7 @@ class TopicDeletionManager:
         )
 
     def deleted(self, broker_id: int, places: Collection[TopicPartition]) -> None:
-        """The broker has deleted these."""
+        """Record that the broker has deleted these replicas."""
         ended = False
         for name, index in places:
             topic_id = self._names.get(name)
@@ -65,26 +64,26 @@ class TopicDeletionManager:
             self.ended()
 
     def without(self, image: ClusterImage) -> ClusterImage:
-        """The image as it is without them."""
+        """Return the image without the topics whose deletion has begun."""
         if not self._replicas:
             return image
         by_id = {topic_id: topic for topic_id, topic in image.topics_by_id.items() if topic_id not in self}
         return replace(image, topics={topic.name: topic for topic in by_id.values()}, topics_by_id=by_id)
 
     def is_done(self, topic: TopicImage) -> bool:
-        """Whether nobody holds anything of it any more."""
+        """Return whether no broker has a replica of the topic."""
         return self._replicas.get(topic.id) == set()
 
     def keep_to(self, image: ClusterImage) -> None:
-        """Topics that are not there any more are forgotten."""
+        """Forget the topics that the image does not have."""
         for name, topic_id in list(self._names.items()):
             if topic_id not in image.topics_by_id:
                 del self._names[name], self._replicas[topic_id]
 
 
-def _nobody(topics: Sequence[TopicImage]) -> None:
-    """Whoever comes to tell brokers finds them in `of`."""
+def _ignore_topics(topics: Sequence[TopicImage]) -> None:
+    """The default of `begun`; `of` has the replicas for a later subscriber."""
 
 
-def _nothing() -> None:
-    """Whoever looks first sees what `is_done`."""
+def _ignore() -> None:
+    """The default of `ended`."""
