@@ -9,20 +9,23 @@ from odradek_broker.apis.slices import Slices
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
-Result = AlterConfigsResponse.AlterConfigsResourceResponse
+AlterConfigsResourceResponse = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
 async def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
     allowed, refused = may_alter(ctx, request.resources)
     submitted = AlterConfigsRequest(allowed, request.validate_only)
     response: AlterConfigsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)
-    response.responses += [Result(*each) for each in refused]
+    response.responses += [AlterConfigsResourceResponse(*each) for each in refused]
     return response
 
 
 def failed(ctx: Context, request: AlterConfigsRequest, error: ErrorCode) -> AlterConfigsResponse:
     return AlterConfigsResponse(
-        responses=[Result(error, None, each.resource_type, each.resource_name) for each in request.resources]
+        responses=[
+            AlterConfigsResourceResponse(error, None, each.resource_type, each.resource_name)
+            for each in request.resources
+        ]
     )
 
 

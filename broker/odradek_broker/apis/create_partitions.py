@@ -15,7 +15,7 @@ from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 
-Result = CreatePartitionsResponse.CreatePartitionsTopicResult
+CreatePartitionsTopicResult = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
 async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
@@ -27,7 +27,7 @@ async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartit
     submitted = CreatePartitionsRequest(allowed, request.timeout_ms, request.validate_only)
     response: CreatePartitionsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)
     response.results += [
-        Result(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+        CreatePartitionsTopicResult(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
         for topic in request.topics
         if not ctx.may_topic(Operation.ALTER, topic.name)
     ]
@@ -35,7 +35,9 @@ async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartit
 
 
 def failed(ctx: Context, request: CreatePartitionsRequest, error: ErrorCode) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(results=[Result(topic.name, error, None) for topic in request.topics])
+    return CreatePartitionsResponse(
+        results=[CreatePartitionsTopicResult(topic.name, error, None) for topic in request.topics]
+    )
 
 
 API = Api(

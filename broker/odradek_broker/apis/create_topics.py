@@ -17,7 +17,7 @@ from odradek_controller.commands.topic_names import METADATA_TOPIC
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
-Result = CreateTopicsResponse.CreatableTopicResult
+CreatableTopicResult = CreateTopicsResponse.CreatableTopicResult
 
 
 async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -30,7 +30,9 @@ async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResp
     if may_create_all:
         return await _submit(ctx, request)
     refused = [
-        Result(name=topic.name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="Authorization failed.")
+        CreatableTopicResult(
+            name=topic.name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="Authorization failed."
+        )
         for topic in request.topics
         if topic not in allowed
     ]
@@ -45,7 +47,9 @@ async def _submit(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsRes
 
 
 def failed(ctx: Context, request: CreateTopicsRequest, error: ErrorCode) -> CreateTopicsResponse:
-    return CreateTopicsResponse(topics=[Result(name=topic.name, error_code=error) for topic in request.topics])
+    return CreateTopicsResponse(
+        topics=[CreatableTopicResult(name=topic.name, error_code=error) for topic in request.topics]
+    )
 
 
 API = Api(

@@ -15,7 +15,7 @@ from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 
-Answer = DeleteRecordsResponse.DeleteRecordsPartitionResult
+DeleteRecordsPartitionResult = DeleteRecordsResponse.DeleteRecordsPartitionResult
 HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
@@ -57,7 +57,7 @@ class Waiting:
     def __init__(self, partition: Partition, offset: int, low_watermark: int) -> None:
         self.partition = partition
         self.offset = offset
-        self.answer = Answer(partition.index, low_watermark, ErrorCode.NONE)
+        self.answer = DeleteRecordsPartitionResult(partition.index, low_watermark, ErrorCode.NONE)
         self._epoch = partition.leader_epoch
         self._over = False
 
@@ -78,29 +78,29 @@ class Waiting:
         return self._over
 
 
-def _delete(ctx: Context, topic: str, index: int, offset: int) -> Answer | Waiting:
+def _delete(ctx: Context, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult | Waiting:
     if not ctx.may_topic(Operation.DELETE, topic):
-        return Answer(index, NO_LOW_WATERMARK, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if ctx.broker.image.partition(topic, index) is None:
-        return Answer(index, NO_LOW_WATERMARK, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if topic in INTERNAL_TOPICS:
-        return Answer(index, NO_LOW_WATERMARK, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = ctx.broker.partitions.get(topic, index)
     if partition is None:
-        return Answer(index, NO_LOW_WATERMARK, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if partition.error:
-        return Answer(index, NO_LOW_WATERMARK, partition.error)
+        return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, partition.error)
     log = partition.log
     if log.config.compact and not log.config.delete:  # An empty policy, too, lets them be deleted, by order alone.
-        return Answer(index, NO_LOW_WATERMARK, ErrorCode.POLICY_VIOLATION)
+        return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, ErrorCode.POLICY_VIOLATION)
     wanted = partition.high_watermark if offset == HIGH_WATERMARK else offset
     if not 0 <= wanted <= partition.high_watermark:
-        return Answer(index, NO_LOW_WATERMARK, ErrorCode.OFFSET_OUT_OF_RANGE)
+        return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, ErrorCode.OFFSET_OUT_OF_RANGE)
     try:
         log.advance_log_start_offset(wanted)
     except STORAGE_ERRORS:
         partition.take_offline()
-        return Answer(index, NO_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
+        return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
     partition.log_start_moved()
     return Waiting(partition, wanted, _low_watermark(ctx, partition))
 
@@ -121,7 +121,10 @@ def failed(ctx: Context, request: DeleteRecordsRequest, error: ErrorCode) -> Del
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
                 topic.name,
-                [Answer(wanted.partition_index, NO_LOW_WATERMARK, error) for wanted in topic.partitions],
+                [
+                    DeleteRecordsPartitionResult(wanted.partition_index, NO_LOW_WATERMARK, error)
+                    for wanted in topic.partitions
+                ],
             )
             for topic in request.topics
         ]

@@ -16,12 +16,12 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek_wire.uuid import ZERO_UUID
 
-Result = DeleteTopicsResponse.DeletableTopicResult
-State = DeleteTopicsRequest.DeleteTopicState
+DeletableTopicResult = DeleteTopicsResponse.DeletableTopicResult
+DeleteTopicState = DeleteTopicsRequest.DeleteTopicState
 
 
 async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    states = [*request.topics, *(State(name, ZERO_UUID) for name in request.topic_names)]
+    states = [*request.topics, *(DeleteTopicState(name, ZERO_UUID) for name in request.topic_names)]
     refused = [(state, error) for state in states if (error := _refusal(ctx, state)) is not None]
     allowed = [state for state in states if _refusal(ctx, state) is None]
     if ctx.expired(request.timeout_ms) and ctx.broker.config.boolean("delete.topic.enable"):
@@ -32,18 +32,18 @@ async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResp
     response: DeleteTopicsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)
     response.responses += [
         # Who may not even describe a topic does not learn its name from its id.
-        Result(state.name, state.topic_id, error, None)
+        DeletableTopicResult(state.name, state.topic_id, error, None)
         for state, error in refused
     ]
     return response
 
 
-def _is_named(state: State) -> bool:
+def _is_named(state: DeleteTopicState) -> bool:
     """By its name or by its id, not by both or neither."""
     return (state.name is None) != (state.topic_id == ZERO_UUID)
 
 
-def _refusal(ctx: Context, state: State) -> ErrorCode | None:
+def _refusal(ctx: Context, state: DeleteTopicState) -> ErrorCode | None:
     name = state.name
     if name is None:
         topic = ctx.broker.image.topics_by_id.get(state.topic_id)
@@ -54,8 +54,10 @@ def _refusal(ctx: Context, state: State) -> ErrorCode | None:
 
 
 def failed(ctx: Context, request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsResponse:
-    states = [*request.topics, *(State(name, ZERO_UUID) for name in request.topic_names)]
-    return DeleteTopicsResponse(responses=[Result(state.name, state.topic_id, error, None) for state in states])
+    states = [*request.topics, *(DeleteTopicState(name, ZERO_UUID) for name in request.topic_names)]
+    return DeleteTopicsResponse(
+        responses=[DeletableTopicResult(state.name, state.topic_id, error, None) for state in states]
+    )
 
 
 API = Api(

@@ -14,8 +14,8 @@ ENTITY_TYPES = ("user", "client-id", "ip")
 _EXACT, _DEFAULT = 0, 1
 """Types of a match; the third is any."""
 
-Component = DescribeClientQuotasRequest.ComponentData
-Entry = DescribeClientQuotasResponse.EntryData
+ComponentData = DescribeClientQuotasRequest.ComponentData
+EntryData = DescribeClientQuotasResponse.EntryData
 
 
 def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
@@ -33,7 +33,7 @@ def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClient
     return DescribeClientQuotasResponse(
         error_message=None,
         entries=[
-            Entry(
+            EntryData(
                 [DescribeClientQuotasResponse.EntityData(kind, name) for kind, name in entity.parts],
                 [DescribeClientQuotasResponse.ValueData(key, value) for key, value in sorted(limits.items())],
             )
@@ -50,7 +50,7 @@ def _is_meant(entity: Mapping[str, str | None], request: DescribeClientQuotasReq
     return all(_matches(entity, component) for component in request.components)
 
 
-def _matches(entity: Mapping[str, str | None], component: Component) -> bool:
+def _matches(entity: Mapping[str, str | None], component: ComponentData) -> bool:
     if component.entity_type not in entity:
         return False
     name = entity[component.entity_type]

@@ -22,9 +22,9 @@ from odradek_controller.image import ConfigResource
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 
-Asked = DescribeConfigsRequest.DescribeConfigsResource
-Result = DescribeConfigsResponse.DescribeConfigsResult
-Config = DescribeConfigsResponse.DescribeConfigsResourceResult
+DescribeConfigsResource = DescribeConfigsRequest.DescribeConfigsResource
+DescribeConfigsResult = DescribeConfigsResponse.DescribeConfigsResult
+DescribeConfigsResourceResult = DescribeConfigsResponse.DescribeConfigsResourceResult
 Described = Iterable[tuple[Definition, Entry]]
 
 
@@ -55,8 +55,10 @@ def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResp
     return DescribeConfigsResponse(results=[_describe(ctx, request, asked) for asked in request.resources])
 
 
-def _describe(ctx: Context, request: DescribeConfigsRequest, asked: Asked) -> Result:
-    result = Result(resource_type=asked.resource_type, resource_name=asked.resource_name, error_message="")
+def _describe(ctx: Context, request: DescribeConfigsRequest, asked: DescribeConfigsResource) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=""
+    )
     try:
         found = _entries(ctx, asked.resource_type, asked.resource_name)
     except _Refused as refused:
@@ -176,10 +178,12 @@ def _overrides(ctx: Context, kind: Resource, name: str) -> Mapping[str, str]:
     return ctx.broker.image.configs.get(ConfigResource(kind, name), {})
 
 
-def _shown(ctx: Context, definition: Definition, entry: Entry, asked: Asked, *, synonyms: bool) -> Config:
+def _shown(
+    ctx: Context, definition: Definition, entry: Entry, asked: DescribeConfigsResource, *, synonyms: bool
+) -> DescribeConfigsResourceResult:
     of_broker = asked.resource_type == Resource.BROKER
     secret = definition.sensitive or (of_broker and definition.type is Type.UNKNOWN)
-    return Config(
+    return DescribeConfigsResourceResult(
         name=definition.name,
         value=None if secret else entry.value,
         read_only=of_broker and definition.mode is Mode.READ_ONLY,
@@ -198,7 +202,7 @@ def _shown(ctx: Context, definition: Definition, entry: Entry, asked: Asked, *, 
 def failed(ctx: Context, request: DescribeConfigsRequest, error: ErrorCode) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         results=[
-            Result(
+            DescribeConfigsResult(
                 error_code=error, error_message=None, resource_type=each.resource_type, resource_name=each.resource_name
             )
             for each in request.resources

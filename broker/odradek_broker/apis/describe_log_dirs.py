@@ -13,9 +13,9 @@ from odradek_log.directory import LogDirectory
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
-Result = DescribeLogDirsResponse.DescribeLogDirsResult
-Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
-Found = DescribeLogDirsResponse.DescribeLogDirsPartition
+DescribeLogDirsResult = DescribeLogDirsResponse.DescribeLogDirsResult
+DescribeLogDirsTopic = DescribeLogDirsResponse.DescribeLogDirsTopic
+DescribeLogDirsPartition = DescribeLogDirsResponse.DescribeLogDirsPartition
 UNKNOWN_BYTES = -1
 
 
@@ -30,33 +30,35 @@ def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResp
     )
 
 
-def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> Result:
+def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
     path = os.path.abspath(directory.path)
     if directory.offline:
-        return Result(ErrorCode.KAFKA_STORAGE_ERROR, path)
-    topics: dict[str, Topic] = {}
+        return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
+    topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in sorted(ctx.broker.partitions, key=lambda each: (each.topic, each.index)):
         if wanted is None or (partition.topic, partition.index) in wanted:
             found = _in_directory(partition, directory)
             if found is not None:
-                topics.setdefault(partition.topic, Topic(partition.topic)).partitions.append(found)
+                topics.setdefault(partition.topic, DescribeLogDirsTopic(partition.topic)).partitions.append(found)
     try:
         usage = shutil.disk_usage(directory.path)
         total, usable = usage.total, usage.free
     except OSError:
         total = usable = UNKNOWN_BYTES
-    return Result(ErrorCode.NONE, path, list(topics.values()), total, usable)
+    return DescribeLogDirsResult(ErrorCode.NONE, path, list(topics.values()), total, usable)
 
 
-def _in_directory(partition: Partition, directory: LogDirectory) -> Found | None:
+def _in_directory(partition: Partition, directory: LogDirectory) -> DescribeLogDirsPartition | None:
     """The partition, or its copy on the way here."""
     log, future = partition.served_log, partition.future
     if log is None or log.failure is not None:
         return None
     if partition.directory is directory:
-        return Found(partition.index, log.size_bytes, _lag(partition), False)
+        return DescribeLogDirsPartition(partition.index, log.size_bytes, _lag(partition), False)
     if future is not None and directory.futures.get((partition.topic, partition.index)) is future:
-        return Found(partition.index, future.size_bytes, log.log_end_offset - future.log_end_offset, True)
+        return DescribeLogDirsPartition(
+            partition.index, future.size_bytes, log.log_end_offset - future.log_end_offset, True
+        )
     return None
 
 

@@ -17,8 +17,8 @@ from odradek_wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 
-Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
-Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+TopicResponse = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+PartitionResponse = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
 
 
 def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
@@ -53,18 +53,20 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(name, end)
             break
     if not everything:
-        response.topics.extend(Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name) for name in refused)
+        response.topics.extend(
+            TopicResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name) for name in refused
+        )
     return response
 
 
-def _topic(ctx: Context, topic: TopicImage, start: int, end: int) -> Topic:
+def _topic(ctx: Context, topic: TopicImage, start: int, end: int) -> TopicResponse:
     image = ctx.broker.image
     partitions = []
     for index in range(start, end):
         partition = topic.partitions[index]
         error = partition_error(image, partition, ctx.listener)
         partitions.append(
-            Partition(
+            PartitionResponse(
                 error_code=error,
                 partition_index=index,
                 leader_id=NO_LEADER if error else partition.leader,
@@ -76,7 +78,7 @@ def _topic(ctx: Context, topic: TopicImage, start: int, end: int) -> Topic:
                 offline_replicas=offline_replicas(image, partition, ctx.listener),
             )
         )
-    return Topic(
+    return TopicResponse(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
@@ -85,9 +87,9 @@ def _topic(ctx: Context, topic: TopicImage, start: int, end: int) -> Topic:
     )
 
 
-def _unknown(ctx: Context, name: str) -> Topic:
+def _unknown(ctx: Context, name: str) -> TopicResponse:
     invalid = invalid_topic_name(name) is not None
-    return Topic(
+    return TopicResponse(
         error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         name=name,
         is_internal=name in INTERNAL_TOPICS,
@@ -97,7 +99,7 @@ def _unknown(ctx: Context, name: str) -> Topic:
 
 def _all(request: DescribeTopicPartitionsRequest, error: ErrorCode) -> DescribeTopicPartitionsResponse:
     return DescribeTopicPartitionsResponse(
-        topics=[Topic(error_code=error, name=topic.name) for topic in request.topics]
+        topics=[TopicResponse(error_code=error, name=topic.name) for topic in request.topics]
     )
 
 

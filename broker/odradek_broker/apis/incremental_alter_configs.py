@@ -12,20 +12,23 @@ from odradek_wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+AlterConfigsResourceResponse = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 
 async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     allowed, refused = may_alter(ctx, request.resources)
     submitted = IncrementalAlterConfigsRequest(allowed, request.validate_only)
     response: IncrementalAlterConfigsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)
-    response.responses += [Result(*each) for each in refused]
+    response.responses += [AlterConfigsResourceResponse(*each) for each in refused]
     return response
 
 
 def failed(ctx: Context, request: IncrementalAlterConfigsRequest, error: ErrorCode) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
-        responses=[Result(error, None, each.resource_type, each.resource_name) for each in request.resources]
+        responses=[
+            AlterConfigsResourceResponse(error, None, each.resource_type, each.resource_name)
+            for each in request.resources
+        ]
     )
 
 

@@ -16,8 +16,8 @@ from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
-Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
-Wanted = ListOffsetsRequest.ListOffsetsPartition
+ListOffsetsPartitionResponse = ListOffsetsResponse.ListOffsetsPartitionResponse
+ListOffsetsPartition = ListOffsetsRequest.ListOffsetsPartition
 
 LATEST = -1
 EARLIEST = -2
@@ -56,7 +56,9 @@ def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     return ListOffsetsResponse(topics=topics)
 
 
-def _answer(ctx: Context, request: ListOffsetsRequest, topic: str, wanted: Wanted) -> Answer:
+def _answer(
+    ctx: Context, request: ListOffsetsRequest, topic: str, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
     timestamp = wanted.timestamp
     if timestamp < 0 and ctx.api_version < FIRST_VERSION_WITH.get(timestamp, 1 << 15):
         return _error(ctx, wanted, ErrorCode.UNSUPPORTED_VERSION)
@@ -82,7 +84,7 @@ def _answer(ctx: Context, request: ListOffsetsRequest, topic: str, wanted: Wante
     try:
         if ctx.api_version == 0:
             offsets = _boundaries(partition, timestamp, wanted.max_num_offsets, limit)
-            return Answer(wanted.partition_index, ErrorCode.NONE, offsets)
+            return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.NONE, offsets)
         found = _look_up(partition, timestamp, limit)
     except STORAGE_ERRORS:
         partition.take_offline()
@@ -92,7 +94,7 @@ def _answer(ctx: Context, request: ListOffsetsRequest, topic: str, wanted: Wante
         return _error(ctx, wanted, unknown)
     if ctx.api_version < 4:
         epoch = -1
-    return Answer(wanted.partition_index, ErrorCode.NONE, [], found_timestamp, offset, epoch)
+    return ListOffsetsPartitionResponse(wanted.partition_index, ErrorCode.NONE, [], found_timestamp, offset, epoch)
 
 
 def _look_up(partition: Partition, timestamp: int, limit: int) -> tuple[int, int, int]:
@@ -138,8 +140,8 @@ def _boundaries(partition: Partition, timestamp: int, count: int, limit: int) ->
     return offsets
 
 
-def _error(ctx: Context, wanted: Wanted, error: ErrorCode) -> Answer:
-    return Answer(wanted.partition_index, error)
+def _error(ctx: Context, wanted: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(wanted.partition_index, error)
 
 
 def failed(ctx: Context, request: ListOffsetsRequest, error: ErrorCode) -> ListOffsetsResponse:

@@ -28,7 +28,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.metadata import MetadataRequest, MetadataResponse
 from odradek_wire.uuid import ZERO_UUID
 
-Topic = MetadataResponse.MetadataResponseTopic
+MetadataResponseTopic = MetadataResponse.MetadataResponseTopic
 
 SLICE = 100
 """Topics that are described, or created, in one slice."""
@@ -76,7 +76,7 @@ def _answer(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaita
 
 async def _describe(ctx: Context, request: MetadataRequest, names: list[str]) -> MetadataResponse:
     """All topics, in slices of about `SLICE` partitions; those that are deleted meanwhile are left out."""
-    described: list[Topic] = []
+    described: list[MetadataResponseTopic] = []
     elements = 0
     turns = Turns()
     for name in names:
@@ -95,16 +95,18 @@ async def _create_and_respond(
     request: MetadataRequest,
     names: list[str],
     missing: list[str],
-    by_id: list[Topic],
-    refused: list[Topic],
+    by_id: list[MetadataResponseTopic],
+    refused: list[MetadataResponseTopic],
 ) -> MetadataResponse:
     may_create = ctx.may_cluster(Operation.CREATE)
     allowed = [name for name in missing if may_create or ctx.may_topic(Operation.CREATE, name)]
     denied = [
-        Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name) for name in missing if name not in allowed
+        MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+        for name in missing
+        if name not in allowed
     ]
     errors = await create_missing(ctx.broker, allowed)
-    failures = [Topic(error_code=error, name=name) for name, error in errors.items() if error]
+    failures = [MetadataResponseTopic(error_code=error, name=name) for name, error in errors.items() if error]
     left_out = {topic.name for topic in (*failures, *denied)}
     return _response(
         ctx, request, [name for name in names if name not in left_out], [*by_id, *failures, *denied, *refused]
@@ -113,31 +115,37 @@ async def _create_and_respond(
 
 def _resolve(
     ctx: Context, topics: Iterable[MetadataRequest.MetadataRequestTopic]
-) -> tuple[list[Topic], list[str], list[Topic]]:
+) -> tuple[list[MetadataResponseTopic], list[str], list[MetadataResponseTopic]]:
     """Topics asked for by an unknown id; the names to describe, without repetition; the topics that are refused."""
-    unknown: list[Topic] = []
+    unknown: list[MetadataResponseTopic] = []
     names: dict[str, None] = {}
-    refused: list[Topic] = []
+    refused: list[MetadataResponseTopic] = []
     for topic in topics:
         if topic.topic_id != ZERO_UUID:
             image = ctx.broker.image.topics_by_id.get(topic.topic_id)
             if image is None:
-                unknown.append(Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic.topic_id))
+                unknown.append(
+                    MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic.topic_id)
+                )
             elif ctx.may_topic(Operation.DESCRIBE, image.name):
                 names[image.name] = None
             else:
                 refused.append(
-                    Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic.topic_id)
+                    MetadataResponseTopic(
+                        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic.topic_id
+                    )
                 )
         elif topic.name is not None:
             if ctx.may_topic(Operation.DESCRIBE, topic.name):
                 names[topic.name] = None
             else:
-                refused.append(Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=topic.name))
+                refused.append(MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=topic.name))
     return unknown, list(names), refused
 
 
-def _response(ctx: Context, request: MetadataRequest, names: list[str], others: list[Topic]) -> MetadataResponse:
+def _response(
+    ctx: Context, request: MetadataRequest, names: list[str], others: list[MetadataResponseTopic]
+) -> MetadataResponse:
     image = ctx.broker.image
     operations = OPERATIONS_NOT_ASKED
     if request.include_cluster_authorized_operations and ctx.api_version <= 10:
@@ -155,13 +163,15 @@ def _response(ctx: Context, request: MetadataRequest, names: list[str], others: 
     )
 
 
-def _topic(ctx: Context, request: MetadataRequest, name: str) -> Topic:
+def _topic(ctx: Context, request: MetadataRequest, name: str) -> MetadataResponseTopic:
     image = ctx.broker.image.topics.get(name)
     if image is None:
         invalid = invalid_topic_name(name) is not None
         error = ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return Topic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
-    topic = Topic(name=name, topic_id=image.id, is_internal=name in INTERNAL_TOPICS, partitions=_partitions(ctx, image))
+        return MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
+    topic = MetadataResponseTopic(
+        name=name, topic_id=image.id, is_internal=name in INTERNAL_TOPICS, partitions=_partitions(ctx, image)
+    )
     if request.include_topic_authorized_operations:
         topic.topic_authorized_operations = authorized_operations(ctx, ResourceType.TOPIC, name)
     return topic
@@ -203,7 +213,7 @@ def failed(ctx: Context, request: MetadataRequest, error: ErrorCode) -> Metadata
     return MetadataResponse(
         topics=[
             # Before version 12 a topic without a name cannot be expressed.
-            Topic(
+            MetadataResponseTopic(
                 error_code=error,
                 name=topic.name if ctx.api_version >= 12 else topic.name or "",
                 topic_id=topic.topic_id,

@@ -14,7 +14,7 @@ from itertools import groupby
 
 from odradek_broker.apis.api import Api
 from odradek_broker.apis.context import Context
-from odradek_broker.apis.slices import ELEMENTS, Part, Slices
+from odradek_broker.apis.slices import ELEMENTS, Slice, Slices
 from odradek_broker.deferred import Deferred
 from odradek_broker.metadata.cluster_ports import VersionZeroOffsets
 from odradek_broker.security.authorizer import Operation
@@ -186,14 +186,14 @@ class _Divider:
 
     elements = ELEMENTS
 
-    def divide(self, request: OffsetFetchRequest) -> Iterator[Part]:
+    def divide(self, request: OffsetFetchRequest) -> Iterator[Slice]:
         if not request.groups:
             yield from _TOPICS.divide(request)
         for group in request.groups:
             for part, continues in _TOPICS.divide(group):
                 yield OffsetFetchRequest(groups=[part], require_stable=request.require_stable), continues
 
-    def join(self, responses: list[Part]) -> OffsetFetchResponse:
+    def join(self, responses: list[Slice]) -> OffsetFetchResponse:
         first: OffsetFetchResponse = responses[0][0]
         if not first.groups:
             joined: OffsetFetchResponse = _TOPICS.join(responses)

@@ -10,8 +10,8 @@ from odradek_broker.security.authorizer import Operation
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
-Answer = OffsetForLeaderEpochResponse.EpochEndOffset
-Wanted = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+EpochEndOffset = OffsetForLeaderEpochResponse.EpochEndOffset
+OffsetForLeaderPartition = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 
 
 def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
@@ -25,27 +25,27 @@ def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeade
     )
 
 
-def _answer(ctx: Context, topic: str, wanted: Wanted) -> Answer:
+def _answer(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     if not ctx.may_topic(Operation.DESCRIBE, topic):
-        return Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted.partition)
+        return EpochEndOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted.partition)
     partition = ctx.broker.partitions.get(topic, wanted.partition)
     if partition is None:
         exists = ctx.broker.image.partition(topic, wanted.partition) is not None
-        return Answer(
+        return EpochEndOffset(
             ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, wanted.partition
         )
     error = partition.check_epoch(wanted.current_leader_epoch)
     if error:
-        return Answer(error, wanted.partition)
+        return EpochEndOffset(error, wanted.partition)
     epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
-    return Answer(ErrorCode.NONE, wanted.partition, epoch, end_offset)
+    return EpochEndOffset(ErrorCode.NONE, wanted.partition, epoch, end_offset)
 
 
 def failed(ctx: Context, request: OffsetForLeaderEpochRequest, error: ErrorCode) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
-                topic.topic, [Answer(error, wanted.partition) for wanted in topic.partitions]
+                topic.topic, [EpochEndOffset(error, wanted.partition) for wanted in topic.partitions]
             )
             for topic in request.topics
         ]

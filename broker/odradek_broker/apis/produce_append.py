@@ -27,17 +27,17 @@ from odradek_wire.uuid import Uuid
 if TYPE_CHECKING:
     from odradek_broker.transactions.transaction_verification import TransactionVerification
 
-PartitionAnswer = ProduceResponse.PartitionProduceResponse
-TopicAnswer = ProduceResponse.TopicProduceResponse
-Waiting = list[tuple[Partition, int, PartitionAnswer]]
+PartitionProduceResponse = ProduceResponse.PartitionProduceResponse
+TopicProduceResponse = ProduceResponse.TopicProduceResponse
+WaitingPartitions = list[tuple[Partition, int, PartitionProduceResponse]]
 
-ALL = -1
+ACKS_ALL = -1
 FIRST_VERSION_WITH_LEADERS = 10
 FIRST_VERSION_WITH_IDS = 13
-NOWHERE = ProduceResponse.LeaderIdAndEpoch()
+NO_CURRENT_LEADER = ProduceResponse.LeaderIdAndEpoch()
 """What every answer without an error shares; never changed."""
 # First offset, log append time, log start offset.
-PLACED = Struct(">qqq")
+APPENDED_OFFSETS = Struct(">qqq")
 ZSTD = 4
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client that may write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
@@ -97,7 +97,7 @@ def append_usual_batch(
     if result.__class__ is not AppendInfo:
         return None
     first_offset, _, append_time, start_offset, _ = result
-    return PLACED.pack(first_offset, append_time, start_offset)
+    return APPENDED_OFFSETS.pack(first_offset, append_time, start_offset)
 
 
 def append(
@@ -105,7 +105,7 @@ def append(
 ) -> ProduceResponse | Deferred[ProduceResponse] | None:
     """`verification` has the guards and errors of transactional batches, if there are any."""
     acks = request.acks
-    if acks not in (ALL, 1, 0):
+    if acks not in (ACKS_ALL, 1, 0):
         return failed(ctx, request, ErrorCode.INVALID_REQUIRED_ACKS)
     version = ctx.api_version
     broker = ctx.broker
@@ -115,7 +115,7 @@ def append(
     if ctx.connection.memory.used:  # otherwise there is room for anything
         _make_room(ctx, request)
     topics = []
-    waiting: Waiting | None = None
+    waiting: WaitingPartitions | None = None
     failures = False
     for topic in request.topic_data:
         key: Any = topic.topic_id if version >= FIRST_VERSION_WITH_IDS else topic.name
@@ -126,7 +126,7 @@ def append(
             if partition is None:
                 answer = _refused(ctx, key, index, _why_not_here(ctx, key, index))
             elif not everything_allowed and not ctx.may_topic(Operation.WRITE, partition.topic):
-                answer = PartitionAnswer(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
+                answer = PartitionProduceResponse(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
             elif partition.error:
                 answer = _refused(ctx, key, index, partition.error)
             else:
@@ -135,13 +135,13 @@ def append(
                 failures = True
             elif partition is not None and (
                 partition.high_watermark < partition.log.log_end_offset
-                if acks == ALL
+                if acks == ACKS_ALL
                 else acks == 1 and partition.waits_for_disk
             ):
                 waiting = waiting or []
                 waiting.append((partition, partition.log.log_end_offset, answer))
             answers.append(answer)
-        topics.append(TopicAnswer(topic.name, topic.topic_id, answers))
+        topics.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
     response = ProduceResponse(topics)
     if failures:
         if acks == 0:
@@ -190,7 +190,7 @@ def _append(
     version: int,
     acks: int,
     verification: TransactionVerification | None,
-) -> PartitionAnswer:
+) -> PartitionProduceResponse:
     """Append one partition's records; the answer for that partition."""
     index = data.index
     records: Any = data.records
@@ -217,16 +217,18 @@ def _append(
             )
             # Who has too few replicas in sync had found the log.
             start = partition.log_start_offset if error is ErrorCode.NOT_ENOUGH_REPLICAS else -1
-            return PartitionAnswer(
-                index, error, -1, log_start_offset=start, error_message=words, current_leader=NOWHERE
+            return PartitionProduceResponse(
+                index, error, -1, log_start_offset=start, error_message=words, current_leader=NO_CURRENT_LEADER
             )
     result = partition.append(records, guard=guard)
     if result.__class__ is AppendInfo:
         first_offset, _, append_time, start_offset, _ = result
-        return PartitionAnswer(index, 0, first_offset, append_time, start_offset, current_leader=NOWHERE)
+        return PartitionProduceResponse(
+            index, 0, first_offset, append_time, start_offset, current_leader=NO_CURRENT_LEADER
+        )
     assert isinstance(result, Rejection)
     told = result.error not in WITHOUT_START and is_one_batch(records)
-    return PartitionAnswer(
+    return PartitionProduceResponse(
         index,
         result.error,
         -1,
@@ -239,7 +241,7 @@ def _append(
     )
 
 
-def _unverified(index: int, error: ErrorCode, verification: TransactionVerification) -> PartitionAnswer:
+def _unverified(index: int, error: ErrorCode, verification: TransactionVerification) -> PartitionProduceResponse:
     message = None
     concurrent = error == ErrorCode.CONCURRENT_TRANSACTIONS and not verification.operation.adds
     if concurrent or error in UNVERIFIED:
@@ -247,7 +249,7 @@ def _unverified(index: int, error: ErrorCode, verification: TransactionVerificat
         error = ErrorCode.NOT_ENOUGH_REPLICAS
     elif error == ErrorCode.INVALID_TXN_STATE:
         message = "Partition was not added to the transaction"
-    return PartitionAnswer(index, error, -1, error_message=message)
+    return PartitionProduceResponse(index, error, -1, error_message=message)
 
 
 def is_one_batch(records: bytes | memoryview) -> bool:
@@ -271,17 +273,17 @@ def _unacceptable(ctx: Context, partition: Partition, records: Any, version: int
     if partition.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     leader = partition.leader
-    if acks == ALL and leader is not None and leader.under_min_isr:
+    if acks == ACKS_ALL and leader is not None and leader.under_min_isr:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return ErrorCode.NONE
 
 
 def _wait(
-    ctx: Context, request: ProduceRequest, response: ProduceResponse, waiting: Waiting
+    ctx: Context, request: ProduceRequest, response: ProduceResponse, waiting: WaitingPartitions
 ) -> Deferred[ProduceResponse]:
     """acks=all: answer when every in-sync replica has the records, or at the client's timeout. acks=1, if it waits for
     the disk: when they are there."""
-    reached = _committed if request.acks == ALL else _synced
+    reached = _committed if request.acks == ACKS_ALL else _synced
     epochs = [partition.leader_epoch for partition, _, _ in waiting]
 
     def attempt() -> ProduceResponse | None:
@@ -290,7 +292,7 @@ def _wait(
                 answer.error_code = partition.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
             elif reached(partition) < end_offset:
                 return None
-            elif request.acks == ALL and partition.leader is not None and partition.leader.under_min_isr:
+            elif request.acks == ACKS_ALL and partition.leader is not None and partition.leader.under_min_isr:
                 answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return response
 
@@ -322,9 +324,9 @@ def _why_not_here(ctx: Context, key: str | Uuid, index: int) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _refused(ctx: Context, key: str | Uuid, index: int, error: ErrorCode) -> PartitionAnswer:
+def _refused(ctx: Context, key: str | Uuid, index: int, error: ErrorCode) -> PartitionProduceResponse:
     """The answer with where the client should go instead, if somebody else leads (KIP-951)."""
-    answer = PartitionAnswer(index, error, -1)
+    answer = PartitionProduceResponse(index, error, -1)
     if error != ErrorCode.NOT_LEADER_OR_FOLLOWER or ctx.api_version < FIRST_VERSION_WITH_LEADERS:
         return answer
     registration = ctx.broker.image.partition(key, index)
@@ -355,10 +357,10 @@ def failed(ctx: Context, request: ProduceRequest, error: ErrorCode, words: str |
         return None
     return ProduceResponse(
         [
-            TopicAnswer(
+            TopicProduceResponse(
                 topic.name,
                 topic.topic_id,
-                [PartitionAnswer(data.index, error, -1, error_message=words) for data in topic.partition_data],
+                [PartitionProduceResponse(data.index, error, -1, error_message=words) for data in topic.partition_data],
             )
             for topic in request.topic_data
         ]

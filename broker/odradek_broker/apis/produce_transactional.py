@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from odradek_broker.apis.context import Context
     from odradek_broker.replication.partition import Partition
 
-Outcome = ProduceResponse | Deferred[ProduceResponse] | None
+HandlerResult = ProduceResponse | Deferred[ProduceResponse] | None
 """The result of a handler; None if there is no response (acks=0)."""
 
 RETRY_BACKOFF_MS = "add.partitions.to.txn.retry.backoff.ms"
@@ -72,7 +72,7 @@ class TransactionalBatch(NamedTuple):
     sequence: int
 
 
-def handle(ctx: Context, request: ProduceRequest) -> Outcome:
+def handle(ctx: Context, request: ProduceRequest) -> HandlerResult:
     """A request that has a transactional id or transactional batches."""
     if not is_transactional(request):
         return append(ctx, request)
@@ -86,7 +86,7 @@ def handle(ctx: Context, request: ProduceRequest) -> Outcome:
     return _VerifiedProduce(ctx, request, batches).begin()
 
 
-def _refuse(ctx: Context, request: ProduceRequest, error: ErrorCode, words: str | None = None) -> Outcome:
+def _refuse(ctx: Context, request: ProduceRequest, error: ErrorCode, words: str | None = None) -> HandlerResult:
     """The request as a whole."""
     if request.acks == 0:
         ctx.connection.close()
@@ -124,11 +124,11 @@ class _VerifiedProduce:
         self._operation = TransactionSupportedOperation.of_produce(ctx.api_version)
         self._began_ms = ctx.now_ms
         self._appended = False
-        self._outcome: Outcome = None
+        self._outcome: HandlerResult = None
         self._response: Deferred[Any] | None = None
         self._held_bytes = 0
 
-    def begin(self) -> Outcome:
+    def begin(self) -> HandlerResult:
         self._verify()
         if self._appended:
             return self._outcome

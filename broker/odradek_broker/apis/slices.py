@@ -23,7 +23,7 @@ handlers take 2 to 10 microseconds for one."""
 TURN_S = 0.005
 """How long a request keeps the event loop before others have their turn, plus at most one slice."""
 
-Part = tuple[Any, bool]
+Slice = tuple[Any, bool]
 """A request with a part of the elements, or its response; and whether its one entry continues the last one before."""
 
 
@@ -34,10 +34,10 @@ class Divider(Protocol):
     def elements(self) -> int:
         """Elements that are handled in one turn."""
 
-    def divide(self, request: Any) -> Iterator[Part]:
+    def divide(self, request: Any) -> Iterator[Slice]:
         """Yield the parts, in order."""
 
-    def join(self, responses: list[Part]) -> Any:
+    def join(self, responses: list[Slice]) -> Any:
         """Return one response from those to the parts, of which there is at least one."""
 
 
@@ -57,7 +57,7 @@ class Slices:
     in_old_versions: str = ""
     """The array that is in the place of `request`, which is empty then."""
 
-    def divide(self, request: Any) -> Iterator[Part]:
+    def divide(self, request: Any) -> Iterator[Slice]:
         name = self.request
         if self.in_old_versions and not getattr(request, name):
             name = self.in_old_versions
@@ -79,7 +79,7 @@ class Slices:
         elif not getattr(request, name):
             yield request, False
 
-    def join(self, responses: list[Part]) -> Any:
+    def join(self, responses: list[Slice]) -> Any:
         first = responses[0][0]
         if first is None:
             return None
@@ -127,7 +127,7 @@ async def handle_in_slices(
 ) -> Any:
     """Handle one part after the other, with turns of the event loop for others in between; the joined response, or None
     when the client expects none. Parts that wait for other brokers wait together."""
-    answers: list[Part] = []
+    answers: list[Slice] = []
     turns = Turns()
     try:
         for part, continues in divider.divide(request):

@@ -46,7 +46,7 @@ from odradek_wire.messages.streams_group_describe import StreamsGroupDescribeReq
 from odradek_wire.messages.write_share_group_state import WriteShareGroupStateRequest, WriteShareGroupStateResponse
 from odradek_wire.notation import StructType
 
-Answer = TypeVar("Answer")
+ResponseT = TypeVar("ResponseT")
 
 CLIENTS_MAX = 1000
 """How many clients of one API are remembered as warned about."""
@@ -130,7 +130,7 @@ def _streams_group_describe(request: StreamsGroupDescribeRequest) -> StreamsGrou
     return StreamsGroupDescribeResponse(groups=[row(group_id=each) for each in request.group_ids])
 
 
-def _by_topic(request: Any, row: Callable[..., Answer], cell: Callable[..., object]) -> list[Answer]:
+def _by_topic(request: Any, row: Callable[..., ResponseT], cell: Callable[..., object]) -> list[ResponseT]:
     """The requests about the state of share groups name topics by id, with partitions; so do their answers."""
     return [row(topic.topic_id, [cell(each.partition) for each in topic.partitions]) for topic in request.topics]
 
