@@ -12,9 +12,14 @@ import pytest
 from odradek import Cluster
 from odradek.cli import main
 from odradek.client import Client
-from odradek.client.plans import drained, moved_to
-from odradek.client.reassignments import PlanError, plan_as_json, plan_from_json
-from odradek.client.state import Broker, ClusterState, Partition, cluster_state
+from odradek.client.reassignment_plans import (
+    ReassignmentPlanError,
+    plan_as_json,
+    plan_from_json,
+    plan_to_drain,
+    plan_to_move,
+)
+from odradek.client.state import BrokerInfo, ClusterState, PartitionInfo, cluster_state
 from odradek_wire.records import batch
 
 Run = Callable[..., tuple[int, str, str]]
@@ -168,11 +173,11 @@ def test_what_is_refused_is_said_and_ends_with_1(cluster: Cluster, odradek: Run)
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["reassign"], "nothing to do: --to, --drain or --file says what"),
+        (["reassign"], "nothing to do: give --to, --drain or --file"),
         (["reassign", "--to", "1"], "--to needs a topic or a partition"),
         (["reassign", "none", "--to", "1"], "topic 'none': UNKNOWN_TOPIC_OR_PARTITION"),
         (["reassign", "t", "--to", "1,1"], "Invalid value for '--to': '1,1' names a broker twice"),
-        (["reassign", "t", "--to", "1", "-r", "2"], "2 replicas do not fit on 1 brokers"),
+        (["reassign", "t", "--to", "1", "-r", "2"], "2 replicas need 2 brokers, but --to names 1"),
         (["reassign", "t", "--to", "1", "--drain", "2"], "--to, --drain and --file exclude each other"),
         (["elect", "--unclean"], "--unclean may lose records: name the topics or partitions"),
         (
@@ -285,32 +290,32 @@ def test_a_replica_that_cannot_be_compared_is_no_success(cluster: Cluster, odrad
 
 def state(racks: dict[int, str | None], *partitions: tuple[int, ...]) -> ClusterState:
     return ClusterState(
-        {broker: Broker(broker, "h", 1, rack) for broker, rack in racks.items()},
-        [Partition("t", index, each[0], each, each, ()) for index, each in enumerate(partitions)],
+        {broker: BrokerInfo(broker, "h", 1, rack) for broker, rack in racks.items()},
+        [PartitionInfo("t", index, each[0], each, each, ()) for index, each in enumerate(partitions)],
     )
 
 
 def test_draining_prefers_other_racks_then_brokers_with_few_replicas() -> None:
     racks: dict[int, str | None] = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c"}
-    assert drained(state(racks, (0, 2), (4, 0), (4, 2)), 0) == {("t", 0): [1, 2], ("t", 1): [4, 3]}
-    with pytest.raises(PlanError, match="nowhere to go"):
-        drained(state({0: None, 1: None}, (0, 1)), 1)
+    assert plan_to_drain(state(racks, (0, 2), (4, 0), (4, 2)), 0) == {("t", 0): [1, 2], ("t", 1): [4, 3]}
+    with pytest.raises(ReassignmentPlanError, match="cannot leave broker 1"):
+        plan_to_drain(state({0: None, 1: None}, (0, 1)), 1)
 
 
 def test_partitions_of_a_topic_begin_with_one_broker_after_the_other() -> None:
     found = state({}, (9,), (9,), (9,), (9,))
-    assert list(moved_to(found.partitions, [1, 2, 3], 2).values()) == [[1, 2], [2, 3], [3, 1], [1, 2]]
+    assert list(plan_to_move(found.partitions, [1, 2, 3], 2).values()) == [[1, 2], [2, 3], [3, 1], [1, 2]]
 
 
 @pytest.mark.parametrize(
     ("document", "complaint"),
     [
-        ("{", "no JSON"),
-        ("[]", "of the form"),
-        ({"version": 2, "partitions": []}, "of the form"),
+        ("{", "not JSON"),
+        ("[]", "has the form"),
+        ({"version": 2, "partitions": []}, "has the form"),
         ({"version": 1, "partitions": []}, "names no partition"),
-        ({"version": 1, "partitions": [{"topic": "t", "partition": 0}]}, "does not say"),
-        ({"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": []}]}, "does not say"),
+        ({"version": 1, "partitions": [{"topic": "t", "partition": 0}]}, "must have a topic"),
+        ({"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": []}]}, "must have a topic"),
         ({"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2}, "twice"),
         (
             {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}]},
@@ -319,7 +324,7 @@ def test_partitions_of_a_topic_begin_with_one_broker_after_the_other() -> None:
     ],
 )
 def test_what_is_no_plan_is_refused(document: Any, complaint: str) -> None:
-    with pytest.raises(PlanError, match=complaint):
+    with pytest.raises(ReassignmentPlanError, match=complaint):
         plan_from_json(document if isinstance(document, str) else json.dumps(document))
 
 

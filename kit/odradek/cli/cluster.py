@@ -15,8 +15,8 @@ import click
 from odradek.cli.output import bootstrap_option, connected, json_option
 from odradek.client import Client, ClientError
 from odradek.client.client import format_address
-from odradek.client.reassignments import Place, Reassignment, copied, reassignments
-from odradek.client.state import NO_LEADER, ClusterState, Partition, cluster_state
+from odradek.client.reassignments import Reassignment, TopicPartition, copied, reassignments
+from odradek.client.state import NO_LEADER, ClusterState, PartitionInfo, cluster_state
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,14 +31,14 @@ class View:
 
     state: ClusterState
     moves: Sequence[Reassignment]
-    shares: Mapping[Place, float]
+    shares: Mapping[TopicPartition, float]
 
     @property
-    def offline(self) -> list[Partition]:
+    def offline(self) -> list[PartitionInfo]:
         return [partition for partition in self.state.partitions if partition.leader == NO_LEADER]
 
     @property
-    def under_replicated(self) -> list[Partition]:
+    def under_replicated(self) -> list[PartitionInfo]:
         return [each for each in self.state.partitions if each.under_replicated and each.leader != NO_LEADER]
 
     @property
@@ -131,7 +131,7 @@ def _document(view: View) -> dict[str, Any]:
     }
 
 
-def _partition(partition: Partition) -> dict[str, Any]:
+def _partition(partition: PartitionInfo) -> dict[str, Any]:
     return {
         "topic": partition.topic,
         "partition": partition.index,
@@ -146,7 +146,7 @@ def _rendered(view: View) -> RenderableType:
     from rich.text import Text
 
     from odradek.cli.output import table
-    from odradek.cli.progress import bars
+    from odradek.cli.reassignment_progress import bars
 
     rows = view.brokers()
     up = len(view.state.brokers)

@@ -7,7 +7,7 @@ import json
 
 import click
 
-from odradek.cli import where
+from odradek.cli import positions
 from odradek.cli.output import bootstrap_option, connected
 from odradek.client.records import LATEST, Placed, list_offsets, read
 
@@ -21,8 +21,8 @@ from odradek.client.records import LATEST, Placed, list_offsets, read
     "start",
     default="beginning",
     show_default=True,
-    metavar="WHERE",
-    help=where.HELP,
+    metavar="POSITION",
+    help=positions.HELP,
 )
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after so many records.")
 @click.option("-f", "--follow", is_flag=True, help="Go on for ever, instead of ending at the present end.")
@@ -42,14 +42,14 @@ def command(
         unknown = sorted(set(partitions) - set(ends))
         if unknown:
             raise click.ClickException(f"topic {topic!r} has no partition {unknown[0]}: it has {len(ends)}")
-        positions = {
+        start_offsets = {
             partition: offset
-            for partition, offset in where.offsets_at(client, topic, start).items()
+            for partition, offset in positions.offsets_at(client, topic, start).items()
             if not partitions or partition in partitions
         }
         # To follow, or to start at the end, means to wait for what is not there yet.
         until = None if follow or start == "end" else ends
-        for number, placed in enumerate(read(client, topic, positions, ends=until), 1):
+        for number, placed in enumerate(read(client, topic, start_offsets, ends=until), 1):
             click.echo(_as_json(topic, placed) if as_json else _as_text(placed))
             if number == count:
                 return

@@ -7,7 +7,7 @@ from collections import defaultdict
 import click
 
 from odradek.cli.output import bootstrap_option, connected, json_option, show
-from odradek.cli.places import partitions_of, place
+from odradek.cli.partition_arguments import partitions_of, topic_partition
 from odradek.client import KafkaError
 from odradek.client.state import cluster_state
 from odradek_wire.errors import ErrorCode
@@ -20,19 +20,19 @@ _PREFERRED, _UNCLEAN = 0, 1
 @bootstrap_option
 @json_option
 @click.option("--unclean", is_flag=True, help="Any replica that runs, where there is no leader. RECORDS MAY BE LOST.")
-@click.argument("places", nargs=-1, type=place, metavar="[TOPIC[:PARTITION]]...")
-def command(bootstrap: str, as_json: bool, unclean: bool, places: tuple[tuple[str, int | None], ...]) -> int:
+@click.argument("partitions", nargs=-1, type=topic_partition, metavar="[TOPIC[:PARTITION]]...")
+def command(bootstrap: str, as_json: bool, unclean: bool, partitions: tuple[tuple[str, int | None], ...]) -> int:
     """Let the preferred replica lead, the first of those assigned; of all partitions where none are named.
 
     Shows the partitions for which something had to be done. Exits 1 if one of them could not get its leader.
     """
-    if unclean and not places:
+    if unclean and not partitions:
         raise click.UsageError("--unclean may lose records: name the topics or partitions")
     with connected(bootstrap) as client:
         request = ElectLeadersRequest(_UNCLEAN if unclean else _PREFERRED, None)
-        if places:
+        if partitions:
             by_topic: defaultdict[str, list[int]] = defaultdict(list)
-            for partition in partitions_of(cluster_state(client, {topic for topic, _ in places}), places):
+            for partition in partitions_of(cluster_state(client, {topic for topic, _ in partitions}), partitions):
                 by_topic[partition.topic].append(partition.index)
             request.topic_partitions = [ElectLeadersRequest.TopicPartitions(*each) for each in by_topic.items()]
         answer = client.call_controller(request, ElectLeadersResponse)

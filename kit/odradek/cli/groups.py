@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from odradek.cli import where
+from odradek.cli import positions
 from odradek.cli.output import bootstrap_option, connected, json_option, show
 from odradek.client import Client, KafkaError
 from odradek.client.groups import committed_offsets
@@ -101,11 +101,11 @@ def delete(bootstrap: str, groups: tuple[str, ...]) -> None:
 @bootstrap_option
 @click.argument("group")
 @click.argument("topic")
-@click.option("--to", "target", required=True, metavar="WHERE", help=where.HELP)
+@click.option("--to", "target", required=True, metavar="POSITION", help=positions.HELP)
 def reset(bootstrap: str, group: str, topic: str, target: str) -> None:
     """Set the committed offsets of GROUP in TOPIC. The group must have no members."""
     with connected(bootstrap) as client:
-        offsets = where.offsets_at(client, topic, target)
+        offsets = positions.offsets_at(client, topic, target)
         partitions = [
             OffsetCommitRequest.OffsetCommitRequestPartition(partition, offset, committed_metadata="")
             for partition, offset in sorted(offsets.items())

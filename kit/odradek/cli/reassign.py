@@ -1,4 +1,4 @@
-"""`odradek reassign`: replicas move to other brokers; the move is planned, begun, watched, cancelled."""
+"""`odradek reassign`: plan, start, watch and cancel the reassignment of replicas to other brokers."""
 
 from __future__ import annotations
 
@@ -10,43 +10,48 @@ from typing import Any
 import click
 
 from odradek.cli.output import bootstrap_option, connected, json_option, show
-from odradek.cli.places import broker_ids, partitions_of, place
+from odradek.cli.partition_arguments import broker_ids, partitions_of, topic_partition
 from odradek.client import Client
-from odradek.client.plans import drained, moved_to
-from odradek.client.reassignments import (
-    Plan,
-    PlanError,
-    Reassignment,
-    copied,
+from odradek.client.reassignment_plans import (
+    ReassignmentPlan,
+    ReassignmentPlanError,
     plan_as_json,
     plan_from_json,
+    plan_to_drain,
+    plan_to_move,
+)
+from odradek.client.reassignments import (
+    Reassignment,
+    TopicPartition,
+    copied,
     reassign,
     reassignments,
 )
 from odradek.client.state import ClusterState, cluster_state
 from odradek.client.throttles import throttle, unthrottle
 
-Places = tuple[tuple[str, int | None], ...]
+Arguments = tuple[tuple[str, int | None], ...]
+"""The topics (with None) and partitions of the command line."""
 Row = dict[str, Any]
 
 _COLUMNS = ["topic", "partition", "replicas", "target", "state"]
 _DONE, _MOVING, _CANCELLED = "done", "moving", "cancelled"
-_LOOK_S = 0.5
+_POLL_S = 0.5
 
 
 @click.command()
 @bootstrap_option
 @json_option
-@click.option("--to", "brokers", type=broker_ids, help="The brokers that shall have the replicas: 1,2,3.")
-@click.option("-r", "--replicas", type=click.IntRange(min=1), help="How many of them. Default: all.")
-@click.option("--drain", type=click.IntRange(min=0), metavar="BROKER", help="Every replica of BROKER on to others.")
-@click.option("--file", type=click.File(), metavar="JSON", help="A plan as kafka-reassign-partitions has it.")
-@click.option("--throttle", "bytes_per_s", type=click.IntRange(min=1), metavar="BYTES/S", help="Copy no faster.")
+@click.option("--to", "brokers", type=broker_ids, metavar="1,2,3", help="Move the replicas to these brokers.")
+@click.option("-r", "--replicas", type=click.IntRange(min=1), help="Replicas per partition. Default: all of --to.")
+@click.option("--drain", type=click.IntRange(min=0), metavar="BROKER", help="Move all replicas of BROKER to others.")
+@click.option("--file", type=click.File(), metavar="JSON", help="Follow a plan of kafka-reassign-partitions.")
+@click.option("--throttle", "bytes_per_s", type=click.IntRange(min=1), metavar="BYTES/S", help="Limit the copying.")
 @click.option("--generate", is_flag=True, help="Only print the plan, as JSON for --file or for Kafka's tool.")
-@click.option("--verify", is_flag=True, help="Only say how far it is; takes off throttles when all is done.")
-@click.option("--cancel", is_flag=True, help="End what is under way and go back; takes off throttles.")
-@click.option("--wait", is_flag=True, help="Show progress until all is done, then take off throttles.")
-@click.argument("places", nargs=-1, type=place, metavar="[TOPIC[:PARTITION]]...")
+@click.option("--verify", is_flag=True, help="Only show the progress; remove throttles when all is done.")
+@click.option("--cancel", is_flag=True, help="Cancel reassignments in progress and remove throttles.")
+@click.option("--wait", is_flag=True, help="Show the progress until all is done, then remove throttles.")
+@click.argument("arguments", nargs=-1, type=topic_partition, metavar="[TOPIC[:PARTITION]]...")
 def command(
     bootstrap: str,
     as_json: bool,
@@ -59,29 +64,30 @@ def command(
     verify: bool,
     cancel: bool,
     wait: bool,
-    places: Places,
+    arguments: Arguments,
 ) -> int:
-    """Move replicas: of the topics or partitions named --to brokers, all of a broker (--drain), or as a --file says.
+    """Move replicas to other brokers.
 
-    The partitions of a topic begin with one broker of --to after the other, so that each leads its share; a partition
-    named by itself begins with the first. --verify and --cancel without a plan are about all that is under way.
+    Give topics or partitions and --to, or --drain, or --file. With --to the brokers take turns as the first replica,
+    the preferred leader, of a topic's partitions; for one partition the first broker of --to is the preferred leader.
+    --verify and --cancel without a plan are about all reassignments in progress.
 
-    Exits 1 if a move was refused or, with --verify, if not everything is where it shall be.
+    Exits 1 if the controller refused a reassignment or, with --verify, if one is not done.
     """
     if generate + verify + cancel > 1:
         raise click.UsageError("--generate, --verify and --cancel exclude each other")
     with connected(bootstrap) as client:
         state = cluster_state(client)
         try:
-            plan = _plan(state, brokers, replicas, drain, file, places)
-        except PlanError as error:
+            plan = _plan(state, brokers, replicas, drain, file, arguments)
+        except ReassignmentPlanError as error:
             raise click.ClickException(str(error)) from error
         if cancel:
-            return _cancel(client, state, plan, places, as_json=as_json)
+            return _cancel(client, state, plan, arguments, as_json=as_json)
         if verify:
             return _verify(client, state, plan, as_json=as_json)
         if plan is None:
-            raise click.UsageError("nothing to do: --to, --drain or --file says what")
+            raise click.UsageError("nothing to do: give --to, --drain or --file")
         if generate:
             click.echo(plan_as_json(plan))
             return 0
@@ -94,40 +100,40 @@ def _plan(
     replicas: int | None,
     drain: int | None,
     file: Any,
-    places: Places,
-) -> dict[tuple[str, int], list[int]] | None:
-    """What is wanted; None: nothing was said of it."""
+    arguments: Arguments,
+) -> dict[TopicPartition, list[int]] | None:
+    """The plan that the options describe; None without --to, --drain and --file."""
     if sum(each is not None for each in (brokers, drain, file)) > 1:
         raise click.UsageError("--to, --drain and --file exclude each other")
     if replicas is not None and brokers is None:
         raise click.UsageError("--replicas needs --to")
     if brokers is not None:
-        if not places:
+        if not arguments:
             raise click.UsageError("--to needs a topic or a partition")
-        return {
-            where: target
-            for place in places
-            for where, target in moved_to(partitions_of(state, [place]), brokers, replicas).items()
-        }
+        plan: dict[TopicPartition, list[int]] = {}
+        for argument in arguments:
+            plan |= plan_to_move(partitions_of(state, [argument]), brokers, replicas)
+        return plan
     if drain is not None:
-        chosen = partitions_of(state, places) if places else state.partitions
-        return drained(ClusterState(state.brokers, chosen), drain)
+        chosen = partitions_of(state, arguments) if arguments else state.partitions
+        return plan_to_drain(ClusterState(state.brokers, chosen), drain)
     if file is not None:
         try:
             return plan_from_json(file.read())
-        except PlanError as error:
+        except ReassignmentPlanError as error:
             raise click.ClickException(f"{Path(file.name).name}: {error}") from error
     return None
 
 
 def _execute(
-    client: Client, state: ClusterState, plan: Plan, bytes_per_s: int | None, *, wait: bool, as_json: bool
+    client: Client, state: ClusterState, plan: ReassignmentPlan, bytes_per_s: int | None, *, wait: bool, as_json: bool
 ) -> int:
     if bytes_per_s is not None:
         throttle(client, state, plan, bytes_per_s)
     refused = reassign(client, plan)
     if wait:
-        _watch(client, {place: target for place, target in plan.items() if place not in refused}, quiet=as_json)
+        accepted = {partition: target for partition, target in plan.items() if partition not in refused}
+        _wait_until_done(client, accepted, quiet=as_json)
         unthrottle(client, state, {topic for topic, _ in plan})
     rows = _rows(client, plan)
     for row in rows:
@@ -138,7 +144,7 @@ def _execute(
     return int(bool(refused))
 
 
-def _verify(client: Client, state: ClusterState, plan: Plan | None, *, as_json: bool) -> int:
+def _verify(client: Client, state: ClusterState, plan: ReassignmentPlan | None, *, as_json: bool) -> int:
     if plan is None:
         plan = {(move.topic, move.index): move.target for move in reassignments(client)}
     rows = _rows(client, plan)
@@ -150,12 +156,14 @@ def _verify(client: Client, state: ClusterState, plan: Plan | None, *, as_json: 
     return int(not done)
 
 
-def _cancel(client: Client, state: ClusterState, plan: Plan | None, places: Places, *, as_json: bool) -> int:
+def _cancel(
+    client: Client, state: ClusterState, plan: ReassignmentPlan | None, arguments: Arguments, *, as_json: bool
+) -> int:
     moves = {(move.topic, move.index): move for move in reassignments(client)}
     if plan is not None:
         chosen = [each for each in plan if each in moves]
-    elif places:
-        named = {(each.topic, each.index) for each in partitions_of(state, places)}
+    elif arguments:
+        named = {(each.topic, each.index) for each in partitions_of(state, arguments)}
         chosen = [each for each in moves if each in named]
     else:
         chosen = list(moves)
@@ -175,23 +183,22 @@ def _cancel(client: Client, state: ClusterState, plan: Plan | None, places: Plac
     return int(bool(refused))
 
 
-def _rows(client: Client, plan: Plan) -> list[Row]:
-    """Where each partition of the plan is, and how far on its way."""
-    under_way = {(move.topic, move.index): move for move in reassignments(client)}
-    state = cluster_state(client)
-    there = {(each.topic, each.index): each for each in state.partitions}
-    moving = [move for place, move in under_way.items() if place in plan]
-    shares = copied(client, moving, {where: each.leader for where, each in there.items()})
+def _rows(client: Client, plan: ReassignmentPlan) -> list[Row]:
+    """One row for each partition of the plan: its replicas now, its target and its progress."""
+    in_progress = {(move.topic, move.index): move for move in reassignments(client)}
+    partitions = {(each.topic, each.index): each for each in cluster_state(client).partitions}
+    moving = [move for partition, move in in_progress.items() if partition in plan]
+    shares = copied(client, moving, {key: each.leader for key, each in partitions.items()})
     rows: list[Row] = []
-    for where, target in plan.items():
-        now = there.get(where)
+    for key, target in plan.items():
+        replicas = partitions[key].replicas if key in partitions else None
         rows.append(
             {
-                "topic": where[0],
-                "partition": where[1],
-                "replicas": [] if now is None else list(now.replicas),
+                "topic": key[0],
+                "partition": key[1],
+                "replicas": list(replicas or ()),
                 "target": list(target),
-                "state": _state(under_way.get(where), None if now is None else now.replicas, target, shares.get(where)),
+                "state": _state(in_progress.get(key), replicas, target, shares.get(key)),
             }
         )
     return rows
@@ -201,22 +208,22 @@ def _state(
     move: Reassignment | None, replicas: Sequence[int] | None, target: Sequence[int], share: float | None
 ) -> str:
     if replicas is None:
-        return "there is no such partition"
+        return "partition does not exist"
     if move is not None:
-        elsewhere = "" if move.target == list(target) else f" to {','.join(map(str, move.target))} instead"
-        return _MOVING + elsewhere + ("" if share is None else f", {share:.0%} copied")
-    return _DONE if list(replicas) == list(target) else "not there"
+        other = "" if move.target == list(target) else f" to {','.join(map(str, move.target))} instead"
+        return _MOVING + other + ("" if share is None else f", {share:.0%} copied")
+    return _DONE if list(replicas) == list(target) else "not started"
 
 
-def _watch(client: Client, plan: Mapping[tuple[str, int], Sequence[int]], *, quiet: bool) -> None:
-    """Until none of the plan's partitions is on its way."""
-    from odradek.cli.progress import MoveBars
+def _wait_until_done(client: Client, plan: Mapping[TopicPartition, Sequence[int]], *, quiet: bool) -> None:
+    """Show the progress until no partition of the plan has a reassignment."""
+    from odradek.cli.reassignment_progress import ReassignmentProgress
 
-    with MoveBars(len(plan), quiet=quiet) as bars:
+    with ReassignmentProgress(len(plan), quiet=quiet) as progress:
         while True:
             moves = [move for move in reassignments(client) if (move.topic, move.index) in plan]
             if not moves:
                 return
             leaders = {(each.topic, each.index): each.leader for each in cluster_state(client).partitions}
-            bars.show(moves, copied(client, moves, leaders))
-            time.sleep(_LOOK_S)
+            progress.show(moves, copied(client, moves, leaders))
+            time.sleep(_POLL_S)

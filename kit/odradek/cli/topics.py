@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from odradek.cli.output import bootstrap_option, connected, json_option, parse_settings, show
-from odradek.cli.places import broker_ids
+from odradek.cli.partition_arguments import broker_ids
 from odradek.client import KafkaError
 from odradek.client.records import EARLIEST, LATEST, list_offsets
 from odradek_wire.errors import ErrorCode

@@ -8,7 +8,7 @@ from odradek.cli.output import bootstrap_option, connected, json_option, show
 from odradek.client import Client, KafkaError
 from odradek.client.records import EARLIEST, LATEST, list_offsets
 from odradek.client.replicas import Verdict, compare
-from odradek.client.state import NO_LEADER, Partition, cluster_state
+from odradek.client.state import NO_LEADER, PartitionInfo, cluster_state
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 
@@ -50,7 +50,7 @@ def command(bootstrap: str, as_json: bool, internal: bool, topics: tuple[str, ..
     return int(not all(verdict.same for verdict in verdicts))
 
 
-def _verdicts(client: Client, topic: str, partitions: list[Partition], running: set[int]) -> list[Verdict]:
+def _verdicts(client: Client, topic: str, partitions: list[PartitionInfo], running: set[int]) -> list[Verdict]:
     if any(partition.leader == NO_LEADER for partition in partitions):
         return [Verdict(partition, 0, 0, trouble="a partition of the topic has no leader") for partition in partitions]
     topic_id = client.topic(topic).topic_id

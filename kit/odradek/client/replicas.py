@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from odradek.client.client import Client
-from odradek.client.state import Partition
+from odradek.client.state import PartitionInfo
 from odradek.exceptions import ClientError, KafkaError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
@@ -42,7 +42,7 @@ class Verdict:
     are compared with, and one that is not like it. `trouble` says why a replica could not be compared to the end.
     """
 
-    partition: Partition
+    partition: PartitionInfo
     start: int
     end: int
     differs_at: int | None = None
@@ -57,7 +57,7 @@ class Verdict:
 class _Copy:
     """One broker's replica, as far as it was read."""
 
-    def __init__(self, client: Client, broker: int, partition: Partition, topic_id: Uuid) -> None:
+    def __init__(self, client: Client, broker: int, partition: PartitionInfo, topic_id: Uuid) -> None:
         self.broker = broker
         self._client = client
         self._partition = partition
@@ -132,7 +132,7 @@ class _Copy:
 
 def compare(
     client: Client,
-    partition: Partition,
+    partition: PartitionInfo,
     topic_id: Uuid,
     bounds: tuple[int, int],
     *,

@@ -1,4 +1,4 @@
-"""What a cluster looks like at the moment: its brokers and where each partition is, through a `Client`."""
+"""The state of a cluster at one moment, through a `Client`: its running brokers and its partitions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NO_LEADER = -1
 
 
 @dataclass(frozen=True)
-class Broker:
-    """One that runs."""
+class BrokerInfo:
+    """A running broker."""
 
     id: int
     host: str
@@ -23,8 +23,8 @@ class Broker:
 
 
 @dataclass(frozen=True, order=True)
-class Partition:
-    """Where its replicas are. `offline`: those on brokers that do not run, or on disks that failed."""
+class PartitionInfo:
+    """A partition and its replicas; `offline` has those on brokers that are down or on failed log directories."""
 
     topic: str
     index: int
@@ -43,13 +43,13 @@ class Partition:
 
 @dataclass(frozen=True)
 class ClusterState:
-    """Brokers by id; partitions in the order of topic and number."""
+    """The running brokers by id, and the partitions sorted by topic and index."""
 
-    brokers: Mapping[int, Broker]
-    partitions: Sequence[Partition]
+    brokers: Mapping[int, BrokerInfo]
+    partitions: Sequence[PartitionInfo]
 
-    def of(self, topic: str, index: int | None = None) -> list[Partition]:
-        """The partitions of a topic, or one of them; `KafkaError` if there is none."""
+    def of(self, topic: str, index: int | None = None) -> list[PartitionInfo]:
+        """Return the partitions of a topic, or one of them. Raises KafkaError if there is none."""
         found = [each for each in self.partitions if each.topic == topic and index in (None, each.index)]
         if not found:
             about = f"topic {topic!r}" if index is None else f"partition {topic}-{index}"
@@ -58,15 +58,18 @@ class ClusterState:
 
 
 def cluster_state(client: Client, topics: Collection[str] | None = None, *, internal: bool = True) -> ClusterState:
-    """All topics, or those named; `KafkaError` if one of them does not exist. Kafka's own only if `internal`."""
-    answer = client.metadata(None if topics is None else sorted(set(topics)))
-    for topic in answer.topics:
+    """Return the state of all topics, or of `topics`; without internal topics unless `internal`.
+
+    Raises KafkaError if one of `topics` does not exist.
+    """
+    response = client.metadata(None if topics is None else sorted(set(topics)))
+    for topic in response.topics:
         if topic.error_code != ErrorCode.NONE:
             raise KafkaError(topic.error_code, f"topic {topic.name!r}")
     return ClusterState(
-        {each.node_id: Broker(each.node_id, each.host, each.port, each.rack) for each in answer.brokers},
+        {each.node_id: BrokerInfo(each.node_id, each.host, each.port, each.rack) for each in response.brokers},
         sorted(
-            Partition(
+            PartitionInfo(
                 topic.name or "",
                 each.partition_index,
                 each.leader_id,
@@ -74,7 +77,7 @@ def cluster_state(client: Client, topics: Collection[str] | None = None, *, inte
                 tuple(each.isr_nodes),
                 tuple(each.offline_replicas),
             )
-            for topic in answer.topics
+            for topic in response.topics
             if internal or not topic.is_internal
             for each in topic.partitions
         ),

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from odradek.client.client import Client
-from odradek.client.reassignments import Plan
+from odradek.client.reassignment_plans import ReassignmentPlan
 from odradek.client.state import ClusterState
 from odradek.exceptions import KafkaError
 from odradek_wire.errors import ErrorCode
@@ -23,7 +23,7 @@ _LEADERS, _FOLLOWERS = "leader.replication.throttled.replicas", "follower.replic
 Config = IncrementalAlterConfigsRequest.AlterableConfig
 
 
-def throttle(client: Client, state: ClusterState, plan: Plan, bytes_per_s: int) -> None:
+def throttle(client: Client, state: ClusterState, plan: ReassignmentPlan, bytes_per_s: int) -> None:
     """At most so much copied, from the replicas that are to those that `plan` adds; every other replica stays as fast
     as it can be."""
     leaders: defaultdict[str, list[str]] = defaultdict(list)

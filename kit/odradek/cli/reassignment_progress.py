@@ -1,4 +1,4 @@
-"""Bars for replicas on their way: one for each of the first partitions, and one for all."""
+"""Progress bars of reassignments: one for each of the first partitions, and one for all of them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from odradek.client.reassignments import Place, Reassignment
+from odradek.client.reassignments import Reassignment, TopicPartition
 
 BARS_MAX = 15
 
 
-def bars(moves: Sequence[Reassignment], shares: Mapping[Place, float]) -> Table:
-    """A line for each move: partition, which brokers join and leave, how much they have."""
+def bars(moves: Sequence[Reassignment], shares: Mapping[TopicPartition, float]) -> Table:
+    """Make a line for each reassignment: the partition, the brokers that join and leave, the share that is copied."""
     table = Table.grid(padding=(0, 1))
     for move in moves[:BARS_MAX]:
         share = shares.get((move.topic, move.index), 0.0)
@@ -33,16 +33,16 @@ def bars(moves: Sequence[Reassignment], shares: Mapping[Place, float]) -> Table:
     return table
 
 
-class MoveBars:
-    """A live view on standard error, for the length of the block; `quiet` shows nothing."""
+class ReassignmentProgress:
+    """A live view on standard error for the length of a `with` block; `quiet` shows nothing."""
 
     def __init__(self, total: int, *, quiet: bool) -> None:
         self._total = total
         console = Console(stderr=True)
         self._live = None if quiet or not console.is_terminal else Live(console=console, transient=True)
 
-    def show(self, moves: Sequence[Reassignment], shares: Mapping[Place, float]) -> None:
-        """How far those are that are still on their way."""
+    def show(self, moves: Sequence[Reassignment], shares: Mapping[TopicPartition, float]) -> None:
+        """Show the reassignments that are still in progress."""
         if self._live is None:
             return
         done = self._total - len(moves) + sum(shares.values())

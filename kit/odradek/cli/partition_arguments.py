@@ -1,4 +1,4 @@
-"""TOPIC or TOPIC:PARTITION: how a person names what a command is about."""
+"""Arguments that name topics, partitions and brokers: TOPIC, TOPIC:PARTITION and 1,2,3."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import click
 
-from odradek.client.state import ClusterState, Partition
+from odradek.client.state import ClusterState, PartitionInfo
 
 
-def place(text: str) -> tuple[str, int | None]:
-    """Topic, and partition or None. A colon is in no topic's name."""
+def topic_partition(text: str) -> tuple[str, int | None]:
+    """Parse TOPIC or TOPIC:PARTITION; no topic's name has a colon. The partition is None without one."""
     topic, separator, index = text.partition(":")
     if not topic or (separator and not index.isdecimal()):
         raise click.BadParameter(f"{text!r} is not of the form topic or topic:partition")
@@ -18,7 +18,7 @@ def place(text: str) -> tuple[str, int | None]:
 
 
 def broker_ids(text: str) -> list[int]:
-    """`1,2,3`, each once."""
+    """Parse `1,2,3`: different broker ids."""
     ids = text.split(",")
     if not all(each.isdecimal() for each in ids):
         raise click.BadParameter(f"{text!r} is not of the form 1,2,3")
@@ -27,7 +27,7 @@ def broker_ids(text: str) -> list[int]:
     return [int(each) for each in ids]
 
 
-def partitions_of(state: ClusterState, places: Iterable[tuple[str, int | None]]) -> list[Partition]:
-    """What a person named, each partition once; `KafkaError` for what there is not."""
-    found = {partition: None for topic, index in places for partition in state.of(topic, index)}
+def partitions_of(state: ClusterState, arguments: Iterable[tuple[str, int | None]]) -> list[PartitionInfo]:
+    """Return the partitions that the arguments name, each once. Raises KafkaError for one that does not exist."""
+    found = {partition: None for topic, index in arguments for partition in state.of(topic, index)}
     return list(found)
