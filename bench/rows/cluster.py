@@ -26,7 +26,7 @@ from bench.session import Session
 from bench.topics import create, create_on, topic
 from odradek.client import Client, ClientError
 from odradek.client.client import parse_address
-from odradek.client.records import Writer
+from odradek.client.records import RecordProducer
 from odradek_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from odradek_wire.messages.metadata import MetadataRequest, MetadataResponse
 from odradek_wire.records.record import Record
@@ -156,7 +156,7 @@ def _write(address: str, name: str) -> bool:
     """Whether a record was acknowledged."""
     try:
         with Client(address) as client:
-            writer = Writer(client, name)
+            writer = RecordProducer(client, name)
             writer.write(Record(0, time.time_ns() // 1_000_000, None, b"value"))
             writer.flush()
     except ClientError:

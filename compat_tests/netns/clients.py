@@ -36,7 +36,7 @@ from compat_tests.netns.history import Operation, Outcome, Recorder, What
 from compat_tests.netns.job import COMMON, STUCK, Job, consumer_for, offset_of, partition_of
 from compat_tests.netns.transactional_clients import keep_a_bank, pass_on, read_committed
 from odradek.client.client import Client
-from odradek.client.records import Writer
+from odradek.client.records import RecordProducer
 from odradek.exceptions import ClientError
 from odradek_wire.records.record import Record
 
@@ -161,7 +161,7 @@ def probe(job: Job) -> None:
                     servers.append(servers.pop(0))
                     client = Client(",".join(servers), timeout_s=_PROBE_S)
                 leader = client.topic(job.topic).partitions[partition].leader_id
-                writer = Writer(client, job.topic)
+                writer = RecordProducer(client, job.topic)
                 writer.write(Record(0, time.time_ns() // 1_000_000, None, value.encode()), partition)
                 outcome = Outcome.INFO
                 writer.flush()

@@ -18,7 +18,7 @@ from odradek.exceptions import AlreadyRunningError, KafkaError, NotRunningError
 from odradek.faults import Faults
 from odradek.hosts.host import Host, LogEntry
 from odradek.hosts.thread import ThreadHost
-from odradek.layout import OF_EACH, broker_settings, cluster_settings
+from odradek.layout import PER_BROKER_SETTINGS, broker_settings, cluster_settings
 from odradek.settings import as_text, gather
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -80,7 +80,7 @@ class Cluster:
             raise ValueError(f"port must be 0 for several brokers, because each needs its own; got {port}")
         self._topics = topics
         self._settings = gather(overrides=config).values
-        shared = OF_EACH & set(self._settings)
+        shared = PER_BROKER_SETTINGS & set(self._settings)
         if shared and brokers > 1:
             raise ValueError(f"config must not set {', '.join(sorted(shared))} for several brokers: each has its own")
         self._data = None if data is None else Path(data)

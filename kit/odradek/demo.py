@@ -1,10 +1,10 @@
-"""`make demo`: a broker, an unmodified client, a streaming Spark job, and the result held against what was sent.
+"""`make demo`: a broker, an unmodified producer of page views and a streaming Spark job; it checks the result.
 
-Owns the story and its screen. The broker is `Cluster` (or, with BOOTSTRAP in the environment, any that is there), the
-client is confluent-kafka, the job is `odradek_pipeline`. Ends by itself: 0 when every count is right, else 1.
+The broker is a `Cluster` or, with BOOTSTRAP in the environment, another one; the client is confluent-kafka, the job is
+`odradek_pipeline`. Exits 0 when every count is right, else 1.
 
-A visible half minute holds nine minutes of page views: their clock runs faster than ours. An argument sets how many
-seconds the visitors come.
+The views of half a minute have timestamps of nine minutes, so that there are several windows. An argument sets for how
+many seconds visitors send views.
 """
 
 import json
@@ -50,7 +50,7 @@ Counts = dict[tuple[int, str], int]
 
 @dataclass
 class Sent:
-    """What the client has sent: the truth that the result is held against."""
+    """The records that the client has sent, and the counts that the job must find."""
 
     records: int = 0
     broken: int = 0
@@ -69,13 +69,13 @@ class Sent:
         return b'{"page": "/odr'
 
     def final(self) -> Counts:
-        """The counts that the job makes final: of windows that ended before the watermark."""
+        """Return the counts of the windows that end before the watermark, which the job makes final."""
         watermark = self.newest_ms - _LATENESS_MS
         return {key: number for key, number in self.counts.items() if key[0] + _WINDOW_MS <= watermark}
 
 
 class Visitors(threading.Thread):
-    """Sends page views at a visible pace: some out of order, one in a hundred broken; last, one that ends the day."""
+    """Sends page views: some out of order, one in a hundred malformed, the last one makes all windows final."""
 
     def __init__(self, config: PipelineConfig, bars: "Bars", seconds: int) -> None:
         super().__init__(name="visitors")
@@ -98,13 +98,13 @@ class Visitors(threading.Thread):
             if chance.random() < 0.01:
                 self._send(producer, self.sent.nonsense(), ms)
             else:
-                # Late, but less than the job waits for.
+                # Out of order, but not too late.
                 self._send(producer, self.sent.view(page, ms - chance.randrange(_LATENESS_MS // 2)), ms)
-        # One view from well after the last window: it makes the counts of all windows before it final.
+        # A view after the last window makes the counts of all windows before it final.
         last_ms = start_ms + self._seconds * _EVENT_MS_PER_SECOND + 2 * _WINDOW_MS
         self._send(producer, self.sent.view("/", last_ms), last_ms)
         if producer.flush(30):
-            self.failures.append("the broker did not acknowledge everything")
+            self.failures.append("the broker did not acknowledge every record")
 
     def _send(self, producer: Producer, value: bytes, ms: int) -> None:
         producer.produce(self._config.input_topic, value, timestamp=ms, on_delivery=self._delivered)
@@ -117,7 +117,7 @@ class Visitors(threading.Thread):
 
 
 class Bars:
-    """The two bars: what was sent, what was counted; lines of its micro-batches go by above them."""
+    """Two progress bars, of sent and of counted records; the lines of the micro-batches scroll above them."""
 
     def __init__(self, console: Console, seconds: int) -> None:
         self.progress = Progress(
@@ -141,8 +141,8 @@ class Bars:
         self.progress.console.print(f"  {batch.line()}", markup=False, highlight=False, soft_wrap=True)
 
 
-class EndOfDay:
-    """Knows when both queries have seen everything and the last window is final, and tells the job to stop then."""
+class StopWhenDone:
+    """Sets `reached`, which stops the job, when both queries have read every record and the last window is final."""
 
     def __init__(self, visitors: Visitors) -> None:
         self.reached = threading.Event()
@@ -178,7 +178,7 @@ def _broker(console: Console) -> Iterator[str]:
     begun = time.perf_counter()
     with Cluster() as cluster:
         took = (time.perf_counter() - begun) * 1000
-        console.print(f"Odradek answers at [bold]{cluster.bootstrap_servers}[/], {took:.0f} ms after its first line")
+        console.print(f"Odradek is ready at [bold]{cluster.bootstrap_servers}[/] after {took:.0f} ms")
         yield cluster.bootstrap_servers
 
 
@@ -191,7 +191,7 @@ def _create_topics(config: PipelineConfig) -> None:
 
 
 def _counts_in_topic(config: PipelineConfig) -> Counts:
-    """The result as a client sees it: the last value of each key."""
+    """Read the result from the output topic: the last value of each key."""
     counts: Counts = {}
     for value in _values(config, config.output_topic):
         record = json.loads(value)
@@ -230,10 +230,10 @@ def _table(counts: Counts) -> Table:
 
 
 def _verdict(console: Console, checks: list[tuple[str, object, object]]) -> bool:
-    for what, found, expected in checks:
+    for label, found, expected in checks:
         right = found == expected
         mark = "[green]right[/]" if right else "[bold red]WRONG[/]"
-        console.print(f"  {mark}  {what}", highlight=False)
+        console.print(f"  {mark}  {label}", highlight=False)
         if not right:
             console.print(f"         found {found!r}\n         expected {expected!r}", markup=False)
     return all(found == expected for _, found, expected in checks)
@@ -242,10 +242,10 @@ def _verdict(console: Console, checks: list[tuple[str, object, object]]) -> bool
 def _watch(
     config: PipelineConfig, spark: "SparkSession", console: Console, seconds: int
 ) -> tuple[Sent, Summary, list[str]]:
-    """Visitors come, the job counts, until the end of the day."""
+    """Run visitors and job until the last window is final."""
     bars = Bars(console, seconds)
     visitors = Visitors(config, bars, seconds)
-    end = EndOfDay(visitors)
+    end = StopWhenDone(visitors)
 
     def on_progress(batch: BatchProgress) -> None:
         bars.batch(batch)
@@ -259,7 +259,7 @@ def _watch(
 
 
 def demo(console: Console, seconds: int = SECONDS) -> int:
-    """The whole of it; the exit code."""
+    """Run the demo; return the exit code."""
     with ExitStack() as held:
         servers = held.enter_context(_broker(console))
         directory = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="odradek-demo-")))
@@ -275,22 +275,24 @@ def demo(console: Console, seconds: int = SECONDS) -> int:
             trigger_ms=1_000,
         )
         _create_topics(config)
-        with console.status("starting Spark ..."):
+        with console.status("starting Spark"):
             begun = time.perf_counter()
             spark = open_session(SessionConfig(master="local[2]", app_name="odradek-demo"))
             held.callback(spark.stop)
-        console.print(f"Spark {spark.version} is up after {time.perf_counter() - begun:.1f} s; visitors come")
+        console.print(
+            f"Spark {spark.version} is ready after {time.perf_counter() - begun:.1f} s; visitors send page views"
+        )
         sent, summary, failures = _watch(config, spark, console, seconds)
         counts = _counts_in_topic(config)
         rejected = len(_values(config, config.rejected_topic))
         console.print(_table(counts))
         checks = [
             (f"{sent.records:,} records sent and acknowledged", failures, []),
-            ("the job read each of them once", summary.records, sent.records),
-            (f"{len(counts)} counts in the topic equal what was sent", counts, sent.final()),
-            ("the same counts in Parquet", _counts_in_parquet(config, spark), sent.final()),
-            (f"{sent.broken} broken records in their topic", rejected, sent.broken),
-            ("nothing was too late", summary.late, 0),
+            ("the job read each record once", summary.records, sent.records),
+            (f"{len(counts)} counts in the topic equal the views that were sent", counts, sent.final()),
+            ("the Parquet files have the same counts", _counts_in_parquet(config, spark), sent.final()),
+            (f"{sent.broken} malformed records in the rejected topic", rejected, sent.broken),
+            ("no view was too late", summary.late, 0),
         ]
         right = _verdict(console, checks)
     return 0 if right else 1

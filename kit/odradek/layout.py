@@ -1,7 +1,7 @@
-"""Which settings each broker of a cluster gets: its id, its address, its place on the disk.
+"""The settings that differ between the brokers of a cluster: id, listener, directories, rack.
 
-One broker alone has the data directory for itself, as Kafka's combined mode does. Of several each has a folder in it,
-`broker-0` and so on, and the cluster's metadata have `controller`.
+A single broker uses the data directory itself, as in Kafka's combined mode. With several brokers the data directory has
+`broker-0`, `broker-1` and so on, and `controller` for the cluster's metadata.
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ _REPLICATED_AT_MOST = 3
 _INTERNAL_TOPICS = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
 
 
-OF_EACH = frozenset({"listeners", "advertised.listeners", "node.id", "broker.id", "log.dirs", "log.dir"})
-"""Settings that several brokers cannot share."""
+PER_BROKER_SETTINGS = frozenset({"listeners", "advertised.listeners", "node.id", "broker.id", "log.dirs", "log.dir"})
+"""Settings that must differ between brokers."""
 
 
 def cluster_settings(
     common: Mapping[str, str], directory: Path, host: str, ports: Sequence[int], racks: Sequence[str | None]
 ) -> list[dict[str, str]]:
-    """Settings for the brokers 0, 1, …, one for each port; what `common` says wins. Raises DataDirectoryError."""
+    """Return the settings of the brokers 0, 1, …, one for each port; `common` takes precedence.
+
+    Raises DataDirectoryError for a directory that holds another number of brokers, or something else.
+    """
     alone = len(ports) == 1
     if alone and (directory / CONTROLLER).exists():
         raise DataDirectoryError(f"{directory} holds the data of several brokers, not of one")
     if not alone and (directory / _META_PROPERTIES).exists():
-        raise DataDirectoryError(f"{directory} holds the data of one broker, not of several")
+        raise DataDirectoryError(f"{directory} holds the data of a single broker, not of several")
     if not alone:
         _refuse_foreign(directory)
     return [
@@ -43,11 +46,11 @@ def cluster_settings(
 
 
 def _refuse_foreign(directory: Path) -> None:
-    """Raise DataDirectoryError for a directory that holds something else than brokers. Hidden files are ignored."""
+    """Raise DataDirectoryError for a directory that holds something other than brokers; ignore hidden files."""
     if not directory.exists():
         return
     if not directory.is_dir():
-        raise DataDirectoryError(f"{directory} is a file; the data of several brokers need a directory")
+        raise DataDirectoryError(f"{directory} is a file, not a directory")
     foreign = sorted(
         entry.name
         for entry in directory.iterdir()
@@ -70,7 +73,7 @@ def broker_settings(
     broker_id: int,
     brokers: int,
 ) -> dict[str, str]:
-    """One of `brokers`."""
+    """Return the settings of one of `brokers` brokers; `common` takes precedence."""
     found = {"listeners": f"PLAINTEXT://{format_address(host, port)}"}
     if brokers == 1:
         found["log.dirs"] = str(directory)

@@ -1,6 +1,6 @@
-"""The broker's log: a structlog logger of its own, readable or JSON, or kept in memory for a test.
+"""Loggers for brokers: to a stream, as text or JSON, or in memory for a test.
 
-structlog is used unconfigured: a logger carries its processors with it, so nothing in the user's process changes.
+Each logger has its own structlog processors. The configuration of structlog in the user's process stays as it is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Event = MutableMapping[str, Any]
 
 
 def stream_logger(stream: TextIO, *, as_json: bool, level: str = "info") -> Logger:
-    """A line per event: for a person, or one JSON document for a program."""
+    """Return a logger that writes a line per event: text, or a JSON document."""
 
     def make() -> Logger:
         import structlog
@@ -32,15 +32,15 @@ def stream_logger(stream: TextIO, *, as_json: bool, level: str = "info") -> Logg
     def write(event: Event) -> None:
         print(json.dumps(event, default=repr) if as_json else _readable(None, "", event), file=stream, flush=True)
 
-    return _Late(cache(make), write, LEVELS[level])
+    return _LazyLogger(cache(make), write, LEVELS[level])
 
 
 class CapturedLog:
-    """The last 10,000 events of a broker, oldest first."""
+    """Keeps the last 10,000 log events of a broker, oldest first."""
 
     def __init__(self, level: str = "info") -> None:
         self._entries: deque[Mapping[str, Any]] = deque(maxlen=_KEPT_ENTRIES_MAX)
-        self.logger: Logger = _Late(cache(self._make), self._entries.append, LEVELS[level])
+        self.logger: Logger = _LazyLogger(cache(self._make), self._entries.append, LEVELS[level])
 
     @property
     def entries(self) -> list[Mapping[str, Any]]:
@@ -56,10 +56,9 @@ class CapturedLog:
         return _logger(structlog.PrintLogger(), keep)
 
 
-class _Late:
-    """Makes its logger at the first event that is not filtered out: importing structlog costs more than a broker's
-    whole start, and a broker in good health has little to say. An event for which it cannot be imported, because the
-    process is out of file descriptors, goes to `write`."""
+class _LazyLogger:
+    """Makes its logger at the first event that its level lets through: importing structlog takes longer than starting
+    a broker, and a healthy broker logs little. Without a file descriptor for that import it calls `write`."""
 
     def __init__(
         self,
@@ -74,7 +73,7 @@ class _Late:
         self._facts = facts or {}
 
     def bind(self, **facts: Any) -> Logger:
-        return _Late(self._make, self._write, self._level, {**self._facts, **facts})
+        return _LazyLogger(self._make, self._write, self._level, {**self._facts, **facts})
 
     def debug(self, event: str, /, **facts: Any) -> object:
         return self._log("debug", event, facts) if self._level <= LEVELS["debug"] else None
@@ -98,7 +97,7 @@ class _Late:
 
 
 def _without_structlog(level: str, event: str, facts: dict[str, Any]) -> Event:
-    """The event as structlog's processors make it."""
+    """Return the event as structlog's processors would make it."""
     error = facts.pop("exc_info", None)
     entry = {**facts, "event": event, "level": level}
     entry["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
@@ -125,7 +124,7 @@ def _logger(sink: object, renderer: Callable[[Any, str, Event], Any]) -> Logger:
 
 
 def _readable(logger: Any, method: str, event: Event) -> str:
-    """`2026-11-21T07:44:02Z warning  the event  name=value …`, a traceback on lines of its own."""
+    """Format an event as `2026-11-21T07:44:02Z warning  the event  name=value …`, with a traceback on its own lines."""
     time, level, text = event.pop("timestamp"), event.pop("level"), event.pop("event")
     traceback = event.pop("exception", None)
     line = "  ".join([time, f"{level:7}", str(text), *([_facts(event)] if event else [])])

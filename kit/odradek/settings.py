@@ -1,7 +1,7 @@
-"""A broker's settings from every place a user may put them: a file, the environment, the command line, Python.
+"""A broker's settings from a properties file, the environment, the command line and Python.
 
-Owns precedence (file < environment < overrides) and what is refused or warned about. Names, types and valid values are
-Kafka's and come from the controller's table.
+Owns their precedence (file < environment < overrides), refusals and warnings. Names, types and valid values are Kafka's
+and come from `odradek_controller.configs`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from odradek_controller.configs.in_use import has_effect
 from odradek_controller.configs.removed import why_removed
 from odradek_controller.configs.table import Resource, definitions, nearest, parse
 
-# Variables of the apache/kafka image that are for its JVM and its scripts, not for the broker.
+# Variables of the apache/kafka image for its JVM and its scripts, not for the broker.
 _NOT_SETTINGS = re.compile(r"KAFKA_(VERSION|HEAP_OPTS|OPTS|JMX_|GC_LOG|LOG4J_|JVM_|CLUSTER_ID$)")
-# The one variable of that image without the prefix: what its start script formats the storage with.
+# The one variable of that image without the prefix KAFKA_: its start script formats the storage with this id.
 _CLUSTER_ID = "CLUSTER_ID"
-# Not Kafka's: there a file in the data directory, written before the first start, says it.
+# Not a setting of Kafka, which reads the cluster id from meta.properties.
 _CLUSTER_ID_SETTING = "cluster.id"
-# Per-listener and per-mechanism settings have names of their own beyond the table.
+# Settings per listener or per mechanism, whose names are not in the table.
 _OPEN_PREFIXES = ("listener.name.", "metric.", "metrics.", "config.providers.")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What to start a broker with, and what its owner should hear about it."""
+    """The settings to start a broker with, and warnings for its user."""
 
     values: Mapping[str, str]
     warnings: tuple[str, ...] = ()
@@ -42,9 +42,10 @@ def gather(
     environment: Mapping[str, str] | None = None,
     overrides: Mapping[str, object] | None = None,
 ) -> Settings:
-    """Settings of all sources. `SettingsError` for a bad value anywhere and for an unknown name in `overrides`.
+    """Merge the settings of all sources.
 
-    An unknown name in a file or in the environment is a warning, as in Kafka; so is a known one without effect here.
+    Raises SettingsError for an invalid value, and for an unknown name in `overrides`. An unknown name in the file or
+    the environment is a warning, as in Kafka, and so is a setting that has no effect in Odradek.
     """
     found: dict[str, str] = {}
     warnings: list[str] = []
@@ -55,14 +56,14 @@ def gather(
     for name in sorted(found):
         if not _known(name):
             reason = why_removed(name)
-            about = f"it was removed from Kafka: {reason}" if reason else f"unknown setting{_did_you_mean(name)}"
+            about = f"Kafka removed it: {reason}" if reason else f"unknown setting{_did_you_mean(name)}"
             warnings.append(f"{name} is ignored: {about}")
             del found[name]
     for name, value in (overrides or {}).items():
         if not _known(name):
             reason = why_removed(name)
             raise SettingsError(
-                f"{name} was removed from Kafka: {reason}" if reason else f"unknown setting {name}{_did_you_mean(name)}"
+                f"Kafka removed {name}: {reason}" if reason else f"unknown setting {name}{_did_you_mean(name)}"
             )
         found[name] = as_text(value)
     _refuse_several_controllers(found.get("controller.quorum.voters", ""))
@@ -74,12 +75,12 @@ def gather(
             and not has_effect(name)
             and not name.startswith(_OPEN_PREFIXES)
         ):
-            warnings.append(f"{name} has no effect here")
+            warnings.append(f"{name} has no effect in Odradek")
     return Settings(found, tuple(warnings))
 
 
 def as_text(value: object) -> str:
-    """A Python value as Kafka writes it in a file: true, 3, a,b."""
+    """Format a Python value as in a properties file: true, 3, a,b."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
@@ -88,7 +89,7 @@ def as_text(value: object) -> str:
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """`KAFKA_*` variables as the apache/kafka image reads them: `_` is a dot, `__` an underscore, `___` a dash."""
+    """Read `KAFKA_*` variables as the apache/kafka image does: `_` is a dot, `__` an underscore, `___` a dash."""
     found = {}
     for variable in sorted(environment):
         if variable.startswith("KAFKA_") and not _NOT_SETTINGS.match(variable):
@@ -101,12 +102,12 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def environment_variable(name: str) -> str:
-    """The variable that `from_environment` reads as `name`."""
+    """Return the variable that `from_environment` reads as `name`."""
     return "KAFKA_" + name.upper().replace("_", "__").replace("-", "___").replace(".", "_")
 
 
 def read_properties(file: Path) -> dict[str, str]:
-    """A Java properties file. `SettingsError` when it cannot be read or a line is no setting."""
+    """Read a Java properties file. Raises SettingsError for a file or a line that cannot be read."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -122,7 +123,7 @@ def read_properties(file: Path) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments, those that end in a backslash joined, each with the number of its first."""
+    """Yield the lines without comments, continued lines joined, each with the number of its first line."""
     lines = enumerate(text.splitlines(), 1)
     for number, line in lines:
         line = line.lstrip()
@@ -170,16 +171,16 @@ def _check(name: str, value: str) -> None:
         if definition is not None:
             parse(definition, value)
         elif own is not None and value not in own:
-            raise SettingsError(f"{name} is {value!r}; it can be {' or '.join(own)}")
+            raise SettingsError(f"{name} must be {' or '.join(own)}, got {value!r}")
         elif name in OUR_NUMBERS and not (value.isdecimal() and int(value)):
-            raise SettingsError(f"{name} is {value!r}; it can be an integer of at least 1")
+            raise SettingsError(f"{name} must be an integer of at least 1, got {value!r}")
     except ConfigError as error:
         raise SettingsError(str(error)) from error
 
 
 def _refuse_several_controllers(voters: str) -> None:
-    """Brokers that were meant as one cluster must not start as clusters of their own, each taking half the records."""
+    """Refuse a quorum: its brokers would start as clusters of their own, each with a part of the records."""
     if voters.count("@") > 1:
         raise SettingsError(
-            f"controller.quorum.voters names several controllers ({voters}): Odradek runs one node, its own controller"
+            f"controller.quorum.voters must name one controller, got {voters}: Odradek has no KRaft quorum"
         )

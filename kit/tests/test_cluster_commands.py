@@ -98,7 +98,7 @@ def test_the_cluster_is_shown_and_not_well_while_a_broker_is_down(cluster: Clust
         code, shown, _ = odradek(cluster, "cluster", "--once")
         assert (code, shown.splitlines()[0]) == (
             1,
-            "2 of 3 brokers up, 3 partitions, 3 under-replicated, 0 offline, 0 moving",
+            "2 of 3 brokers up, 3 partitions, 3 under-replicated, 0 offline, 0 reassignments",
         )
     finally:
         cluster.start(1)
@@ -179,7 +179,7 @@ def test_what_is_refused_is_said_and_ends_with_1(cluster: Cluster, odradek: Run)
         (["reassign", "t", "--to", "1,1"], "Invalid value for '--to': '1,1' names a broker twice"),
         (["reassign", "t", "--to", "1", "-r", "2"], "2 replicas need 2 brokers, but --to names 1"),
         (["reassign", "t", "--to", "1", "--drain", "2"], "--to, --drain and --file exclude each other"),
-        (["elect", "--unclean"], "--unclean may lose records: name the topics or partitions"),
+        (["elect", "--unclean"], "--unclean may lose records: give the topics or partitions"),
         (
             ["elect", "t:x"],
             "Invalid value for '[TOPIC[:PARTITION]]...': 't:x' is not of the form topic or topic:partition",
@@ -254,7 +254,7 @@ def test_the_first_difference_between_replicas_is_named(tmp_path: Path, odradek:
         assert code == 1
         assert (compacted["differs_at"], set(compacted["brokers"])) == (2, {0, 1})
         assert (plain["differs_at"], plain["brokers"][0], damaged in plain["brokers"]) == (3, leader, True)
-        assert "differ from offset 3 on" in plain["result"]
+        assert "differ at offset 3" in plain["result"]
 
 
 def test_what_one_replica_has_not_is_a_difference_unless_it_may_have_been_cleaned(tmp_path: Path, odradek: Run) -> None:
@@ -283,7 +283,7 @@ def test_a_replica_that_cannot_be_compared_is_no_success(cluster: Cluster, odrad
     cluster.stop(2)
     try:
         code, shown, _ = odradek(cluster, "verify", "--json")
-        assert (code, json.loads(shown)[0]["result"]) == (1, "broker 2 does not run")
+        assert (code, json.loads(shown)[0]["result"]) == (1, "broker 2 is not running")
     finally:
         cluster.start(2)
 

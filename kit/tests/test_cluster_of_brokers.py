@@ -248,9 +248,9 @@ def test_data_is_kept_by_each_broker_over_clusters(tmp_path: Path) -> None:
 def test_data_of_another_shape_is_refused_and_left_alone(tmp_path: Path) -> None:
     with Cluster(data=tmp_path / "one", topics=["orders"]), Cluster(brokers=2, data=tmp_path / "two"):
         pass
-    with pytest.raises(ValueError, match="holds the data of one broker, not of several"):
+    with pytest.raises(ValueError, match="holds the data of a single broker"):
         Cluster(brokers=3, data=tmp_path / "one").start()
-    with pytest.raises(ValueError, match="holds the data of several brokers, not of one"):
+    with pytest.raises(ValueError, match="holds the data of several brokers"):
         Cluster(data=tmp_path / "two").start()
     with Cluster(data=tmp_path / "one") as again:
         assert sorted(admin(again).list_topics(timeout=WAIT_S).topics) == ["orders"]
@@ -345,4 +345,4 @@ def test_up_refuses_settings_of_one_broker_for_several() -> None:
         timeout=WAIT_S,
     )
     assert ended.returncode == 2
-    assert "with --brokers each broker gets its own node.id" in ended.stderr
+    assert "--brokers excludes node.id: each broker has its own" in ended.stderr

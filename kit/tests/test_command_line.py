@@ -122,7 +122,7 @@ def test_a_port_in_use_is_one_clear_line_and_exit_code_2() -> None:
         (["up", "-o", "num.partitions"], "Invalid value: 'num.partitions' is not of the form name=value"),
         (["up", "-o", "a=1", "-o", "a=2"], "Invalid value: a is given twice"),
         (["up", "--config", "/no/such/file"], "cannot read /no/such/file: No such file or directory"),
-        (["up", "--topic", "a:none"], "Invalid value for --topic: 'a:none' is not of the form name or name:partitions"),
+        (["up", "--topic", "a:none"], "Invalid value for --topic: 'a:none' is not of the form NAME or NAME:PARTITIONS"),
         (["up", "--port", "70000"], "Invalid value for '--port': 70000 is not in the range 0<=x<=65535."),
         (["up", "--emulate", "2.8"], "Invalid value for '--emulate': '2.8' is not one of '3.9', '4.0', '4.3'."),
         (
@@ -131,7 +131,7 @@ def test_a_port_in_use_is_one_clear_line_and_exit_code_2() -> None:
         ),
         (["up", "--port", "0", "-o", "listeners=A://:1"], "--port and -o listeners=… exclude each other"),
         (["nonsense"], "No such command 'nonsense'."),
-        (["topics", "list", "-b", "localhost:1"], "no broker answers at localhost:1: Connection refused"),
+        (["topics", "list", "-b", "localhost:1"], "no broker responds at localhost:1: Connection refused"),
         (["topics", "list", "-b", "local host:x"], "'local host:x' is not an address like localhost:9092"),
     ],
 )
@@ -192,7 +192,7 @@ def test_settings_of_a_file_count_and_odd_ones_are_warned_about(tmp_path: Path) 
 def test_ready_waits_for_a_broker_and_says_when_there_is_none(cluster: Cluster) -> None:
     assert odradek("ready", bootstrap=cluster.bootstrap_servers).returncode == 0
     gone = odradek("ready", "--timeout", "0", bootstrap="localhost:1")
-    assert (gone.returncode, gone.stderr) == (1, "odradek: no broker answers at localhost:1: Connection refused\n")
+    assert (gone.returncode, gone.stderr) == (1, "odradek: no broker responds at localhost:1: Connection refused\n")
 
 
 def test_records_go_in_and_come_out(cluster: Cluster) -> None:

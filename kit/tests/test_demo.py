@@ -9,5 +9,5 @@ def test_the_demo_ends_by_itself_and_every_count_is_right() -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     verdict = [line.strip() for line in done.stdout.splitlines()[-6:]]
-    assert verdict[:2] == ["right  1,001 records sent and acknowledged", "right  the job read each of them once"]
+    assert verdict[:2] == ["right  1,001 records sent and acknowledged", "right  the job read each record once"]
     assert [line.split()[0] for line in verdict] == ["right"] * 6

@@ -51,7 +51,7 @@ CYCLES = """
 import gc, logging, os, threading, time
 from odradek import Cluster
 from odradek.client import Client
-from odradek.client.records import Writer
+from odradek.client.records import RecordProducer
 from odradek.hosts.loops import new_event_loop
 from odradek_wire.records.record import Record
 
@@ -62,7 +62,7 @@ def cycles(process):
     with Cluster(topics={"a": 2}, process=process) as cluster:
         for end in (cluster.stop, cluster.kill):
             with Client(cluster.bootstrap_servers) as client:
-                writer = Writer(client, "a")
+                writer = RecordProducer(client, "a")
                 writer.write(Record(0, 0, None, b"v"))
                 writer.flush()
                 cluster.faults.delay("Fetch", 1)

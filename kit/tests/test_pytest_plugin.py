@@ -9,7 +9,7 @@ pytest_plugins = ["pytester"]
 TESTS = """
     import pytest
     from odradek.client import Client
-    from odradek.client.records import Writer, read
+    from odradek.client.records import RecordProducer, read
     from odradek_wire.records.record import Record
 
     def topics(kafka):
@@ -44,7 +44,7 @@ def test_what_a_test_did_to_its_broker_is_gone_in_the_next(pytester: pytest.Pyte
 
         import pytest
         from odradek.client import Client
-        from odradek.client.records import Writer, read
+        from odradek.client.records import RecordProducer, read
         from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest as Request
         from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsResponse as Response
         from odradek_wire.records.record import Record
@@ -56,7 +56,7 @@ def test_what_a_test_did_to_its_broker_is_gone_in_the_next(pytester: pytest.Pyte
         def test_it(kafka, number):
             kafka.create_topic("stamped", config={"message.timestamp.type": "LogAppendTime"})
             with Client(kafka.bootstrap_servers) as client:
-                writer = Writer(client, "stamped")
+                writer = RecordProducer(client, "stamped")
                 writer.write(Record(0, 0, None, b"x" * 2000))
                 writer.flush()
                 (found,) = read(client, "stamped", {0: 0}, ends={0: 1})

@@ -1,7 +1,7 @@
-"""`odradek pipeline`, also `python -m odradek_pipeline`: the job from a terminal.
+"""`odradek pipeline`, also `python -m odradek_pipeline`: the command line of the job.
 
-Owns options, showing progress, signals and exit codes (0 ended as asked, 1 the job failed, 2 it could not begin).
-Spark is imported only when the job is really about to start.
+Owns options, the display of progress, signals and exit codes: 0 when the job has ended or was stopped, 1 when it has
+failed, 2 when it could not start. Imports Spark only to start the job.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from odradek_pipeline.config import ConfigError, PipelineConfig
+from odradek_pipeline.config import PipelineConfig, PipelineConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,22 +28,40 @@ _SECONDS = "SECONDS"
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.argument("input_topic")
 @click.argument("output_topic")
-@click.option("--output", required=True, help="directory for the counts as Parquet", metavar="DIR")
-@click.option("--checkpoint", required=True, help="directory that remembers where the job is", metavar="DIR")
-@click.option("--bootstrap", "-b", envvar="ODRADEK_BOOTSTRAP", default="127.0.0.1:9092", metavar="HOST:PORT")
-@click.option("--rejected-topic", default="", show_default="INPUT_TOPIC.rejected", help="for records that are no views")
-@click.option("--window", default=60.0, help="length of a window", metavar=_SECONDS)
-@click.option("--lateness", default=30.0, help="how late a view may be", metavar=_SECONDS)
-@click.option("--ahead", default=3600.0, help="how far a view may be ahead of its record", metavar=_SECONDS)
-@click.option("--trigger", default=2.0, help="time from micro-batch to micro-batch", metavar=_SECONDS)
-@click.option("--max-offsets", type=int, help="most records of a micro-batch")
-@click.option("--once", is_flag=True, help="end when caught up with the topic")
-@click.option("--from-latest", is_flag=True, help="begin, the first time, at the topic's end")
-@click.option("--tolerate-data-loss", is_flag=True, help="go on over records that are gone")
-@click.option("--kafka-option", multiple=True, help="option of Kafka's clients", metavar=_PAIR)
-@click.option("--master", default="local[*]", help="Spark master")
-@click.option("--jar", multiple=True, type=click.Path(path_type=Path), help="jar of Spark's Kafka connector")
-@click.option("--spark-option", multiple=True, help="setting of Spark", metavar=_PAIR)
+@click.option("--output", required=True, help="Directory for the counts as Parquet.", metavar="DIR")
+@click.option(
+    "--checkpoint", required=True, help="Directory for the checkpoint, from which the job continues.", metavar="DIR"
+)
+@click.option(
+    "--bootstrap",
+    "-b",
+    envvar="ODRADEK_BOOTSTRAP",
+    default="127.0.0.1:9092",
+    metavar="HOST:PORT",
+    help="Address of a broker.",
+)
+@click.option(
+    "--rejected-topic",
+    default="",
+    show_default="INPUT_TOPIC.rejected",
+    help="Topic for records that are not page views.",
+)
+@click.option("--window", default=60.0, help="Length of a window of event time.", metavar=_SECONDS)
+@click.option("--lateness", default=30.0, help="How late a view may come and still count.", metavar=_SECONDS)
+@click.option(
+    "--ahead", default=3600.0, help="How far a view's time may be ahead of its record's timestamp.", metavar=_SECONDS
+)
+@click.option("--trigger", default=2.0, help="Time between two micro-batches.", metavar=_SECONDS)
+@click.option("--max-offsets", type=int, help="Maximum number of records in a micro-batch.")
+@click.option("--once", is_flag=True, help="Stop at the end of the topic.")
+@click.option("--from-latest", is_flag=True, help="Begin the first run at the end of the topic.")
+@click.option("--tolerate-data-loss", is_flag=True, help="Continue when records were deleted before the job read them.")
+@click.option("--kafka-option", multiple=True, help="Setting of the Kafka clients; may be repeated.", metavar=_PAIR)
+@click.option("--master", default="local[*]", help="Spark master.")
+@click.option(
+    "--jar", multiple=True, type=click.Path(path_type=Path), help="Jar of Spark's Kafka connector; may be repeated."
+)
+@click.option("--spark-option", multiple=True, help="Setting of Spark; may be repeated.", metavar=_PAIR)
 def command(
     input_topic: str,
     output_topic: str,
@@ -64,10 +82,10 @@ def command(
     jar: tuple[Path, ...],
     spark_option: tuple[str, ...],
 ) -> int:
-    """Count page views per window of time with Spark: INPUT_TOPIC to OUTPUT_TOPIC and Parquet.
+    """Count page views per window of event time with Spark, from INPUT_TOPIC to OUTPUT_TOPIC and to Parquet.
 
-    A page view is JSON with "page" and "viewed_at" (ISO 8601). The job goes on from its checkpoint when it is started
-    again; Ctrl-C ends it after the micro-batch that it is at.
+    A page view is JSON with "page" and "viewed_at" (ISO 8601). A job that is started again continues from its
+    checkpoint. Ctrl-C stops it after the current micro-batch.
     """
     try:
         config = PipelineConfig(
@@ -88,8 +106,8 @@ def command(
             kafka_options=_pairs("--kafka-option", kafka_option),
         )
         settings = _pairs("--spark-option", spark_option)
-    except ConfigError as mistake:
-        raise click.UsageError(str(mistake)) from None
+    except PipelineConfigError as error:
+        raise click.UsageError(str(error)) from None
     return _run(config, master, jar, settings)
 
 
@@ -99,17 +117,17 @@ def _run(config: PipelineConfig, master: str, jars: tuple[Path, ...], settings: 
         from odradek_pipeline.job import PipelineFailed, run
         from odradek_pipeline.session import SessionConfig, SessionFailed, open_session
     except ModuleNotFoundError as missing:
-        raise click.ClickException(f"{missing.name} is missing: pip install 'odradek[spark]'") from None
+        raise click.ClickException(f"cannot import {missing.name}: run pip install 'odradek[spark]'") from None
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     try:
-        with console.status("starting Spark ..."):
+        with console.status("starting Spark"):
             spark = open_session(SessionConfig(master=master, jars=jars, settings=settings))
     except (JarsUnavailable, SessionFailed) as failure:
-        raise click.ClickException(f"Spark cannot be started: {failure}") from None
+        raise click.ClickException(f"cannot start Spark: {failure}") from None
     try:
-        # After Spark, which installs a handler for SIGINT of its own.
+        # After Spark has started, because Spark installs its own handler for SIGINT.
         with _stop_on_signals() as stop:
             console.print(f"{config.input_topic} -> {config.output_topic}, {config.output_directory}")
             done = run(config, spark, on_progress=lambda batch: console.print(batch.line()), stop=stop)
@@ -129,14 +147,14 @@ def _pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
     for pair in given:
         name, equals, value = pair.partition("=")
         if not (name and equals):
-            raise ConfigError(f"{option} wants NAME=VALUE, not {pair!r}")
+            raise PipelineConfigError(f"{option} must be NAME=VALUE, got {pair!r}")
         pairs[name] = value
     return pairs
 
 
 @contextmanager
 def _stop_on_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set while we are inside."""
+    """Set an event on SIGINT and SIGTERM for the length of the block."""
     stop = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -151,7 +169,7 @@ def _stop_on_signals() -> Iterator[threading.Event]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The entry point of `python -m odradek_pipeline`; one line on standard error for bad input."""
+    """Run the command for `python -m odradek_pipeline`. Bad input is one line on standard error."""
     try:
         result = command.main(arguments, prog_name="odradek pipeline", standalone_mode=False)
     except click.ClickException as error:

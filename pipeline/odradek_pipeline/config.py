@@ -1,6 +1,6 @@
-"""What a user decides about the job, checked before anything starts.
+"""The settings of the job, checked before it starts.
 
-Owns defaults and limits; leaves to `session` what concerns Spark itself (master, jars, memory).
+Owns their defaults and limits; `session` owns the settings of Spark (master, jars, memory).
 """
 
 from collections.abc import Mapping
@@ -11,23 +11,23 @@ from typing import Literal
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-class ConfigError(ValueError):
-    """A setting that cannot be; the message is for the person who wrote it."""
+class PipelineConfigError(ValueError):
+    """A setting of the job that is invalid. The text is one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineConfig:
-    """Where the job reads and writes, and how it cuts time. Directories are any path that Spark's file systems know.
+    """The topics, directories and windows of the job. A directory is any path that Spark's file systems have.
 
     `window_ms`            length of a window of event time; windows begin at multiples of it since the epoch (UTC)
-    `lateness_ms`          how much older than the newest view a view may be and still be counted; a window's counts
-                           are final, and written, when the newest view is this much past the window's end
-    `ahead_ms`             how far a view's own time may be ahead of its Kafka record's timestamp: one clock that runs
-                           wild would otherwise close every window; such records are rejected
-    `trigger_ms`           how often a micro-batch is begun while the job runs on
-    `max_offsets_per_trigger`  bounds a micro-batch, over all partitions
-    `until_caught_up`      end when everything that was in the topic at the start has been processed
-    `kafka_options`        further options of the Kafka clients (security, timeouts), under Kafka's names
+    `lateness_ms`          how much older than the newest view a view may be and still count; the counts of a window
+                           are final, and written, when the newest view is this much later than the window's end
+    `ahead_ms`             how far a view's time may be ahead of its record's timestamp; views that are further ahead
+                           are rejected, because a single wrong clock would make every window final
+    `trigger_ms`           time between two micro-batches
+    `max_offsets_per_trigger`  maximum number of records in a micro-batch, over all partitions
+    `until_caught_up`      end when the records that were in the topic at the start are processed
+    `kafka_options`        further settings of the Kafka clients (security, timeouts), with Kafka's names
     """
 
     bootstrap_servers: str
@@ -51,18 +51,23 @@ class PipelineConfig:
             object.__setattr__(self, "rejected_topic", f"{self.input_topic}.rejected")
         for name in ("bootstrap_servers", "input_topic", "output_topic", "output_directory", "checkpoint_directory"):
             if not getattr(self, name).strip():
-                raise ConfigError(f"{name} is empty")
+                raise PipelineConfigError(f"{name} must not be empty")
         if len({self.input_topic, self.output_topic, self.rejected_topic}) != 3:
-            raise ConfigError("the topics for input, output and rejected records must be three different ones")
+            raise PipelineConfigError(
+                f"input, output and rejected topic must differ, got {self.input_topic}, {self.output_topic} and"
+                f" {self.rejected_topic}"
+            )
         if self.output_directory.rstrip("/") == self.checkpoint_directory.rstrip("/"):
-            raise ConfigError("output and checkpoint need a directory each")
+            raise PipelineConfigError(
+                f"output and checkpoint directory must differ, got {self.output_directory} for both"
+            )
         for name in ("window_ms", "trigger_ms"):
             if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} must be positive, not {getattr(self, name)}")
+                raise PipelineConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in ("lateness_ms", "ahead_ms"):
             if getattr(self, name) < 0:
-                raise ConfigError(f"{name} must not be negative, but is {getattr(self, name)}")
+                raise PipelineConfigError(f"{name} must be at least 0, got {getattr(self, name)}")
         if self.max_offsets_per_trigger is not None and self.max_offsets_per_trigger <= 0:
-            raise ConfigError(f"max_offsets_per_trigger must be positive, not {self.max_offsets_per_trigger}")
+            raise PipelineConfigError(f"max_offsets_per_trigger must be at least 1, got {self.max_offsets_per_trigger}")
         if self.starting_offsets not in ("earliest", "latest"):
-            raise ConfigError(f"starting_offsets is earliest or latest, not {self.starting_offsets}")
+            raise PipelineConfigError(f"starting_offsets must be earliest or latest, got {self.starting_offsets}")

@@ -1,7 +1,7 @@
-"""The jars of Spark's Kafka connector that Spark itself does not bring.
+"""The jars of Spark's Kafka connector, which are not part of a Spark distribution.
 
-Owns which artifacts those are and the folder that keeps them, filled once by Maven. Where Maven gets them from is
-Maven's configuration. `python -m odradek_pipeline.jars [SPARK_VERSION]` fills the folder and prints it.
+Owns the list of artifacts and the folder that caches them; Maven, with its own configuration, fills the folder once.
+`python -m odradek_pipeline.jars [SPARK_VERSION]` fills the folder and prints its path.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 _COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
-# Of the connector's dependencies these are not in a Spark distribution; all others are, and must not come twice.
+# The connector's dependencies that a Spark distribution does not have; the others must not be there twice.
 _NOT_IN_SPARK = (
     "spark-sql-kafka-0-10_{scala}",
     "spark-token-provider-kafka-0-10_{scala}",
@@ -25,35 +25,36 @@ _NOT_IN_SPARK = (
 
 
 class JarsUnavailable(Exception):
-    """Maven is missing, or could not fetch them."""
+    """Maven is not installed, or it could not fetch the jars."""
 
 
 def scala_version(spark_version: str) -> str:
-    """The Scala that PySpark's own distribution of this release is built with: 2.12 before Spark 4, 2.13 since."""
+    """Return the Scala version of PySpark's distribution of a release: 2.12 before Spark 4, 2.13 since."""
     return "2.12" if int(spark_version.split(".")[0]) < 4 else "2.13"
 
 
 def connector_coordinates(spark_version: str) -> str:
-    """What `spark.jars.packages` wants to hear."""
+    """Return the connector's Maven coordinates, for `spark.jars.packages`."""
     return f"org.apache.spark:spark-sql-kafka-0-10_{scala_version(spark_version)}:{spark_version}"
 
 
 def jars_folder(spark_version: str) -> Path:
-    """Where the jars for one release are kept: below $ODRADEK_SPARK_JARS, else in the user's cache folder."""
+    """Return the folder of the jars for one release: below $ODRADEK_SPARK_JARS, or in the user's cache folder."""
     chosen = os.environ.get("ODRADEK_SPARK_JARS")
     home = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odradek"
     return (home if chosen else home / "spark-jars") / spark_version
 
 
 def cached_jars(spark_version: str) -> list[Path]:
-    """The connector's jars, if they have been fetched; otherwise an empty list."""
+    """Return the connector's jars that are in the folder; an empty list before they are fetched."""
     return sorted(jars_folder(spark_version).glob("*.jar"))
 
 
 def fetch_jars(spark_version: str) -> list[Path]:
-    """The connector's jars; the first call on a machine fetches them (seconds). Raises JarsUnavailable.
+    """Return the connector's jars; the first call on a machine fetches them. Raises JarsUnavailable.
 
-    A folder that exists is complete, because it gets its name last; a second process waits for the one that fills it.
+    A folder is renamed to its final name when it is complete. A lock makes other processes wait for the one that
+    fetches.
     """
     folder = jars_folder(spark_version)
     if not folder.is_dir():
@@ -80,7 +81,7 @@ def _copy_dependencies(spark_version: str, folder: Path) -> None:
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     except FileNotFoundError as missing:
-        raise JarsUnavailable("Spark's Kafka connector is fetched by Maven, and there is no `mvn` here") from missing
+        raise JarsUnavailable("cannot fetch Spark's Kafka connector: install Maven, which provides `mvn`") from missing
     if done.returncode != 0:
         raise JarsUnavailable(f"Maven could not fetch {connector_coordinates(spark_version)}:\n{done.stdout[-3000:]}")
 

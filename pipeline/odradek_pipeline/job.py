@@ -1,19 +1,19 @@
-"""How the job runs: two streaming queries over the same topic, their sinks, checkpoints, progress and end.
+"""The two streaming queries of the job, over the same topic: their sinks, checkpoints, progress and end.
 
-`views` counts; each count is final when it is written (append mode) and goes to
+The query `views` counts. It writes a count when the count is final (append mode), to
 
-- Parquet, `<output_directory>/batch_id=<n>/`, overwritten when Spark repeats batch n after a failure: each count is
-  there exactly once;
-- the output topic, at least once: a repeated batch writes the same keys and values again (Spark's Kafka writer knows no
-  transactions), so the last value of each key is each count exactly once.
+- Parquet, `<output_directory>/batch_id=<n>/`, which Spark overwrites when it repeats batch n after a failure, so that
+  each count is there exactly once;
+- the output topic, at least once: a repeated batch writes the same keys and values again, because Spark's Kafka writer
+  has no transactions. The last value of each key has each count exactly once.
 
-Both are written from one pass over the batch, Parquet first: what the topic shows is already in the files. Counts of
-windows that are still open stay in the checkpoint's state; they are not lost at a stop, but not written either.
+One pass over the batch writes both, Parquet first, so every count in the topic is also in the files. The counts of open
+windows stay in the checkpoint's state: a stop neither loses nor writes them.
 
-`rejected` copies every record that is not a view to the rejected topic, untouched, at least once. It is a query of its
-own, because a record that is not counted cannot pass an aggregation. Its checkpoint is its own as well.
+The query `rejected` copies every record that is not a view to the rejected topic, unchanged, at least once. It is a
+separate query, with its own checkpoint, because the aggregation of `views` drops such records.
 
-A run that finds checkpoints goes on from them. Source and sink topics, windows and lateness must then stay the same.
+A run with existing checkpoints continues from them. Topics, windows and lateness must then stay the same.
 """
 
 import json
@@ -40,12 +40,12 @@ OnProgress = Callable[[BatchProgress], None]
 
 
 class PipelineFailed(Exception):
-    """A query ended with an error; the message is the innermost cause in one line, the rest is the `__cause__`."""
+    """A query ended with an error. The text is its innermost cause in one line; `__cause__` has the whole error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one run did: records read and refused, late groups dropped, micro-batches of both queries."""
+    """The totals of one run: records read and rejected, late groups, and micro-batches of both queries."""
 
     records: int = 0
     rejected: int = 0
@@ -53,7 +53,7 @@ class Summary:
     batches: int = 0
 
     def with_batch(self, batch: BatchProgress) -> "Summary":
-        """Both queries read every record; they are counted where they are counted as views."""
+        """Return the totals with one more batch. Both queries read every record, so only `views` counts records."""
         counts = batch.query == "views"
         return Summary(
             records=self.records + (batch.input_rows if counts else 0),
@@ -70,36 +70,36 @@ def run(
     on_progress: OnProgress = lambda batch: None,
     stop: threading.Event | None = None,
 ) -> Summary:
-    """Run the job until `stop` is set, or until it has caught up if the configuration says so.
+    """Run the job until `stop` is set or, with `until_caught_up`, until the end of the topic.
 
-    Blocks. A stop lets a micro-batch that has begun finish (up to a minute), so that nothing is done twice. Raises
-    PipelineFailed when a query fails; the other one is stopped then, and both go on from their checkpoints next time.
+    Blocks. A stop waits up to a minute for the current micro-batch, so that the next run need not repeat it. Raises
+    PipelineFailed when a query fails, and stops the other one; the next run continues from both checkpoints.
     """
     stop = stop or threading.Event()
-    reports: list[_Reports] = []
+    readers: list[_BatchReader] = []
     summary = Summary()
     try:
         for start in (_start_rejected, _start_views):
-            reports.append(_Reports(start(config, spark)))
-        while not stop.is_set() and all(report.query.isActive for report in reports):
-            summary = _tell(reports, summary, on_progress)
+            readers.append(_BatchReader(start(config, spark)))
+        while not stop.is_set() and all(reader.query.isActive for reader in readers):
+            summary = _report(readers, summary, on_progress)
             stop.wait(_POLL_SECONDS)
         if config.until_caught_up and not stop.is_set():
-            _await_all([report.query for report in reports], stop)
+            _await_all([reader.query for reader in readers], stop)
     except PySparkException as failure:
         raise PipelineFailed(_one_line(failure)) from failure
     finally:
-        for report in reports:
-            _stop(report.query)
-    for report in reports:
-        cause = report.query.exception()
+        for reader in readers:
+            _stop(reader.query)
+    for reader in readers:
+        cause = reader.query.exception()
         if cause is not None:
             raise PipelineFailed(_one_line(cause)) from cause
-    return _tell(reports, summary, on_progress)
+    return _report(readers, summary, on_progress)
 
 
 def read_topic(config: PipelineConfig, spark: SparkSession) -> DataFrame:
-    """The input topic as a stream: the columns of Spark's Kafka source."""
+    """Read the input topic as a stream, with the columns of Spark's Kafka source."""
     options = {
         "kafka.bootstrap.servers": config.bootstrap_servers,
         "subscribe": config.input_topic,
@@ -120,7 +120,7 @@ def _start_views(config: PipelineConfig, spark: SparkSession) -> StreamingQuery:
     def write(batch: DataFrame, batch_id: int) -> None:
         batch.persist()
         try:
-            # The count also computes every partition, without which Spark would not commit the batch's state.
+            # The count computes every partition; otherwise Spark would not commit the batch's state.
             if batch.count() == 0:
                 return
             batch.coalesce(1).write.mode("overwrite").parquet(f"{config.output_directory}/batch_id={batch_id}")
@@ -154,32 +154,32 @@ def _client_options(config: PipelineConfig) -> dict[str, str]:
     return {f"kafka.{name.removeprefix('kafka.')}": value for name, value in config.kafka_options.items()}
 
 
-class _Reports:
-    """The reports of one query, each micro-batch once: Spark keeps the last hundred, and repeats itself when idle."""
+class _BatchReader:
+    """Reads the batches of one query, each once: Spark keeps its last hundred reports, and repeats them when idle."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self.query = query
-        self._told = -1
+        self._last_batch_id = -1
 
     def new(self) -> Iterator[BatchProgress]:
         for report in self.query.recentProgress:
-            # PySpark 3.5 gives the JSON object itself, 4.0 a wrapper whose fields are typed.
+            # PySpark 3.5 returns the JSON object, 4.0 a wrapper with typed fields.
             progress: Mapping[str, Any] = json.loads(report.json) if hasattr(report, "json") else report
-            if executed(progress) and progress["batchId"] > self._told:
-                self._told = progress["batchId"]
+            if executed(progress) and progress["batchId"] > self._last_batch_id:
+                self._last_batch_id = progress["batchId"]
                 yield read_progress(progress)
 
 
-def _tell(reports: list[_Reports], summary: Summary, on_progress: OnProgress) -> Summary:
-    for report in reports:
-        for batch in report.new():
+def _report(readers: list[_BatchReader], summary: Summary, on_progress: OnProgress) -> Summary:
+    for reader in readers:
+        for batch in reader.new():
             on_progress(batch)
             summary = summary.with_batch(batch)
     return summary
 
 
 def _await_all(queries: list[StreamingQuery], stop: threading.Event) -> None:
-    """One has ended because it has caught up, or failed; only in the first case the others may finish as well."""
+    """Wait until all queries have ended, or one has failed; a query ends when it is at the end of the topic."""
     while any(query.isActive for query in queries) and not stop.is_set():
         if any(query.exception() is not None for query in queries if not query.isActive):
             return
@@ -187,7 +187,7 @@ def _await_all(queries: list[StreamingQuery], stop: threading.Event) -> None:
 
 
 def _stop(query: StreamingQuery) -> None:
-    """End it between two micro-batches if one ends in time, else in the middle (which the checkpoint also survives)."""
+    """Stop a query between two micro-batches, or, after a minute, in the middle of one; the checkpoint allows both."""
     deadline = time.monotonic() + _STOP_SECONDS
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
@@ -195,7 +195,7 @@ def _stop(query: StreamingQuery) -> None:
 
 
 def _one_line(failure: BaseException) -> str:
-    """Spark wraps its causes several times and adds a plan: the last `Caused by` and its first line say what it is."""
+    """Return the last `Caused by` line of an error: Spark wraps causes several times and adds a plan."""
     lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return causes[-1] if causes else (lines[0] if lines else type(failure).__name__)

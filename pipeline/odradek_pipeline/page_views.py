@@ -1,11 +1,10 @@
-"""What the job computes, as functions from DataFrame to DataFrame: nothing here reads, writes or starts anything.
+"""The computation of the job: pure functions from DataFrame to DataFrame, which read, write and start nothing.
 
 A page view is a record whose value is a JSON object with at least
 
     {"page": "/start", "viewed_at": "2026-11-21T07:00:00.250Z"}
 
-`viewed_at` being ISO 8601 (UTC where it names no zone). A record that is not such a view is rejected with a reason;
-every record is either a view or rejected.
+`viewed_at` is ISO 8601, in UTC if it names no zone. Every other record is rejected with a reason.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -29,7 +28,7 @@ _VIEW = T.StructType(
 
 
 def classified(records: DataFrame, ahead_ms: int) -> DataFrame:
-    """Kafka records (value, timestamp and whatever else) with `page`, `viewed_at` and `reason`, null for a view."""
+    """Add the columns `page`, `viewed_at` and `reason` (null for a view) to Kafka records with value and timestamp."""
     parsed = records.withColumn(
         "_view",
         F.from_json(F.col("value").cast("string"), _VIEW, {"columnNameOfCorruptRecord": _BROKEN}),
@@ -54,12 +53,12 @@ def _reason(ahead_ms: int) -> Column:
 
 
 def views(classified_records: DataFrame) -> DataFrame:
-    """The views among classified records: page, viewed_at."""
+    """Select the views from classified records: page, viewed_at."""
     return classified_records.where("reason IS NULL").select("page", "viewed_at")
 
 
 def views_per_window(page_views: DataFrame, window_ms: int, lateness_ms: int) -> DataFrame:
-    """page, window_start, window_end, views: each page's views in each window that has any."""
+    """Count the views of each page in each window that has any: page, window_start, window_end, views."""
     counted = (
         page_views.withWatermark("viewed_at", f"{lateness_ms} milliseconds")
         .groupBy(F.window("viewed_at", f"{window_ms} milliseconds"), F.col("page"))
@@ -74,8 +73,8 @@ def views_per_window(page_views: DataFrame, window_ms: int, lateness_ms: int) ->
 
 
 def as_records(counts: DataFrame) -> DataFrame:
-    """Counts as Kafka records. The key names page and window, so that a count written twice is one key: a reader that
-    keeps the last value of each key, or a compacted topic, sees each count once."""
+    """Make Kafka records of counts, keyed by page and window: a count that is written twice has the same key,
+    so a reader that keeps the last value of each key, or a compacted topic, has it once."""
     moment = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
     start, end = F.date_format("window_start", moment), F.date_format("window_end", moment)
     value = F.struct("page", start.alias("window_start"), end.alias("window_end"), "views")
@@ -83,8 +82,8 @@ def as_records(counts: DataFrame) -> DataFrame:
 
 
 def as_rejected_records(classified_records: DataFrame) -> DataFrame:
-    """Rejected records as Kafka records: key and value as they came, and as headers why and from where. The place
-    (topic, partition, offset) identifies a record that is written twice."""
+    """Make Kafka records of rejected records, with their key and value. Headers have the reason, and the topic,
+    partition and offset, which identify a record that is written twice."""
     headers = [
         F.struct(F.lit(name).alias("key"), column.cast("string").cast("binary").alias("value"))
         for name, column in (

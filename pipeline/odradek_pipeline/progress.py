@@ -1,6 +1,6 @@
-"""What Spark says about a finished micro-batch, as a value and as a line for a person.
+"""Spark's report of a finished micro-batch, as a value and as a line of text.
 
-Owns the meaning of the fields of Spark's StreamingQueryProgress that the job uses; leaves showing it to the caller.
+Owns the fields of Spark's StreamingQueryProgress that the job uses; the caller displays them.
 """
 
 import json
@@ -11,9 +11,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """One micro-batch of one query. `rejected` is what the batch refused; `late` counts groups (page and window) that
-    Spark dropped because their window was already final; `watermark` is ISO 8601, empty before the first view;
-    `behind` is how many records were left in the topic when the batch was planned."""
+    """One micro-batch of one query.
+
+    `rejected` is the number of rejected records; `late` the number of groups (page and window) that Spark dropped
+    because their window was already final; `watermark` is ISO 8601, empty before the first view; `behind` is the number
+    of records that were left in the topic when Spark planned the batch.
+    """
 
     query: str
     batch_id: int
@@ -26,26 +29,26 @@ class BatchProgress:
     behind: int
 
     def line(self) -> str:
-        """One line, for a terminal or a log."""
+        """Format the batch as one line."""
         rate = f"{self.input_rows * 1000 / self.duration_ms:,.0f}/s" if self.duration_ms else "-"
         parts = [f"{self.query} #{self.batch_id}", f"{self.input_rows:,} records ({rate}, {self.duration_ms:,} ms)"]
         if self.watermark:
             parts.append(f"watermark {self.watermark}")
         if self.state_rows:
             parts.append(f"{self.state_rows:,} open counts")
-        for count, what in ((self.rejected, "rejected"), (self.late, "too late"), (self.behind, "behind")):
+        for count, label in ((self.rejected, "rejected"), (self.late, "too late"), (self.behind, "behind")):
             if count:
-                parts.append(f"{count:,} {what}")
+                parts.append(f"{count:,} {label}")
         return " · ".join(parts)
 
 
 def executed(progress: Mapping[str, Any]) -> bool:
-    """Spark also reports while it idles; only a report with a duration for the batch itself is about a batch."""
+    """Whether a report is about a batch: Spark also reports while it is idle, without a duration of a batch."""
     return "addBatch" in progress.get("durationMs", {})
 
 
 def read_progress(progress: Mapping[str, Any]) -> BatchProgress:
-    """Spark's report (the JSON object) as ours. Missing fields count as nothing."""
+    """Convert Spark's report, a JSON object. A missing field counts as 0."""
     operators = progress.get("stateOperators") or []
     sources = progress.get("sources") or []
     rejected = (progress.get("observedMetrics") or {}).get("input", {}).get("rejected")
@@ -68,7 +71,7 @@ def read_progress(progress: Mapping[str, Any]) -> BatchProgress:
 
 
 def _offsets(position: Any) -> int:
-    """The sum over all partitions of a Kafka source's position ({topic: {partition: offset}}, or that as text)."""
+    """Sum the offsets of a Kafka source's position: {topic: {partition: offset}}, or that as text."""
     if isinstance(position, str):
         position = json.loads(position)
     return sum(sum(partitions.values()) for partitions in (position or {}).values())

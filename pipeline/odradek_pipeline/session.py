@@ -1,7 +1,7 @@
-"""A SparkSession that can talk to Kafka.
+"""A SparkSession with the Kafka connector.
 
-Owns what a session of ours needs of Spark: the connector, UTC, few shuffle partitions, silence. Leaves to Spark's own
-configuration (spark-defaults.conf, spark-submit) everything that a user has set there, the master included.
+Owns the settings that the job needs: the connector, UTC, few shuffle partitions, little logging. Spark's own
+configuration (spark-defaults.conf, spark-submit) owns everything else.
 """
 
 import os
@@ -19,13 +19,16 @@ from odradek_pipeline.jars import cached_jars, connector_coordinates, fetch_jars
 
 
 class SessionFailed(Exception):
-    """Spark did not start: no Java, no such master, a setting that it refuses."""
+    """Spark did not start: without Java, with an unknown master, or with a setting that it refuses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionConfig:
-    """`master` as Spark takes it; `jars` are the connector's (empty: found by `connector_settings`); `settings` are
-    Spark's own and win over ours."""
+    """The settings of a session.
+
+    `master` is Spark's; `jars` are the connector's, or empty for those that `connector_settings` finds; `settings` are
+    Spark's and take precedence over the job's.
+    """
 
     master: str = "local[*]"
     jars: tuple[Path, ...] = ()
@@ -35,7 +38,7 @@ class SessionConfig:
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
-# For a streaming job on one machine. Time zone: windows are computed and rendered in UTC wherever the driver runs.
+# For a streaming job on one machine. With the time zone, windows are in UTC wherever the driver runs.
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
@@ -47,8 +50,10 @@ _SETTINGS = {
 
 
 def connector_settings(jars: tuple[Path, ...] = ()) -> dict[str, str]:
-    """The setting that brings the connector: jars that are given, else cached ones, else fetched by Maven where there
-    is one, else left to Spark (`spark.jars.packages`), which fetches them at each start."""
+    """Return the setting for the connector: the jars given, or those in the cache, or fetched by Maven.
+
+    Without Maven Spark fetches them at each start (`spark.jars.packages`). Raises JarsUnavailable.
+    """
     found = list(jars) or cached_jars(pyspark.__version__)
     if not found and shutil.which("mvn"):
         found = fetch_jars(pyspark.__version__)
@@ -58,7 +63,7 @@ def connector_settings(jars: tuple[Path, ...] = ()) -> dict[str, str]:
 
 
 def open_session(config: SessionConfig) -> SparkSession:
-    """The session of this process. A local one binds to loopback only, unless SPARK_LOCAL_IP says otherwise.
+    """Return the session of this process. A local one listens on loopback only, unless SPARK_LOCAL_IP is set.
 
     Raises SessionFailed, and JarsUnavailable when Maven cannot fetch the connector.
     """

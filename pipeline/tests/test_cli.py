@@ -17,14 +17,14 @@ _GIVEN = ["views", "counts", "--output", "/tmp/counts", "--checkpoint", "/tmp/ch
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--window", "0"], "window_ms must be positive, not 0"),
-        (["--kafka-option", "security.protocol"], "--kafka-option wants NAME=VALUE, not 'security.protocol'"),
-        (["--spark-option", "=1"], "--spark-option wants NAME=VALUE, not '=1'"),
+        (["--window", "0"], "window_ms must be at least 1, got 0"),
+        (["--kafka-option", "security.protocol"], "--kafka-option must be NAME=VALUE, got 'security.protocol'"),
+        (["--spark-option", "=1"], "--spark-option must be NAME=VALUE, got '=1'"),
         (["--windw", "1"], "No such option '--windw'. Did you mean '--window'?"),
-        (["--output", "/tmp/checkpoint"], "output and checkpoint need a directory each"),
+        (["--output", "/tmp/checkpoint"], "output and checkpoint directory must differ, got /tmp/checkpoint for both"),
     ],
 )
-def test_a_wrong_option_is_one_clear_line_and_exit_code_2(
+def test_a_wrong_option_is_a_one_line_error_and_exit_code_2(
     options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -34,7 +34,7 @@ def test_a_wrong_option_is_one_clear_line_and_exit_code_2(
     assert capsys.readouterr() == ("", f"odradek pipeline: {sentence}\n")
 
 
-def test_the_command_line_does_not_import_spark_before_it_must() -> None:
+def test_reading_the_options_does_not_import_spark() -> None:
     found = subprocess.run(
         [sys.executable, "-c", "import sys, odradek_pipeline.cli; print('pyspark' in sys.modules)"],
         check=True,
@@ -45,14 +45,14 @@ def test_the_command_line_does_not_import_spark_before_it_must() -> None:
     assert found.stdout == "False\n"
 
 
-def test_a_spark_that_cannot_start_is_one_clear_line_and_exit_code_2() -> None:
+def test_a_failed_start_of_spark_is_a_one_line_error_and_exit_code_2() -> None:
     command = [sys.executable, "-m", "odradek_pipeline", *_GIVEN, "--master", "nowhere"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (2, "")
-    # Java says first what is wrong with the master.
+    # Java writes the reason, the unknown master, before this line.
     assert done.stderr.splitlines()[-1] == (
-        "odradek pipeline: Spark cannot be started: "
+        "odradek pipeline: cannot start Spark: "
         "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
     )
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from odradek_pipeline.config import ConfigError, PipelineConfig
+from odradek_pipeline.config import PipelineConfig, PipelineConfigError
 
 _GIVEN: dict[str, Any] = {
     "bootstrap_servers": "127.0.0.1:9092",
@@ -13,10 +13,10 @@ _GIVEN: dict[str, Any] = {
     "output_directory": "/tmp/counts",
     "checkpoint_directory": "/tmp/checkpoint",
 }
-_THREE_TOPICS = "the topics for input, output and rejected records must be three different ones"
+_TOPICS = "input, output and rejected topic must differ, got"
 
 
-def test_what_is_not_given_has_a_default() -> None:
+def test_a_setting_that_is_not_given_has_its_default() -> None:
     config = PipelineConfig(**_GIVEN)
 
     assert (config.rejected_topic, config.window_ms, config.lateness_ms) == ("views.rejected", 60_000, 30_000)
@@ -25,23 +25,23 @@ def test_what_is_not_given_has_a_default() -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"input_topic": " "}, "input_topic is empty"),
-        ({"bootstrap_servers": ""}, "bootstrap_servers is empty"),
-        ({"output_topic": "views"}, "the topics for input, output and rejected records must be three different ones"),
+        ({"input_topic": " "}, "input_topic must not be empty"),
+        ({"bootstrap_servers": ""}, "bootstrap_servers must not be empty"),
+        ({"output_topic": "views"}, f"{_TOPICS} views, views and views.rejected"),
+        ({"rejected_topic": "counts"}, f"{_TOPICS} views, counts and counts"),
         (
-            {"rejected_topic": "counts"},
-            "the topics for input, output and rejected records must be three different ones",
+            {"checkpoint_directory": "/tmp/counts/"},
+            "output and checkpoint directory must differ, got /tmp/counts for both",
         ),
-        ({"checkpoint_directory": "/tmp/counts/"}, "output and checkpoint need a directory each"),
-        ({"window_ms": 0}, "window_ms must be positive, not 0"),
-        ({"trigger_ms": -1}, "trigger_ms must be positive, not -1"),
-        ({"lateness_ms": -1}, "lateness_ms must not be negative, but is -1"),
-        ({"max_offsets_per_trigger": 0}, "max_offsets_per_trigger must be positive, not 0"),
-        ({"starting_offsets": "yesterday"}, "starting_offsets is earliest or latest, not yesterday"),
+        ({"window_ms": 0}, "window_ms must be at least 1, got 0"),
+        ({"trigger_ms": -1}, "trigger_ms must be at least 1, got -1"),
+        ({"lateness_ms": -1}, "lateness_ms must be at least 0, got -1"),
+        ({"max_offsets_per_trigger": 0}, "max_offsets_per_trigger must be at least 1, got 0"),
+        ({"starting_offsets": "yesterday"}, "starting_offsets must be earliest or latest, got yesterday"),
     ],
 )
-def test_what_cannot_be_is_refused(wrong: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_an_invalid_setting_is_refused(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(PipelineConfigError) as refused:
         PipelineConfig(**{**_GIVEN, **wrong})
 
     assert str(refused.value) == sentence

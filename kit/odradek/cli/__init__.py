@@ -1,7 +1,7 @@
-"""The `odradek` command: what a person needs at a terminal.
+"""The `odradek` command line.
 
-Owns parsing, exit codes and the one clear line for bad input; each command lives in a module of its own that is
-imported when it is called, so that `odradek up` answers quickly.
+Owns the list of commands, exit codes and the one-line error for bad input. Each command is a module of this package,
+which is imported only when the command is called, so that `odradek up` starts quickly.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import sys
 import click
 
 COMMANDS = {
-    "up": "Start a broker; print its bootstrap address when it really answers.",
-    "ready": "Wait until a broker answers.",
-    "topics": "List, describe, create, delete and grow topics.",
+    "up": "Start a broker, or several; print the bootstrap address.",
+    "ready": "Wait until a broker responds.",
+    "topics": "List, describe, create and delete topics; add partitions.",
     "produce": "Write records to a topic, from arguments or standard input.",
     "consume": "Read records from a topic.",
-    "groups": "List, describe, delete and reset consumer groups.",
-    "cluster": "Watch brokers, leaders, replicas in sync and replicas on their way.",
-    "reassign": "Move replicas to other brokers; empty a broker.",
-    "elect": "Let the preferred replicas lead again.",
-    "verify": "Compare the replicas of topics and name the first difference.",
-    "configs": "Show and change settings of topics and brokers.",
-    "pipeline": "Run the streaming job of odradek_pipeline (needs the `spark` extra).",
-    "demo": "A broker, a stream of page views and the streaming job, in one go.",
+    "groups": "List, describe and delete consumer groups; reset their offsets.",
+    "cluster": "Watch brokers, leaders, in-sync replicas and reassignments.",
+    "reassign": "Move replicas to other brokers.",
+    "elect": "Elect preferred leaders, or unclean leaders.",
+    "verify": "Compare the replicas of topics; show the first difference.",
+    "configs": "Show and change the settings of topics and brokers.",
+    "pipeline": "Run a streaming job with Spark; needs the extra spark.",
+    "demo": "Run a broker, a producer of page views and the streaming job.",
 }
 EXIT_BAD_INPUT = 2
 
 
 class _Commands(click.Group):
-    """Imports `odradek.cli.<name>` when the command is called, not before."""
+    """Imports `odradek.cli.<name>` only when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -53,7 +53,7 @@ def command() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point. Exits 0 when all went well, 2 on bad input (one line on standard error), 130 on Ctrl-C."""
+    """Run the command. Exits 0 on success, 2 on bad input, with one line on standard error, and 130 on Ctrl-C."""
     try:
         result = command.main(arguments, prog_name="odradek", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
-        # The reader of a pipe (`odradek consume | head`) went away: that is how it says enough.
+        # The reader of the pipe has exited, as in `odradek consume t | head`: no error.
         sys.stderr.close()
         sys.exit(0)
     sys.exit(result if isinstance(result, int) else 0)

@@ -1,4 +1,4 @@
-"""`odradek cluster`: a live view of brokers, leaders, replicas in sync, and replicas on their way."""
+"""`odradek cluster`: a live view of brokers, leaders, in-sync replicas and reassignments."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _COLUMNS = ["broker", "address", "rack", "leads", "replicas", "in_sync", "state"
 
 
 @dataclass(frozen=True)
-class View:
-    """What is shown, of one moment."""
+class ClusterView:
+    """The brokers, partitions and reassignments at one moment."""
 
     state: ClusterState
     moves: Sequence[Reassignment]
@@ -46,7 +46,7 @@ class View:
         return not (self.offline or self.under_replicated)
 
     def brokers(self) -> list[dict[str, Any]]:
-        """A row for each broker that runs or has replicas."""
+        """Make a row for each broker that is running or has replicas."""
         partitions = self.state.partitions
         leaders = Counter(partition.leader for partition in partitions)
         preferred = Counter(partition.replicas[0] for partition in partitions if partition.replicas)
@@ -73,17 +73,24 @@ class View:
 @click.command()
 @bootstrap_option
 @json_option
-@click.option("--once", is_flag=True, help="Show it once, instead of going on until Ctrl-C.")
-@click.option("--every", type=click.FloatRange(min=0.1), default=1.0, show_default=True, metavar="SECONDS")
+@click.option("--once", is_flag=True, help="Show the state once.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two updates.",
+)
 def command(bootstrap: str, as_json: bool, once: bool, every: float) -> int:
-    """Brokers, racks and leaders; partitions without a leader or with too few replicas; reassignments.
+    """Watch brokers and their racks, offline and under-replicated partitions, and reassignments.
 
-    Goes on until Ctrl-C on a terminal. Once (--once, --json, or where nobody watches) it exits 1 if a partition has no
-    leader or a replica that is not in sync.
+    On a terminal it updates the view until Ctrl-C. With --once, with --json, and when the output is not a terminal, it
+    shows the state once and exits 1 if a partition is offline or under-replicated.
     """
     with connected(bootstrap) as client:
         if as_json or once or not sys.stdout.isatty():
-            view = _look(client)
+            view = _cluster_view(client)
             if as_json:
                 click.echo(json.dumps(_document(view), indent=2, ensure_ascii=False))
             else:
@@ -93,25 +100,25 @@ def command(bootstrap: str, as_json: bool, once: bool, every: float) -> int:
             return int(not view.healthy)
         from rich.live import Live
 
-        with Live(_rendered(_look(client)), screen=True, auto_refresh=False) as live:
+        with Live(_rendered(_cluster_view(client)), screen=True, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
                 try:
-                    live.update(_rendered(_look(client)), refresh=True)
+                    live.update(_rendered(_cluster_view(client)), refresh=True)
                 except ClientError as error:
-                    # The broker that was asked went away; another one answers, or this one again.
+                    # The broker does not respond; the next update connects again, to any broker of the bootstrap list.
                     client.close()
                     live.update(str(error), refresh=True)
 
 
-def _look(client: Client) -> View:
+def _cluster_view(client: Client) -> ClusterView:
     state = cluster_state(client)
     moves = reassignments(client)
     leaders = {(each.topic, each.index): each.leader for each in state.partitions}
-    return View(state, moves, copied(client, moves, leaders))
+    return ClusterView(state, moves, copied(client, moves, leaders))
 
 
-def _document(view: View) -> dict[str, Any]:
+def _document(view: ClusterView) -> dict[str, Any]:
     return {
         "brokers": view.brokers(),
         "partitions": len(view.state.partitions),
@@ -141,7 +148,7 @@ def _partition(partition: PartitionInfo) -> dict[str, Any]:
     }
 
 
-def _rendered(view: View) -> RenderableType:
+def _rendered(view: ClusterView) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -153,7 +160,7 @@ def _rendered(view: View) -> RenderableType:
     headline = Text(
         f"{up} of {len(rows)} brokers up, {len(view.state.partitions)} partitions,"
         f" {len(view.under_replicated)} under-replicated, {len(view.offline)} offline,"
-        f" {len(view.moves)} moving",
+        f" {len(view.moves)} reassignments",
         style="bold green" if view.healthy and up == len(rows) else "bold red",
     )
     parts: list[RenderableType] = [headline, table(rows, _COLUMNS)]
@@ -164,5 +171,5 @@ def _rendered(view: View) -> RenderableType:
             if len(partitions) > _PARTITIONS_MAX:
                 parts.append(Text(f"and {len(partitions) - _PARTITIONS_MAX} more", style="dim"))
     if view.moves:
-        parts += [Text("moving", style="bold"), bars(view.moves, view.shares)]
+        parts += [Text("reassignments", style="bold"), bars(view.moves, view.shares)]
     return Group(*parts)

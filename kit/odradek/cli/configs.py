@@ -1,4 +1,4 @@
-"""`odradek configs`: settings of topics and brokers, shown and changed."""
+"""`odradek configs`: show and change the settings of topics and brokers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _SOURCES = {
 
 @click.group()
 def command() -> None:
-    """Show and change settings of topics and brokers (RESOURCE is a topic's name, or broker:ID)."""
+    """Show and change the settings of topics and brokers.
+
+    RESOURCE is the name of a topic, broker:ID, or broker: for the default of all brokers.
+    """
 
 
 def _resource(text: str) -> tuple[int, str]:
@@ -41,10 +44,10 @@ def _resource(text: str) -> tuple[int, str]:
 @command.command("show")
 @bootstrap_option
 @json_option
-@click.option("--all", "everything", is_flag=True, help="Defaults too.")
+@click.option("--all", "everything", is_flag=True, help="Include settings that have their default value.")
 @click.argument("resource")
 def show_configs(bootstrap: str, as_json: bool, everything: bool, resource: str) -> None:
-    """What RESOURCE is set to, and where from."""
+    """Show the settings of RESOURCE, and where each was set."""
     kind, name = _resource(resource)
     request = DescribeConfigsRequest([DescribeConfigsRequest.DescribeConfigsResource(kind, name, None)])
     with connected(bootstrap) as client:
@@ -70,7 +73,7 @@ def show_configs(bootstrap: str, as_json: bool, everything: bool, resource: str)
 @click.argument("resource")
 @click.argument("settings", nargs=-1, required=True, metavar="NAME=VALUE...")
 def set_configs(bootstrap: str, resource: str, settings: tuple[str, ...]) -> None:
-    """Change settings of RESOURCE."""
+    """Set settings of RESOURCE."""
     _alter(bootstrap, resource, [(name, _SET, value) for name, value in parse_settings(settings).items()])
 
 
@@ -79,7 +82,7 @@ def set_configs(bootstrap: str, resource: str, settings: tuple[str, ...]) -> Non
 @click.argument("resource")
 @click.argument("names", nargs=-1, required=True)
 def unset_configs(bootstrap: str, resource: str, names: tuple[str, ...]) -> None:
-    """Let settings of RESOURCE be the default again."""
+    """Remove settings of RESOURCE, which then have their default value."""
     _alter(bootstrap, resource, [(name, _DELETE, None) for name in names])
 
 
@@ -95,9 +98,9 @@ def _alter(bootstrap: str, resource: str, changes: list[tuple[str, int, str | No
 
 
 def _node(client: Client, kind: int, name: str) -> int:
-    """A broker answers for itself; any answers for a topic and for the cluster-wide default (broker:)."""
+    """Return the broker to ask: the one that is named, or any for a topic and for the default of all brokers."""
     if kind == _BROKER and name:
         if not name.isdecimal():
-            raise click.ClickException(f"broker:{name} is not a broker: its id is a number")
+            raise click.ClickException(f"broker:{name} must be broker: and the id of a broker, such as broker:1")
         return int(name)
     return client.node_ids()[0]

@@ -1,4 +1,4 @@
-"""`odradek consume`: records of a topic, for a person or, a JSON document a line, for a program."""
+"""`odradek consume`: print the records of a topic, as text or as a JSON document per line."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ import click
 
 from odradek.cli import positions
 from odradek.cli.output import bootstrap_option, connected
-from odradek.client.records import LATEST, Placed, list_offsets, read
+from odradek.client.records import LATEST, ConsumerRecord, list_offsets, read
 
 
 @click.command()
 @bootstrap_option
 @click.argument("topic")
-@click.option("-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Default: all.")
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Read only this partition; may be repeated.",
+)
 @click.option(
     "--from",
     "start",
@@ -24,9 +31,9 @@ from odradek.client.records import LATEST, Placed, list_offsets, read
     metavar="POSITION",
     help=positions.HELP,
 )
-@click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after so many records.")
-@click.option("-f", "--follow", is_flag=True, help="Go on for ever, instead of ending at the present end.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document a line.")
+@click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after this number of records.")
+@click.option("-f", "--follow", is_flag=True, help="Do not stop at the end; wait for new records until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document per line.")
 def command(
     bootstrap: str,
     topic: str,
@@ -36,38 +43,43 @@ def command(
     follow: bool,
     as_json: bool,
 ) -> None:
-    """Read the records of TOPIC."""
+    """Print the records of TOPIC.
+
+    A line has partition:offset, the key if there is one, and the value, separated by tabs.
+    """
     with connected(bootstrap) as client:
         ends = list_offsets(client, topic, LATEST)
         unknown = sorted(set(partitions) - set(ends))
         if unknown:
-            raise click.ClickException(f"topic {topic!r} has no partition {unknown[0]}: it has {len(ends)}")
+            raise click.ClickException(
+                f"topic {topic!r} has no partition {unknown[0]}: the last one is {len(ends) - 1}"
+            )
         start_offsets = {
             partition: offset
             for partition, offset in positions.offsets_at(client, topic, start).items()
             if not partitions or partition in partitions
         }
-        # To follow, or to start at the end, means to wait for what is not there yet.
+        # --follow, and --from end, wait for new records.
         until = None if follow or start == "end" else ends
-        for number, placed in enumerate(read(client, topic, start_offsets, ends=until), 1):
-            click.echo(_as_json(topic, placed) if as_json else _as_text(placed))
+        for number, found in enumerate(read(client, topic, start_offsets, ends=until), 1):
+            click.echo(_as_json(topic, found) if as_json else _as_text(found))
             if number == count:
                 return
 
 
-def _as_text(placed: Placed) -> str:
-    record = placed.record
+def _as_text(found: ConsumerRecord) -> str:
+    record = found.record
     key = "" if record.key is None else record.key.decode("utf-8", "replace") + "\t"
-    return f"{placed.partition}:{record.offset}\t{key}" + (
+    return f"{found.partition}:{record.offset}\t{key}" + (
         "(null)" if record.value is None else record.value.decode("utf-8", "replace")
     )
 
 
-def _as_json(topic: str, placed: Placed) -> str:
-    record = placed.record
+def _as_json(topic: str, found: ConsumerRecord) -> str:
+    record = found.record
     document = {
         "topic": topic,
-        "partition": placed.partition,
+        "partition": found.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
         **_bytes("key", record.key),
@@ -78,7 +90,7 @@ def _as_json(topic: str, placed: Placed) -> str:
 
 
 def _bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Text where it is text; else base64 under a name that says so, since a guess would lose bytes."""
+    """Return UTF-8 as text, and other bytes in base64 under a name with the suffix _base64, so that no byte is lost."""
     if data is None:
         return {name: None}
     try:

@@ -7,14 +7,16 @@ import click
 
 @click.command()
 def command() -> int:
-    """A broker, a stream of page views and the streaming job on it, in about a minute.
+    """Run a broker, a producer of page views and the streaming job, and check the result; takes about a minute.
 
-    BOOTSTRAP in the environment names another broker.
+    The environment variable BOOTSTRAP names another broker to use.
     """
     try:
         from rich.console import Console
 
         from odradek.demo import demo
     except ModuleNotFoundError as missing:
-        raise click.ClickException(f"{missing.name} is missing: pip install 'odradek[spark]' confluent-kafka") from None
+        raise click.ClickException(
+            f"cannot import {missing.name}: run pip install 'odradek[spark]' confluent-kafka"
+        ) from None
     return demo(Console())

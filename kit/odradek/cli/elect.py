@@ -1,4 +1,4 @@
-"""`odradek elect`: leadership back to the replicas that were assigned first; or to any that is left."""
+"""`odradek elect`: elect preferred leaders, or unclean leaders."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ _PREFERRED, _UNCLEAN = 0, 1
 @click.command()
 @bootstrap_option
 @json_option
-@click.option("--unclean", is_flag=True, help="Any replica that runs, where there is no leader. RECORDS MAY BE LOST.")
+@click.option(
+    "--unclean", is_flag=True, help="Elect any running replica of a partition without a leader. RECORDS MAY BE LOST."
+)
 @click.argument("partitions", nargs=-1, type=topic_partition, metavar="[TOPIC[:PARTITION]]...")
 def command(bootstrap: str, as_json: bool, unclean: bool, partitions: tuple[tuple[str, int | None], ...]) -> int:
-    """Let the preferred replica lead, the first of those assigned; of all partitions where none are named.
+    """Elect the preferred leader, which is the first replica, of the partitions named, or of all partitions.
 
-    Shows the partitions for which something had to be done. Exits 1 if one of them could not get its leader.
+    Shows only partitions that need an election. Exits 1 if one of them fails.
     """
     if unclean and not partitions:
-        raise click.UsageError("--unclean may lose records: name the topics or partitions")
+        raise click.UsageError("--unclean may lose records: give the topics or partitions")
     with connected(bootstrap) as client:
         request = ElectLeadersRequest(_UNCLEAN if unclean else _PREFERRED, None)
         if partitions:
@@ -35,9 +37,9 @@ def command(bootstrap: str, as_json: bool, unclean: bool, partitions: tuple[tupl
             for partition in partitions_of(cluster_state(client, {topic for topic, _ in partitions}), partitions):
                 by_topic[partition.topic].append(partition.index)
             request.topic_partitions = [ElectLeadersRequest.TopicPartitions(*each) for each in by_topic.items()]
-        answer = client.call_controller(request, ElectLeadersResponse)
-        if answer.error_code != ErrorCode.NONE:
-            raise KafkaError(answer.error_code, "election")
+        response = client.call_controller(request, ElectLeadersResponse)
+        if response.error_code != ErrorCode.NONE:
+            raise KafkaError(response.error_code, "ElectLeaders")
         rows = [
             {
                 "topic": topic.topic,
@@ -45,7 +47,7 @@ def command(bootstrap: str, as_json: bool, unclean: bool, partitions: tuple[tupl
                 "result": "elected" if result.error_code == ErrorCode.NONE else ErrorCode(result.error_code).name,
                 "message": result.error_message,
             }
-            for topic in answer.replica_election_results
+            for topic in response.replica_election_results
             for result in topic.partition_result
             if result.error_code != ErrorCode.ELECTION_NOT_NEEDED
         ]

@@ -1,4 +1,4 @@
-"""`odradek groups`: consumer groups, their members, offsets and lag."""
+"""`odradek groups`: list, describe and delete consumer groups, and reset their offsets."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _FIRST_COMMIT_BY_ID = 10
 
 @click.group()
 def command() -> None:
-    """List, describe, delete and reset consumer groups."""
+    """List, describe and delete consumer groups; reset their offsets."""
 
 
 @command.command("list")
 @bootstrap_option
 @json_option
 def list_groups(bootstrap: str, as_json: bool) -> None:
-    """All groups of the cluster."""
+    """List the groups of the cluster."""
     rows = []
     with connected(bootstrap) as client:
         for node_id in client.node_ids():
-            answer = client.call_node(node_id, ListGroupsRequest(), ListGroupsResponse)
-            if answer.error_code != ErrorCode.NONE:
-                raise KafkaError(answer.error_code, f"broker {node_id}")
+            response = client.call_node(node_id, ListGroupsRequest(), ListGroupsResponse)
+            if response.error_code != ErrorCode.NONE:
+                raise KafkaError(response.error_code, f"broker {node_id}")
             rows += [
                 {
                     "group": group.group_id,
@@ -44,7 +44,7 @@ def list_groups(bootstrap: str, as_json: bool) -> None:
                     "protocol": group.protocol_type,
                     "coordinator": node_id,
                 }
-                for group in answer.groups
+                for group in response.groups
             ]
     rows.sort(key=lambda row: str(row["group"]))
     show(rows, ["group", "state", "type", "protocol", "coordinator"], as_json=as_json)
@@ -53,18 +53,21 @@ def list_groups(bootstrap: str, as_json: bool) -> None:
 @command.command("describe")
 @bootstrap_option
 @json_option
-@click.option("--members", is_flag=True, help="The members instead of the offsets.")
+@click.option("--members", is_flag=True, help="Show the members in place of the offsets.")
 @click.argument("group")
 def describe(bootstrap: str, as_json: bool, members: bool, group: str) -> None:
-    """Committed offsets and lag of GROUP, or its members."""
+    """Show the committed offsets and the lag of GROUP, or its members."""
     with connected(bootstrap) as client:
         (described,) = client.call_group(
-            group, DescribeGroupsRequest([group]), DescribeGroupsResponse, lambda answer: answer.groups[0].error_code
+            group,
+            DescribeGroupsRequest([group]),
+            DescribeGroupsResponse,
+            lambda response: response.groups[0].error_code,
         ).groups
         if described.error_code != ErrorCode.NONE:
             raise KafkaError(described.error_code, f"group {group!r}", described.error_message)
         if members:
-            people = [
+            members_shown = [
                 {
                     "member": member.member_id,
                     "instance": member.group_instance_id,
@@ -73,7 +76,7 @@ def describe(bootstrap: str, as_json: bool, members: bool, group: str) -> None:
                 }
                 for member in described.members
             ]
-            show(people, ["member", "instance", "client", "host"], as_json=as_json)
+            show(members_shown, ["member", "instance", "client", "host"], as_json=as_json)
             return
         rows = [
             {"topic": topic, "partition": partition, "committed": committed, "end": end, "lag": max(end - committed, 0)}
@@ -87,11 +90,14 @@ def describe(bootstrap: str, as_json: bool, members: bool, group: str) -> None:
 @bootstrap_option
 @click.argument("groups", nargs=-1, required=True)
 def delete(bootstrap: str, groups: tuple[str, ...]) -> None:
-    """Delete groups that have no members, with their offsets."""
+    """Delete GROUPS, which must have no members, with their offsets."""
     with connected(bootstrap) as client:
         for group in groups:
             (result,) = client.call_group(
-                group, DeleteGroupsRequest([group]), DeleteGroupsResponse, lambda answer: answer.results[0].error_code
+                group,
+                DeleteGroupsRequest([group]),
+                DeleteGroupsResponse,
+                lambda response: response.results[0].error_code,
             ).results
             if result.error_code != ErrorCode.NONE:
                 raise KafkaError(result.error_code, f"group {group!r}")
@@ -103,7 +109,7 @@ def delete(bootstrap: str, groups: tuple[str, ...]) -> None:
 @click.argument("topic")
 @click.option("--to", "target", required=True, metavar="POSITION", help=positions.HELP)
 def reset(bootstrap: str, group: str, topic: str, target: str) -> None:
-    """Set the committed offsets of GROUP in TOPIC. The group must have no members."""
+    """Set the committed offsets of GROUP, which must have no members, in TOPIC."""
     with connected(bootstrap) as client:
         offsets = positions.offsets_at(client, topic, target)
         partitions = [
@@ -117,10 +123,10 @@ def reset(bootstrap: str, group: str, topic: str, target: str) -> None:
             _NO_GENERATION,
             topics=[OffsetCommitRequest.OffsetCommitRequestTopic(topic, topic_id, partitions)],
         )
-        (answered,) = client.call_group(
-            group, request, OffsetCommitResponse, lambda answer: answer.topics[0].partitions[0].error_code
+        (reset_topic,) = client.call_group(
+            group, request, OffsetCommitResponse, lambda response: response.topics[0].partitions[0].error_code
         ).topics
-        for result in answered.partitions:
+        for result in reset_topic.partitions:
             if result.error_code != ErrorCode.NONE:
                 raise KafkaError(result.error_code, f"group {group!r}, {topic}-{result.partition_index}")
 

@@ -1,6 +1,6 @@
-"""Inside a container: where the broker listens when no variable says so, and where its health check finds it.
+"""The default listeners of a broker in a container, and the address for its health check.
 
-Leaves reading `KAFKA_*` variables to `odradek.settings`, and listeners themselves to the broker.
+Leaves `KAFKA_*` variables to `odradek.settings`, and parsing listeners to the broker.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _EVERYWHERE = ("", "0.0.0.0", "::")
 
 
 def default_listeners(values: Mapping[str, str]) -> dict[str, str]:
-    """9092 for clients on the host, where the engine publishes it, and 19092 for the containers of the network.
+    """Return listeners on port 9092, for clients on the host, and on 19092, for other containers of the network.
 
-    `KAFKA_ADVERTISED_LISTENERS` without `KAFKA_LISTENERS` means one listener, as in the apache/kafka image.
+    With `KAFKA_ADVERTISED_LISTENERS` but without `KAFKA_LISTENERS` there is one listener, as in the apache/kafka image.
     """
     if "advertised.listeners" in values:
         return {"listeners": f"PLAINTEXT://:{_HOST_PORT}"}
@@ -34,9 +34,10 @@ def default_listeners(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def own_address(environment: Mapping[str, str]) -> str:
-    """The address at which a process of the same container reaches the broker that has these variables.
+    """Return the address at which a process of the same container reaches the broker with these variables.
 
-    `SettingsError` or `ValueError` for variables with which no broker can be running."""
+    Raises SettingsError and ValueError for variables with which no broker can start.
+    """
     values = dict(gather(environment=environment).values)
     if "listeners" not in values:
         values |= default_listeners(values)

@@ -1,4 +1,4 @@
-"""What every command shares: the broker's address, and rows shown to a person or to a program."""
+"""Shared by all commands: the bootstrap option, the client, and rows as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ bootstrap_option: Callable[[Command], Command] = click.option(
     show_default=True,
     envvar="ODRADEK_BOOTSTRAP",
     metavar="HOST:PORT",
-    help="Where a broker listens.",
+    help="Address of a broker.",
 )
-json_option: Callable[[Command], Command] = click.option(
-    "--json", "as_json", is_flag=True, help="One JSON document, for programs."
-)
+json_option: Callable[[Command], Command] = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @contextmanager
 def connected(bootstrap: str) -> Iterator[Client]:
-    """A client; whatever goes wrong with the broker becomes one line for the person."""
+    """A client whose ClientError becomes a one-line error of the command."""
     try:
         with Client(bootstrap) as client:
             yield client
@@ -42,7 +40,7 @@ def connected(bootstrap: str) -> Iterator[Client]:
 
 
 def show(rows: Iterable[Row], columns: Sequence[str], *, as_json: bool) -> None:
-    """Print `rows`: a JSON list, or a table of `columns` (numbers to the right)."""
+    """Print the rows: as a JSON list, or as a table of `columns`."""
     rows = list(rows)
     if as_json:
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -53,7 +51,7 @@ def show(rows: Iterable[Row], columns: Sequence[str], *, as_json: bool) -> None:
 
 
 def table(rows: Sequence[Row], columns: Sequence[str]) -> Table:
-    """The rows for a person."""
+    """Make a table of the rows, with numbers aligned to the right."""
     from rich import box
     from rich.table import Table
 
@@ -77,7 +75,7 @@ def _cell(value: Any) -> str:
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, str]:
-    """`name=value` arguments as a mapping; a repeated name is an error, not a silent choice."""
+    """Parse `name=value` arguments. Raises BadParameter for another form and for a repeated name."""
     found: dict[str, str] = {}
     for setting in settings:
         name, separator, value = setting.partition("=")

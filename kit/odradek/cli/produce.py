@@ -1,4 +1,4 @@
-"""`odradek produce`: records from arguments or standard input into a topic."""
+"""`odradek produce`: write records to a topic, from arguments or standard input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from odradek.cli.output import bootstrap_option, connected
-from odradek.client.records import Writer
+from odradek.client.records import RecordProducer
 from odradek_wire.records.record import Record
 
 
@@ -20,8 +20,10 @@ from odradek_wire.records.record import Record
 @click.option("-k", "--key", help="The key of every record.")
 @click.option("-K", "--key-separator", metavar="TEXT", help="Split each value into key and value at TEXT.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record.")
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="Default: by the key, else in turn.")
-@click.option("--tombstone", is_flag=True, help="Write a null value for KEY; takes no values.")
+@click.option(
+    "-p", "--partition", type=click.IntRange(min=0), help="Default: the key decides, or the partitions take turns."
+)
+@click.option("--tombstone", is_flag=True, help="Write one record with the key and a null value.")
 def command(
     bootstrap: str,
     topic: str,
@@ -32,14 +34,14 @@ def command(
     partition: int | None,
     tombstone: bool,
 ) -> None:
-    """Write VALUES to TOPIC, a record each; without VALUES the lines of standard input. Waits until all are written."""
+    """Write a record to TOPIC for each of VALUES, or each line of standard input. Waits for acknowledgements."""
     if key is not None and key_separator is not None:
         raise click.UsageError("--key and --key-separator exclude each other")
     if tombstone and (key is None or values):
         raise click.UsageError("--tombstone needs --key and takes no values")
     pairs = [_header(header) for header in headers]
     with connected(bootstrap) as client:
-        writer = Writer(client, topic)
+        writer = RecordProducer(client, topic)
         for own_key, value in [(key, None)] if tombstone else _keyed(_values(values), key, key_separator):
             record = Record(
                 0,
@@ -68,7 +70,7 @@ def _keyed(values: Iterator[str], key: str | None, separator: str | None) -> Ite
             continue
         own_key, found, rest = value.partition(separator)
         if not found:
-            raise click.ClickException(f"no {separator!r} in {value!r}: nothing of it was written")
+            raise click.ClickException(f"{value!r} has no {separator!r} between key and value")
         yield own_key, rest
 
 

@@ -1,4 +1,4 @@
-"""`odradek ready`: does a broker answer? For scripts and for the health check of a container."""
+"""`odradek ready`: wait until a broker responds; for scripts and for the health check of a container."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ import click
 from odradek.cli.output import bootstrap_option
 from odradek.client import Client, ClientError
 
-_PAUSE_S = 0.02
+_RETRY_BACKOFF_S = 0.02
 
 
 @click.command()
 @bootstrap_option
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0), default=30.0, show_default=True, metavar="SECONDS"
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait.",
 )
-@click.option("--container", is_flag=True, help="Ask the broker of this container, wherever KAFKA_LISTENERS put it.")
+@click.option("--container", is_flag=True, help="Find the address in this container's KAFKA_LISTENERS.")
 def command(bootstrap: str, timeout_s: float, container: bool) -> int:
-    """Wait until a broker answers Metadata. Exits 0 then, 1 when the time is over."""
+    """Wait until a broker responds to a Metadata request. Exits 0 when it does, 1 after the timeout."""
     if container:
         bootstrap = _own_address()
     deadline = time.monotonic() + timeout_s
@@ -33,11 +39,11 @@ def command(bootstrap: str, timeout_s: float, container: bool) -> int:
             if time.monotonic() >= deadline:
                 click.echo(f"odradek: {error}", err=True)
                 return 1
-            time.sleep(_PAUSE_S)
+            time.sleep(_RETRY_BACKOFF_S)
 
 
 def _own_address() -> str:
-    # Only a container pays for loading the broker's settings.
+    # Imported only in a container, because it imports the broker's settings.
     from odradek.cli.in_container import own_address
 
     try:

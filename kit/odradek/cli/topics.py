@@ -1,4 +1,4 @@
-"""`odradek topics`: list, describe, create, delete, grow."""
+"""`odradek topics`: list, describe, create and delete topics, and add partitions."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _FIRST_DELETE_BY_ID = 6
 
 @click.group()
 def command() -> None:
-    """List, describe, create, delete and grow topics."""
+    """List, describe, create and delete topics; add partitions."""
 
 
 @command.command("list")
 @bootstrap_option
 @json_option
-@click.option("--internal", is_flag=True, help="Show Kafka's own topics too.")
+@click.option("--internal", is_flag=True, help="Include internal topics such as __consumer_offsets.")
 def list_topics(bootstrap: str, as_json: bool, internal: bool) -> None:
-    """All topics."""
+    """List topics with their number of partitions and replicas."""
     with connected(bootstrap) as client:
         topics = [topic for topic in client.metadata().topics if internal or not topic.is_internal]
     rows = [
@@ -48,7 +48,7 @@ def list_topics(bootstrap: str, as_json: bool, internal: bool) -> None:
 @json_option
 @click.argument("topic")
 def describe(bootstrap: str, as_json: bool, topic: str) -> None:
-    """The partitions of a topic: leader, replicas, offsets."""
+    """Show the partitions of TOPIC: leader, replicas, in-sync replicas, offsets."""
     with connected(bootstrap) as client:
         partitions = client.topic(topic).partitions
         starts = list_offsets(client, topic, EARLIEST)
@@ -74,7 +74,7 @@ def describe(bootstrap: str, as_json: bool, topic: str) -> None:
 @click.option("-r", "--replicas", type=click.IntRange(min=1), help="Default: the broker's default.replication.factor.")
 @click.option(
     "-a", "--assign", "assigned", type=broker_ids, multiple=True,
-    help="The brokers of one partition, who leads first; again for the next partition.",
+    metavar="1,2,3", help="Brokers of one partition, the preferred leader first; repeat it for each partition.",
 )  # fmt: skip
 @click.option("-o", "--option", "options", multiple=True, metavar="NAME=VALUE", help="A setting of the topic.")
 def create(
@@ -85,9 +85,9 @@ def create(
     assigned: tuple[list[int], ...],
     options: tuple[str, ...],
 ) -> None:
-    """Create a topic."""
+    """Create TOPIC."""
     if assigned and (partitions is not None or replicas is not None):
-        raise click.UsageError("--assign says how many partitions and replicas there are")
+        raise click.UsageError("--assign excludes --partitions and --replicas, because it decides both")
     settings = [CreateTopicsRequest.CreatableTopicConfig(*item) for item in parse_settings(options).items()]
     wanted = CreateTopicsRequest.CreatableTopic(
         topic,
@@ -108,7 +108,7 @@ def create(
 @bootstrap_option
 @click.argument("topics", nargs=-1, required=True)
 def delete(bootstrap: str, topics: tuple[str, ...]) -> None:
-    """Delete topics with all their records."""
+    """Delete TOPICS with all their records."""
     with connected(bootstrap) as client:
         if client.version(DeleteTopicsRequest.API_KEY) >= _FIRST_DELETE_BY_ID:
             states = [DeleteTopicsRequest.DeleteTopicState(name, ZERO_UUID) for name in topics]
@@ -125,7 +125,7 @@ def delete(bootstrap: str, topics: tuple[str, ...]) -> None:
 @click.argument("topic")
 @click.argument("partitions", type=click.IntRange(min=1))
 def grow(bootstrap: str, topic: str, partitions: int) -> None:
-    """Give a topic more partitions: PARTITIONS in all."""
+    """Increase the number of partitions of TOPIC to PARTITIONS."""
     wanted = CreatePartitionsRequest.CreatePartitionsTopic(topic, partitions, None)
     with connected(bootstrap) as client:
         (result,) = client.call_controller(

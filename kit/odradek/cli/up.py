@@ -1,4 +1,4 @@
-"""`odradek up`: a broker, or several, or one of a cluster over ZooKeeper, in the foreground until SIGINT or SIGTERM."""
+"""`odradek up`: run one broker, several, or one of a cluster over ZooKeeper, until SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odradek.cli.output import parse_settings
 from odradek.client.client import format_address
 from odradek.exceptions import DataDirectoryError, SettingsError
 from odradek.hosts.loops import log_refused_accepts, new_event_loop
-from odradek.layout import OF_EACH, cluster_settings
+from odradek.layout import PER_BROKER_SETTINGS, cluster_settings
 from odradek.logs import LEVELS, stream_logger
 from odradek.settings import gather
 from odradek_broker.embedded import EmbeddedCluster
@@ -30,24 +30,52 @@ _DEFAULT_PORT = 9092
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), help="Default: 9092; 0 takes any free one.")
-@click.option("--brokers", type=click.IntRange(min=1), default=1, show_default=True, help="On ports one after another.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Default: 9092. 0 takes a free port.")
+@click.option(
+    "--brokers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of brokers, on consecutive ports.",
+)
 @click.option(
     "--zookeeper",
     metavar="HOST:PORT[/CHROOT]",
-    help="Be one broker of the cluster that is kept there, with Apache Kafka's brokers up to 3.9 if there are any.",
+    help="Join the cluster of this ZooKeeper, whose other brokers may be Apache Kafka up to 3.9.",
 )
-@click.option("--broker-id", type=click.IntRange(min=0), help="Which one; with --zookeeper.")
-@click.option("--host", default="localhost", show_default=True, help="Where to listen; clients are told the same.")
-@click.option("--data", type=click.Path(path_type=Path), help="Keep state in this folder. Default: nowhere.")
-@click.option("--durable", is_flag=True, help="Acknowledge only what is on the disk (fdatasync).")
-@click.option("--config", "file", type=click.Path(path_type=Path), help="A server.properties of Kafka's kind.")
-@click.option("-o", "--option", "options", multiple=True, metavar="NAME=VALUE", help="A setting, under Kafka's name.")
-@click.option("-t", "--topic", "topics", multiple=True, metavar="NAME[:PARTITIONS]", help="Create it if it is missing.")
-@click.option("--emulate", type=click.Choice(["3.9", "4.0", "4.3"]), help="Answer ApiVersions as this release.")
-@click.option("--container", is_flag=True, help="Read KAFKA_* variables as the apache/kafka image does.")
-@click.option("--log-level", type=click.Choice(list(LEVELS)), default="info", show_default=True)
-@click.option("--log-json", is_flag=True, help="The log as JSON, a document a line.")
+@click.option("--broker-id", type=click.IntRange(min=0), help="Id of this broker; with --zookeeper.")
+@click.option("--host", default="localhost", show_default=True, help="Host to listen on and to advertise.")
+@click.option("--data", type=click.Path(path_type=Path), help="Data directory. Default: a temporary directory.")
+@click.option("--durable", is_flag=True, help="Acknowledge records only when they are on the disk (fdatasync).")
+@click.option("--config", "file", type=click.Path(path_type=Path), help="A server.properties file, as Kafka's.")
+@click.option(
+    "-o",
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting, with Kafka's name; may be repeated.",
+)
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME[:PARTITIONS]",
+    help="Create this topic if it does not exist; may be repeated.",
+)
+@click.option(
+    "--emulate", type=click.Choice(["3.9", "4.0", "4.3"]), help="Respond to ApiVersions as this release of Kafka."
+)
+@click.option("--container", is_flag=True, help="Read KAFKA_* environment variables, as the apache/kafka image does.")
+@click.option(
+    "--log-level",
+    type=click.Choice(list(LEVELS)),
+    default="info",
+    show_default=True,
+    help="Log this level and above, to standard error.",
+)
+@click.option("--log-json", is_flag=True, help="Log a JSON document per line.")
 def command(
     port: int | None,
     brokers: int,
@@ -64,7 +92,10 @@ def command(
     log_level: str,
     log_json: bool,
 ) -> int:
-    """Start brokers, print their bootstrap addresses when they answer, run until SIGINT or SIGTERM."""
+    """Start a broker, or several, and run until SIGINT or SIGTERM.
+
+    Prints the value for bootstrap.servers as soon as all brokers respond.
+    """
     overrides: dict[str, object] = dict(parse_settings(options))
     if emulate is not None:
         overrides["odradek.emulate"] = emulate
@@ -73,10 +104,10 @@ def command(
     if (zookeeper is None) != (broker_id is None):
         raise click.UsageError("--zookeeper and --broker-id need each other")
     if zookeeper is not None and (brokers > 1 or topics):
-        raise click.UsageError("--zookeeper starts one broker, and creates no topics")
+        raise click.UsageError("--zookeeper excludes --brokers and --topic")
     if port is not None and "listeners" in overrides:
         raise click.UsageError("--port and -o listeners=… exclude each other")
-    # 4.3 has no names any more for what 3.9's ZooKeeper mode can be told.
+    # Kafka 4.3 has removed the settings of ZooKeeper mode, which 3.9 has.
     of_39 = definitions(Resource.BROKER, Release.KAFKA_3_9) if zookeeper is not None else {}
     of_zookeeper = {name: str(overrides.pop(name)) for name in list(overrides) if name in of_39 and why_removed(name)}
     wanted = dict(_topic(topic) for topic in topics)
@@ -88,15 +119,17 @@ def command(
     for warning in settings.warnings:
         logger.warning(warning)
     values = dict(settings.values)
-    if brokers > 1 and OF_EACH & set(values):
-        raise click.UsageError(f"with --brokers each broker gets its own {', '.join(sorted(OF_EACH & set(values)))}")
+    if brokers > 1 and PER_BROKER_SETTINGS & set(values):
+        raise click.UsageError(
+            f"--brokers excludes {', '.join(sorted(PER_BROKER_SETTINGS & set(values)))}: each broker has its own"
+        )
     with ExitStack() as stack:
         if data is None and not {"log.dirs", "log.dir"} & set(values):
             data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-")))
-            # What goes away with the process is not worth an fsync.
+            # The temporary directory is removed with the process, so an fsync has no use.
             values.setdefault("odradek.sync", "false")
         try:
-            statics = _of_each(values, brokers, host, port, data, container=container)
+            statics = _settings_of_brokers(values, brokers, host, port, data, container=container)
         except DataDirectoryError as error:
             raise click.ClickException(str(error)) from error
         loop = new_event_loop()
@@ -105,13 +138,13 @@ def command(
             if zookeeper is None:
                 loop.run_until_complete(_serve(statics, wanted, logger))
             else:
-                place = {"zookeeper.connect": zookeeper, "broker.id": str(broker_id), "node.id": str(broker_id)}
-                static = {**statics[0], **of_zookeeper, **place}
+                identity = {"zookeeper.connect": zookeeper, "broker.id": str(broker_id), "node.id": str(broker_id)}
+                static = {**statics[0], **of_zookeeper, **identity}
                 loop.run_until_complete(_serve_process(static, zookeeper, logger))
         except ImportError as error:
-            raise click.ClickException(f"{error}: pip install odradek[zookeeper]") from error
+            raise click.ClickException(f"{error}: run pip install odradek[zookeeper]") from error
         except OSError as error:
-            raise click.ClickException(f"{error.strerror or error}{_where(error, statics[0])}") from error
+            raise click.ClickException(f"{error.strerror or error}{_location(error, statics[0])}") from error
         except (LogDirectoryError, ValueError) as error:
             raise click.ClickException(str(error)) from error
         finally:
@@ -119,10 +152,10 @@ def command(
     return 0
 
 
-def _of_each(
+def _settings_of_brokers(
     values: dict[str, str], brokers: int, host: str, port: int | None, data: Path | None, *, container: bool
 ) -> list[dict[str, str]]:
-    """The settings of each broker."""
+    """Return the settings of each broker."""
     if port is None and container and "listeners" not in values:
         values |= default_listeners(values)
     first = _DEFAULT_PORT if port is None else port
@@ -136,31 +169,31 @@ def _of_each(
     return cluster_settings(values, data, host, ports, [None] * brokers)
 
 
-def _stopped() -> asyncio.Event:
-    """Set by SIGINT and SIGTERM."""
+def _stop_signal() -> asyncio.Event:
+    """Return an event that SIGINT and SIGTERM set."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     return stopped
 
 
-async def _end(stopped: asyncio.Event, failed: asyncio.Event) -> None:
-    """Returns when it is time to stop; raises ClickException when there are no brokers any more."""
+async def _wait_for_end(stopped: asyncio.Event, failed: asyncio.Event) -> None:
+    """Wait for a signal. Raises ClickException when the last broker has stopped because its disks failed."""
     waits = [asyncio.ensure_future(each.wait()) for each in (stopped, failed)]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
         wait.cancel()
     if failed.is_set():
-        raise click.ClickException("every log directory has failed")
+        raise click.ClickException("every log directory has failed, so no broker is left")
 
 
 async def _serve_process(static: dict[str, str], zookeeper: str, logger: Logger) -> None:
-    # Only who has a cluster over ZooKeeper pays for loading what it needs.
+    # Imported only with --zookeeper, because it imports kazoo.
     from odradek_broker.environment import BrokerEnvironment
     from odradek_broker.zookeeper.broker_process import DEFAULTS, BrokerProcess
     from odradek_controller.zookeeper.kazoo_client import KazooZooKeeper
 
-    stopped = _stopped()
+    stopped = _stop_signal()
     timeout_ms = int({**DEFAULTS, **static}["zookeeper.session.timeout.ms"])
     zk = await KazooZooKeeper.connect(zookeeper, session_timeout_ms=timeout_ms, reporter=logger)
     try:
@@ -168,7 +201,7 @@ async def _serve_process(static: dict[str, str], zookeeper: str, logger: Logger)
         try:
             listener = process.node.listeners[0]
             click.echo(format_address(listener.advertised_host, listener.advertised_port))
-            await _end(stopped, process.ended)
+            await _wait_for_end(stopped, process.ended)
         finally:
             if not process.ended.is_set():
                 await process.stop()
@@ -177,15 +210,15 @@ async def _serve_process(static: dict[str, str], zookeeper: str, logger: Logger)
 
 
 async def _serve(statics: list[dict[str, str]], topics: dict[str, int], logger: Logger) -> None:
-    stopped = _stopped()
+    stopped = _stop_signal()
     cluster = await EmbeddedCluster.start(statics, log=logger)
     try:
-        # Those that `--data` brought along stay as they are.
-        there = cluster.controller.image.topics
-        await cluster.create_topics({name: partitions for name, partitions in topics.items() if name not in there})
+        # Topics that are in the data directory already stay as they are.
+        existing = cluster.controller.image.topics
+        await cluster.create_topics({name: partitions for name, partitions in topics.items() if name not in existing})
         listeners = [node.listeners[0] for node in cluster.nodes.values()]
         click.echo(",".join(format_address(each.advertised_host, each.advertised_port) for each in listeners))
-        await _end(stopped, cluster.ended)
+        await _wait_for_end(stopped, cluster.ended)
     finally:
         await cluster.stop()
 
@@ -193,11 +226,11 @@ async def _serve(statics: list[dict[str, str]], topics: dict[str, int], logger: 
 def _topic(text: str) -> tuple[str, int]:
     name, separator, partitions = text.partition(":")
     if not name or (separator and not (partitions.isdecimal() and int(partitions) > 0)):
-        raise click.BadParameter(f"{text!r} is not of the form name or name:partitions", param_hint="--topic")
+        raise click.BadParameter(f"{text!r} is not of the form NAME or NAME:PARTITIONS", param_hint="--topic")
     return name, int(partitions) if separator else 1
 
 
-def _where(error: OSError, values: dict[str, str]) -> str:
+def _location(error: OSError, values: dict[str, str]) -> str:
     if error.filename is not None:
         return f": {error.filename}"
     return f" (listeners: {values['listeners']}, data: {values.get('log.dirs') or values.get('log.dir')})"

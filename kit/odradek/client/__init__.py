@@ -1,11 +1,11 @@
-"""A small blocking Kafka client: what the command line, readiness checks and `Cluster(process=True)` need of one.
+"""A small blocking Kafka client, for the command line, readiness checks and `Cluster`.
 
-`connection` speaks to one broker, `client` finds the right one, `records` reads and writes them. It makes no promise
-of speed, does not join groups, and works against any Kafka.
+`connection` speaks to one broker, `client` finds the broker that serves a request, `records` produces and fetches. It
+is not fast, it does not join groups, and it works with every Kafka broker.
 """
 
 from odradek.client.client import Client
-from odradek.client.connection import Connection
+from odradek.client.connection import BlockingConnection
 from odradek.exceptions import ClientError, KafkaError
 
-__all__ = ["Client", "ClientError", "Connection", "KafkaError"]
+__all__ = ["BlockingConnection", "Client", "ClientError", "KafkaError"]

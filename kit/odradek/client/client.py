@@ -1,4 +1,4 @@
-"""Which broker to ask: bootstrap, partition leaders and group coordinators."""
+"""A blocking client that finds the broker for a request: any broker, a leader, a coordinator or the controller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from odradek.client.connection import Connection
+from odradek.client.connection import BlockingConnection
 from odradek.exceptions import ClientError, KafkaError
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
@@ -31,7 +31,7 @@ _RETRY_BACKOFF_S = 0.1
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """`host`, `host:port`, `[v6]:port` → host and port; `ClientError` for anything else."""
+    """Parse `host`, `host:port` or `[v6]:port` into host and port. Raises ClientError for anything else."""
     text = address.strip()
     host, separator, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
     if not separator:
@@ -43,20 +43,23 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def format_address(host: str, port: int) -> str:
-    """What `parse_address` reads."""
+    """Format an address so that `parse_address` reads it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Client:
-    """Connections to the brokers of one cluster, opened when they are needed. Not safe to share between threads."""
+    """Connections to the brokers of one cluster, opened when they are first needed. Threads must not share a client.
+
+    All methods raise ClientError when a broker does not respond, and KafkaError for an error code.
+    """
 
     def __init__(self, bootstrap_servers: str = DEFAULT_BOOTSTRAP, *, timeout_s: float = 10.0) -> None:
         self._bootstrap = [parse_address(address) for address in bootstrap_servers.split(",") if address.strip()]
         if not self._bootstrap:
-            raise ClientError("no bootstrap address was given")
+            raise ClientError("the bootstrap address is empty: give one like localhost:9092")
         self._timeout_s = timeout_s
-        self._first: Connection | None = None
-        self._by_node: dict[int, Connection] = {}
+        self._first: BlockingConnection | None = None
+        self._by_node: dict[int, BlockingConnection] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -73,38 +76,38 @@ class Client:
         self._first = None
 
     def call(self, request: Message, response: type[R], *, timeout_s: float | None = None) -> R:
-        """Ask any broker of the cluster."""
+        """Send a request to any broker of the cluster."""
         return self._any().call(request, response, timeout_s=timeout_s)
 
     def call_node(self, node_id: int, request: Message, response: type[R]) -> R:
-        """Ask one broker."""
+        """Send a request to one broker."""
         return self._node(node_id).call(request, response)
 
     def call_controller(self, request: Message, response: type[R]) -> R:
-        """Ask the broker that Metadata names as the controller: over ZooKeeper no other changes the cluster."""
+        """Send a request to the controller that Metadata names: over ZooKeeper other brokers do not serve it."""
         controller = self.metadata([]).controller_id
         return self.call(request, response) if controller < 0 else self.call_node(controller, request, response)
 
     def call_group(self, group_id: str, request: Message, response: type[R], error_of: Callable[[R], int]) -> R:
-        """Ask the coordinator of a group; `error_of` finds the error code that says it is not ready yet."""
+        """Send a request to the coordinator of a group, again while `error_of` finds that it is not ready yet."""
 
-        def ask() -> tuple[int, R]:
-            answer = self._node(self.coordinator(group_id)).call(request, response)
-            return error_of(answer), answer
+        def send() -> tuple[int, R]:
+            found = self._node(self.coordinator(group_id)).call(request, response)
+            return error_of(found), found
 
-        return self._until_ready(ask)
+        return self._until_ready(send)
 
     def version(self, api_key: int) -> int:
-        """The newest version of an API that both sides know."""
+        """Return the newest version of an API that both sides have."""
         return self._any().version(api_key)
 
     def metadata(self, topics: list[str] | None = None) -> MetadataResponse:
-        """All topics, or those named; never creates one."""
+        """Return the metadata of all topics, or of those named; never creates a topic."""
         wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         return self.call(MetadataRequest(wanted, allow_auto_topic_creation=False), MetadataResponse)
 
     def topic(self, name: str) -> MetadataResponse.MetadataResponseTopic:
-        """One topic, its partitions in order; `KafkaError` if there is no such topic."""
+        """Return one topic with its partitions sorted. Raises KafkaError if it does not exist."""
         (topic,) = self.metadata([name]).topics
         if topic.error_code != ErrorCode.NONE:
             raise KafkaError(topic.error_code, f"topic {name!r}")
@@ -115,7 +118,7 @@ class Client:
         return sorted(broker.node_id for broker in self.metadata([]).brokers)
 
     def coordinator(self, group_id: str) -> int:
-        """The broker that coordinates a group."""
+        """Return the id of the broker that coordinates a group."""
         batched = self.version(FindCoordinatorRequest.API_KEY) >= _FIRST_BATCHED_FIND_COORDINATOR
         request = (
             FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=[group_id])
@@ -123,31 +126,31 @@ class Client:
             else FindCoordinatorRequest(key=group_id, key_type=_GROUP)
         )
 
-        def ask() -> tuple[int, FindCoordinatorResponse | FindCoordinatorResponse.Coordinator]:
-            answer = self.call(request, FindCoordinatorResponse)
-            found = answer.coordinators[0] if batched else answer
+        def send() -> tuple[int, FindCoordinatorResponse | FindCoordinatorResponse.Coordinator]:
+            response = self.call(request, FindCoordinatorResponse)
+            found = response.coordinators[0] if batched else response
             return found.error_code, found
 
-        found = self._until_ready(ask)
+        found = self._until_ready(send)
         if found.error_code != ErrorCode.NONE:
             raise KafkaError(found.error_code, f"group {group_id!r}", found.error_message)
         return found.node_id
 
-    def _until_ready(self, ask: Callable[[], tuple[int, T]]) -> T:
-        """Ask again while the coordinator is being found or loaded, as every Kafka client does."""
+    def _until_ready(self, send: Callable[[], tuple[int, T]]) -> T:
+        """Send again while the coordinator is not available or loading, as every Kafka client does."""
         deadline = time.monotonic() + self._timeout_s
         while True:
-            error_code, answer = ask()
+            error_code, response = send()
             if error_code not in _COORDINATOR_NOT_READY or time.monotonic() > deadline:
-                return answer
+                return response
             time.sleep(_RETRY_BACKOFF_S)
 
-    def _any(self) -> Connection:
+    def _any(self) -> BlockingConnection:
         if self._first is None:
             failures = []
             for host, port in self._bootstrap:
                 try:
-                    self._first = Connection(host, port, timeout_s=self._timeout_s)
+                    self._first = BlockingConnection(host, port, timeout_s=self._timeout_s)
                     break
                 except ClientError as error:
                     failures.append(str(error))
@@ -155,12 +158,12 @@ class Client:
                 raise ClientError("; ".join(failures))
         return self._first
 
-    def _node(self, node_id: int) -> Connection:
+    def _node(self, node_id: int) -> BlockingConnection:
         if node_id not in self._by_node:
             for broker in self.metadata([]).brokers:
                 if broker.node_id == node_id:
-                    self._by_node[node_id] = Connection(broker.host, broker.port, timeout_s=self._timeout_s)
+                    self._by_node[node_id] = BlockingConnection(broker.host, broker.port, timeout_s=self._timeout_s)
                     break
             else:
-                raise ClientError(f"the cluster has no broker {node_id} at the moment")
+                raise ClientError(f"broker {node_id} is not running")
         return self._by_node[node_id]

@@ -1,4 +1,4 @@
-"""One connection to one broker: a request out, its response in, in the newest version that both sides know."""
+"""A blocking connection to one broker: sends a request and waits for its response, in the newest common version."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ R = TypeVar("R", bound=Message)
 
 _LENGTH = struct.Struct(">i")
 _CORRELATION_ID_SIZE = 4
-# ApiVersions of the oldest kind: every broker answers it, so no second try with a lower version is needed.
+# Every broker serves version 0, so that no second request with a lower version is needed.
 _HANDSHAKE_VERSION = 0
 _RESPONSE_BYTES_MAX = 1 << 30
 
 
-class Connection:
-    """A socket that has learned which versions the broker speaks. Raises `ClientError` for whatever goes wrong."""
+class BlockingConnection:
+    """A connection that has asked the broker for its API versions. All methods raise ClientError."""
 
     def __init__(self, host: str, port: int, *, timeout_s: float, client_id: str = "odradek") -> None:
         self.address = f"{host}:{port}"
@@ -38,11 +38,11 @@ class Connection:
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
         except OSError as error:
-            raise ClientError(f"no broker answers at {self.address}: {error.strerror or error}") from error
+            raise ClientError(f"no broker responds at {self.address}: {error.strerror or error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._versions: dict[int, tuple[int, int]] = {}
-        answer = self._exchange(ApiVersionsRequest(), ApiVersionsResponse, _HANDSHAKE_VERSION)
-        self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        response = self._exchange(ApiVersionsRequest(), ApiVersionsResponse, _HANDSHAKE_VERSION)
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     def __enter__(self) -> Self:
         return self
@@ -56,18 +56,18 @@ class Connection:
         self._socket.close()
 
     def version(self, api_key: int) -> int:
-        """The newest version that both sides know."""
+        """Return the newest version of an API that both sides have."""
         api = APIS[api_key]
         theirs = self._versions.get(api_key)
         if theirs is None:
             raise ClientError(f"the broker at {self.address} does not serve {api.name}")
         version = min(api.versions[1], theirs[1])
         if version < max(api.versions[0], theirs[0]):
-            raise ClientError(f"the broker at {self.address} serves no version of {api.name} that Odradek knows")
+            raise ClientError(f"the broker at {self.address} serves no version of {api.name} that Odradek has")
         return version
 
     def call(self, request: Message, response: type[R], *, timeout_s: float | None = None) -> R:
-        """Send `request` and return its answer. `timeout_s` replaces the connection's for this call alone."""
+        """Send `request` and return its response. `timeout_s` replaces the connection's timeout for this call."""
         if timeout_s is None:
             return self._exchange(request, response, self.version(request.API_KEY))
         usual = self._socket.gettimeout()
@@ -84,25 +84,26 @@ class Connection:
             self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
             (size,) = _LENGTH.unpack(self._receive(_LENGTH.size))
             if not _CORRELATION_ID_SIZE <= size <= _RESPONSE_BYTES_MAX:
-                raise ClientError(f"what answers at {self.address} is not a Kafka broker")
-            answer = self._receive(size)
+                raise ClientError(f"{self.address} does not speak Kafka's protocol")
+            response_bytes = self._receive(size)
         except TimeoutError as error:
-            raise ClientError(f"the broker at {self.address} did not answer in time") from error
+            raise ClientError(f"the broker at {self.address} did not respond in time") from error
         except OSError as error:
-            raise ClientError(f"the connection to {self.address} broke: {error.strerror or error}") from error
-        if int.from_bytes(answer[:_CORRELATION_ID_SIZE], "big") != self._correlation_id:
-            raise ClientError(f"what answers at {self.address} is not a Kafka broker")
+            raise ClientError(f"lost the connection to {self.address}: {error.strerror or error}") from error
+        if int.from_bytes(response_bytes[:_CORRELATION_ID_SIZE], "big") != self._correlation_id:
+            raise ClientError(f"{self.address} does not speak Kafka's protocol")
         try:
-            return decode(response, version, answer[self._header_size(request.API_KEY, version, answer) :])
+            body = response_bytes[self._header_size(request.API_KEY, version, response_bytes) :]
+            return decode(response, version, body)
         except DecodeError as error:
-            raise ClientError(f"the broker at {self.address} sent what Odradek cannot read: {error}") from error
+            raise ClientError(f"the broker at {self.address} sent a malformed response: {error}") from error
 
     @staticmethod
-    def _header_size(api_key: int, version: int, answer: memoryview) -> int:
+    def _header_size(api_key: int, version: int, response_bytes: memoryview) -> int:
         if response_header_version(api_key, version) == 0:
             return _CORRELATION_ID_SIZE
-        # Tagged fields of the response header: none has ever been defined, so anything but a zero is unknown to us.
-        if answer[_CORRELATION_ID_SIZE] != 0:
+        # The tagged fields of the response header: Kafka has defined none, so their number must be 0.
+        if response_bytes[_CORRELATION_ID_SIZE] != 0:
             raise DecodeError(ResponseHeader.__name__, 1, "", _CORRELATION_ID_SIZE, "tagged fields")
         return _CORRELATION_ID_SIZE + 1
 

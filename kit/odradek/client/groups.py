@@ -1,4 +1,4 @@
-"""What a consumer group has committed, through a `Client`."""
+"""The committed offsets of a consumer group, through a `Client`."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _NOTHING_COMMITTED = -1
 
 
 def committed_offsets(client: Client, group_id: str) -> dict[str, dict[int, int]]:
-    """Topic → partition → offset, of everything that the group has committed."""
+    """Return the committed offsets of a group: topic to partition to offset. Raises ClientError."""
     version = client.version(OffsetFetchRequest.API_KEY)
     if version < _FIRST_BATCHED:
-        answer = client.call_group(
-            group_id, OffsetFetchRequest(group_id, None), OffsetFetchResponse, lambda answer: answer.error_code
+        response = client.call_group(
+            group_id, OffsetFetchRequest(group_id, None), OffsetFetchResponse, lambda response: response.error_code
         )
-        _check(answer.error_code, group_id)
+        _check(response.error_code, group_id)
         return {
             topic.name: {
                 partition.partition_index: partition.committed_offset
                 for partition in topic.partitions
                 if partition.committed_offset != _NOTHING_COMMITTED
             }
-            for topic in answer.topics
+            for topic in response.topics
         }
     request = OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id, topics=None)])
     (group,) = client.call_group(
-        group_id, request, OffsetFetchResponse, lambda answer: answer.groups[0].error_code
+        group_id, request, OffsetFetchResponse, lambda response: response.groups[0].error_code
     ).groups
     _check(group.error_code, group_id)
     names = {topic.topic_id: topic.name or "" for topic in client.metadata().topics} if version >= _FIRST_BY_ID else {}

@@ -1,4 +1,4 @@
-"""Records in and out of a topic through a `Client`."""
+"""Produce records to a topic and fetch them, through a `Client`."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _TIMEOUT_MS = 30_000
 _MURMUR_SEED = 0x9747B28C
 
 
-class Placed(NamedTuple):
-    """A record with the partition it lies in."""
+class ConsumerRecord(NamedTuple):
+    """A record and its partition."""
 
     partition: int
     record: Record
 
 
-class Writer:
-    """Collects records per partition and produces them with acks=all. `flush()` sends what is left."""
+class RecordProducer:
+    """Collects records into a batch per partition and produces the batches with acks=all. Call `flush` at the end."""
 
     def __init__(self, client: Client, topic: str) -> None:
         found = client.topic(topic)
@@ -45,19 +45,28 @@ class Writer:
         self._open: dict[int, BatchBuilder] = {}
         self._unkeyed = 0
         self.written = 0
+        """The number of acknowledged records."""
 
     def write(self, record: Record, partition: int | None = None) -> None:
-        """Key decides the partition as in Kafka's clients; records without one take the partitions in turn."""
+        """Add a record to the batch of its partition; send a batch that is full.
+
+        The key decides the partition as in Kafka's clients. Records without a key go to the partitions in turn.
+
+        Raises ClientError for a partition that does not exist, and KafkaError when the broker refuses a batch.
+        """
         if partition is None:
             partition = self._partition(record.key)
         elif not 0 <= partition < len(self._leaders):
-            raise ClientError(f"topic {self._topic!r} has no partition {partition}: it has {len(self._leaders)}")
+            raise ClientError(
+                f"topic {self._topic!r} has no partition {partition}: the last one is {len(self._leaders) - 1}"
+            )
         builder = self._open.setdefault(partition, BatchBuilder())
         builder.append(record.timestamp, record.key, record.value, record.headers)
         if builder.size_so_far >= _BATCH_BYTES:
             self._send(partition)
 
     def flush(self) -> None:
+        """Send all batches. Raises KafkaError when the broker refuses one."""
         for partition in sorted(self._open):
             self._send(partition)
 
@@ -81,7 +90,10 @@ class Writer:
 
 
 def list_offsets(client: Client, topic: str, timestamp: int) -> dict[int, int]:
-    """Offset per partition at `timestamp` (ms, or EARLIEST or LATEST); the end where no record is that young."""
+    """Return the offset of each partition at `timestamp` (ms, or EARLIEST or LATEST).
+
+    A partition without a record at or after `timestamp` has its end offset. Raises KafkaError.
+    """
     found: dict[int, int] = {}
     for partition in client.topic(topic).partitions:
         asked = ListOffsetsRequest.ListOffsetsPartition(partition.partition_index, timestamp=timestamp)
@@ -99,10 +111,11 @@ def list_offsets(client: Client, topic: str, timestamp: int) -> dict[int, int]:
 
 def read(
     client: Client, topic: str, positions: dict[int, int], *, ends: dict[int, int] | None = None, wait_ms: int = 500
-) -> Iterator[Placed]:
-    """Records from `positions` (partition → offset), in order within a partition.
+) -> Iterator[ConsumerRecord]:
+    """Fetch records from `positions` (partition to offset), in the order of each partition.
 
-    With `ends` it stops when every partition has reached its end (exclusive); without, it goes on for ever.
+    Stops when every partition has reached its offset in `ends` (exclusive); without `ends` it never stops. Raises
+    KafkaError.
     """
     found = client.topic(topic)
     leaders = {partition.partition_index: partition.leader_id for partition in found.partitions}
@@ -134,11 +147,11 @@ def read(
                 for record, next_offset in _records(result, start):
                     positions[result.partition_index] = next_offset
                     if record is not None:
-                        yield Placed(result.partition_index, record)
+                        yield ConsumerRecord(result.partition_index, record)
 
 
 def _records(result: FetchResponse.PartitionData, start: int) -> Iterator[tuple[Record | None, int]]:
-    """Records from `start` on, each with the offset after it; a batch that shows none (control) only moves on."""
+    """Yield the records from `start` on, each with the next offset, and None for the end of each batch."""
     data = result.records
     if data is None:
         return
@@ -152,7 +165,7 @@ def _records(result: FetchResponse.PartitionData, start: int) -> Iterator[tuple[
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's hash of keys (32 bits, unsigned), so that a key lands where a Java producer puts it."""
+    """Return Kafka's hash of a key (32 bits, unsigned), which gives a key the same partition as Java's producer."""
     multiplier, mask = 0x5BD1E995, 0xFFFFFFFF
     length = len(data)
     value = (_MURMUR_SEED ^ length) & mask

@@ -1,9 +1,8 @@
-"""Are the replicas of a partition the same? Each broker is asked for its own copy, and the copies are held together.
+"""Compare the replicas of a partition: fetch each broker's own copy and find the first offset where two copies differ.
 
-Below the high watermark replicas may not differ. They are read side by side, a range of offsets after the other, and
-compared batch by batch (offsets, leader epoch, a checksum computed from what was sent). Only a range that differs is
-looked at record by record, to name the first offset. Brokers give consumers their copy even where they follow (KIP-392,
-Fetch from version 11 on).
+Replicas must not differ below the high watermark. The comparison fetches one range of offsets after the other from all
+brokers and compares batches (offsets, leader epoch, checksum of the bytes); only in a range that differs it compares
+records, to find the first offset. Followers serve consumers from Fetch version 11 on (KIP-392).
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ _FETCH_BYTES_MAX = 4 * 1024 * 1024
 _WAIT_MS = 100
 _CATCH_UP_S = 10.0
 _MAGIC_AT = 16
-"""Offset and leader epoch, which stand before it in a batch, are compared as numbers."""
+"""The checksum begins here: base offset and leader epoch, which come before, are compared as numbers."""
 
-Entry = tuple[int, int, int, int]
-"""A batch: first offset, the offset after it, leader epoch, checksum."""
+BatchSummary = tuple[int, int, int, int]
+"""A batch: base offset, next offset, leader epoch, checksum."""
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What came of comparing one partition, from `start` to `end` (exclusive).
+class ReplicaComparison:
+    """The result of comparing the replicas of one partition from `start` to `end` (exclusive).
 
-    `differs_at` is the first offset where the copies part, `brokers` those that part there: the one that the others
-    are compared with, and one that is not like it. `trouble` says why a replica could not be compared to the end.
+    `differs_at` is the first offset where two replicas differ, `brokers` has the two: the leader, or else the first
+    running replica, and the one that differs from it. `failure` says why a replica could not be compared to the end.
     """
 
     partition: PartitionInfo
@@ -47,15 +46,15 @@ class Verdict:
     end: int
     differs_at: int | None = None
     brokers: tuple[int, ...] = ()
-    trouble: str | None = None
+    failure: str | None = None
 
     @property
     def same(self) -> bool:
-        return self.differs_at is None and self.trouble is None
+        return self.differs_at is None and self.failure is None
 
 
-class _Copy:
-    """One broker's replica, as far as it was read."""
+class _Replica:
+    """One broker's replica, with the batches that the last fetch returned."""
 
     def __init__(self, client: Client, broker: int, partition: PartitionInfo, topic_id: Uuid) -> None:
         self.broker = broker
@@ -67,16 +66,16 @@ class _Copy:
         self.batches: list[batch.RecordBatchHeader] = []
 
     def fetch(self, offset: int) -> None:
-        """Whole batches from the one with `offset` on, as many as come."""
+        """Fetch whole batches, from the one with `offset` on. Raises ClientError."""
         partition = self._partition
         asked = FetchRequest.FetchPartition(partition.index, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES_MAX)
         topic = FetchRequest.FetchTopic(partition.topic, self._topic_id, [asked])
         request = FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=_FETCH_BYTES_MAX, topics=[topic])
-        answer = self._client.call_node(self.broker, request, FetchResponse)
+        response = self._client.call_node(self.broker, request, FetchResponse)
         about = f"{partition} on broker {self.broker}"
-        if answer.error_code != ErrorCode.NONE:
-            raise KafkaError(answer.error_code, about)
-        (result,) = answer.responses[0].partitions
+        if response.error_code != ErrorCode.NONE:
+            raise KafkaError(response.error_code, about)
+        (result,) = response.responses[0].partitions
         if result.error_code != ErrorCode.NONE:
             raise KafkaError(result.error_code, about)
         self.high_watermark = result.high_watermark
@@ -88,7 +87,10 @@ class _Copy:
             raise ClientError(f"{about}: {error}") from error
 
     def fetch_until_some(self, offset: int, end: int) -> None:
-        """Wait for a follower that has not been told yet how far it may show what it has."""
+        """Fetch until a batch comes or the high watermark, which a follower learns after the leader, reaches `end`.
+
+        Raises ClientError after 10 s.
+        """
         deadline = time.monotonic() + _CATCH_UP_S
         while True:
             self.fetch(offset)
@@ -96,15 +98,15 @@ class _Copy:
                 return
             if time.monotonic() > deadline:
                 raise ClientError(
-                    f"{self._partition} on broker {self.broker} goes to {self.high_watermark}, the leader's to {end}"
+                    f"{self._partition} on broker {self.broker}: high watermark {self.high_watermark}, leader's {end}"
                 )
 
     def covers_to(self, end: int) -> int:
-        """The offset up to which this copy is known now; nothing at all came: up to the end there is nothing."""
+        """Return the offset up to which the fetched batches reach; without a batch there is no record before `end`."""
         return min(self.batches[-1].next_offset, end) if self.batches else end
 
-    def entries(self, end: int) -> list[Entry]:
-        """The batches that end at `end` or before; the rest is compared with the next range."""
+    def summaries(self, end: int) -> list[BatchSummary]:
+        """Return the batches that end at `end` or before it; the others belong to the next range."""
         return [
             (header.base_offset, header.next_offset, header.partition_leader_epoch, self._checksum(header))
             for header in self.batches
@@ -112,7 +114,7 @@ class _Copy:
         ]
 
     def records(self, start: int, end: int) -> dict[int, tuple[int, Record | int]]:
-        """Offset → leader epoch and record from `start` to `end`. A batch that cannot be read counts by its bytes."""
+        """Return leader epoch and record by offset, from `start` to `end`; for a corrupt batch its checksum."""
         found: dict[int, tuple[int, Record | int]] = {}
         for header in self.batches:
             epoch = header.partition_leader_epoch
@@ -138,17 +140,17 @@ def compare(
     *,
     compacted: bool,
     running: Collection[int],
-) -> Verdict:
-    """Compare the replicas of a partition on the brokers that are `running`.
+) -> ReplicaComparison:
+    """Compare the replicas of a partition on the `running` brokers.
 
-    `bounds` are the leader's first offset and high watermark. Replicas of a `compacted` topic need not have the same
-    records, since each broker cleans its own log: what two of them have must be the same.
+    `bounds` are the leader's log start offset and high watermark. In a `compacted` topic only the offsets that two
+    replicas both have must be equal, because each broker cleans its own log.
     """
     start, end = bounds
     down = [broker for broker in partition.replicas if broker not in running]
     leader_first = sorted(partition.replicas, key=lambda broker: broker != partition.leader)
-    copies = [_Copy(client, broker, partition, topic_id) for broker in leader_first if broker not in down]
-    trouble = f"broker {down[0]} does not run" if down else None
+    copies = [_Replica(client, broker, partition, topic_id) for broker in leader_first if broker not in down]
+    failure = f"broker {down[0]} is not running" if down else None
     position = start
     try:
         while position < end and len(copies) > 1:
@@ -158,27 +160,29 @@ def compare(
             found = _first_difference(copies, position, until, compacted=compacted)
             if found is not None:
                 differs_at, other = found
-                return Verdict(partition, start, end, differs_at, (copies[0].broker, other.broker), trouble)
+                return ReplicaComparison(partition, start, end, differs_at, (copies[0].broker, other.broker), failure)
             position = until
     except ClientError as error:
-        return Verdict(partition, start, position, trouble=str(error))
-    return Verdict(partition, start, end, trouble=trouble)
+        return ReplicaComparison(partition, start, position, failure=str(error))
+    return ReplicaComparison(partition, start, end, failure=failure)
 
 
-def _first_difference(copies: Sequence[_Copy], start: int, end: int, *, compacted: bool) -> tuple[int, _Copy] | None:
-    """The offset where a copy is first unlike the leader's, and which one that is."""
+def _first_difference(
+    copies: Sequence[_Replica], start: int, end: int, *, compacted: bool
+) -> tuple[int, _Replica] | None:
+    """Return the first offset where a replica differs from the leader's, and that replica."""
     leader = copies[0]
-    entries = leader.entries(end)
-    places = [
-        (place, copy)
+    expected = leader.summaries(end)
+    found = [
+        (offset, copy)
         for copy in copies[1:]
-        if copy.entries(end) != entries
-        and (place := _place_of_difference(leader, copy, start, end, compacted=compacted)) is not None
+        if copy.summaries(end) != expected
+        and (offset := _differing_offset(leader, copy, start, end, compacted=compacted)) is not None
     ]
-    return min(places, key=lambda found: found[0]) if places else None
+    return min(found, key=lambda each: each[0]) if found else None
 
 
-def _place_of_difference(left: _Copy, right: _Copy, start: int, end: int, *, compacted: bool) -> int | None:
+def _differing_offset(left: _Replica, right: _Replica, start: int, end: int, *, compacted: bool) -> int | None:
     ours, theirs = left.records(start, end), right.records(start, end)
     offsets = ours.keys() & theirs.keys() if compacted else ours.keys() | theirs.keys()
     for offset in sorted(offsets):
@@ -186,6 +190,6 @@ def _place_of_difference(left: _Copy, right: _Copy, start: int, end: int, *, com
             return offset
     if compacted:
         return None
-    # The same records in other batches, or of another producer.
-    pairs = zip(left.entries(end), right.entries(end), strict=False)
+    # The records are equal, but their batches or producers differ.
+    pairs = zip(left.summaries(end), right.summaries(end), strict=False)
     return next((max(one[0], start) for one, other in pairs if one != other), start)

@@ -1,4 +1,4 @@
-"""How fast replicas may be copied while they move: the settings of KIP-73, put on and taken off through a `Client`."""
+"""Set and remove the replication throttles (KIP-73) of a reassignment, through a `Client`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ Config = IncrementalAlterConfigsRequest.AlterableConfig
 
 
 def throttle(client: Client, state: ClusterState, plan: ReassignmentPlan, bytes_per_s: int) -> None:
-    """At most so much copied, from the replicas that are to those that `plan` adds; every other replica stays as fast
-    as it can be."""
+    """Limit the copying from existing replicas to those that `plan` adds to `bytes_per_s` per broker.
+
+    Replication between existing replicas has no limit. Raises ClientError.
+    """
     leaders: defaultdict[str, list[str]] = defaultdict(list)
     followers: defaultdict[str, list[str]] = defaultdict(list)
     involved: set[int] = set()
@@ -45,7 +47,7 @@ def throttle(client: Client, state: ClusterState, plan: ReassignmentPlan, bytes_
 
 
 def unthrottle(client: Client, state: ClusterState, topics: Iterable[str]) -> None:
-    """Every replica of `topics` and every broker that runs as fast as it can be."""
+    """Remove the throttles of `topics` and of every running broker. Raises ClientError."""
     for topic in sorted(set(topics)):
         _alter(client, _TOPIC, topic, [Config(_LEADERS, _DELETE, None), Config(_FOLLOWERS, _DELETE, None)])
     for broker in sorted(state.brokers):
@@ -54,11 +56,11 @@ def unthrottle(client: Client, state: ClusterState, topics: Iterable[str]) -> No
 
 def _alter(client: Client, kind: int, name: str, configs: list[Config]) -> None:
     request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, configs)])
-    answer = (
+    response = (
         client.call_node(int(name), request, IncrementalAlterConfigsResponse)
         if kind == _BROKER
         else client.call_controller(request, IncrementalAlterConfigsResponse)
     )
-    (result,) = answer.responses
+    (result,) = response.responses
     if result.error_code != ErrorCode.NONE:
         raise KafkaError(result.error_code, name, result.error_message)

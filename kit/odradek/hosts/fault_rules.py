@@ -1,4 +1,4 @@
-"""Rules of `Faults` as interceptors of a running broker."""
+"""Faults as interceptors of a running broker."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from odradek_wire.errors import ErrorCode
 _KEYS = {api.name: api.key for api in APIS.values()}
 
 
-class _Rule:
-    """Counts the requests that a fault has met."""
+class _FaultInterceptor:
+    """Applies one fault to the requests that match it, and counts them."""
 
     def __init__(self, fault: Fault) -> None:
         self._key = _KEYS[fault.api]
@@ -23,12 +23,12 @@ class _Rule:
         self._verdict = _verdict(fault)
 
     def on_request(self, ctx: Context, request: Any) -> Verdict | None:
-        return self._judge(ctx)
+        return self._verdict_on(ctx)
 
     def on_response(self, ctx: Context, request: Any, response: Any) -> Verdict | None:
-        return self._judge(ctx)
+        return self._verdict_on(ctx)
 
-    def _judge(self, ctx: Context) -> Verdict | None:
+    def _verdict_on(self, ctx: Context) -> Verdict | None:
         if ctx.api_key != self._key or self._client_id not in (None, ctx.client_id) or self._left == 0:
             return None
         if self._left is not None:
@@ -37,16 +37,16 @@ class _Rule:
 
 
 def add(fault: Fault, interceptors: Interceptors) -> None:
-    """Let `fault` meet requests, after all that were added before."""
-    rule = _Rule(fault)
+    """Add a fault; faults that were added before it apply first."""
+    interceptor = _FaultInterceptor(fault)
     if fault.when == "request":
-        interceptors.before_handle.append(rule.on_request)
+        interceptors.before_handle.append(interceptor.on_request)
     else:
-        interceptors.before_write.append(rule.on_response)
+        interceptors.before_write.append(interceptor.on_response)
 
 
 def clear(interceptors: Interceptors) -> None:
-    """No faults any more."""
+    """Remove all faults."""
     interceptors.before_handle.clear()
     interceptors.before_write.clear()
 

@@ -1,4 +1,4 @@
-"""The event loop of a broker: uvloop where it is installed, and never the process's policy."""
+"""The event loop of a broker: uvloop if it is installed. The process's event loop policy stays as it is."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from odradek_broker.logger import Logger
 
 _ACCEPT_FAILED = "socket.accept() out of system resource"
-"""asyncio's own words. It tries a thousand times a second to accept, and calls the handler each time."""
+"""The message of asyncio, which tries a thousand times a second to accept and calls the handler each time."""
 _ACCEPT_AGAIN = "._start_serving("
 _REPORT_S = 60
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A loop of its own; the process's policy and current loop stay as they are."""
+    """Return a new event loop; the process's policy and current loop stay as they are."""
     try:
         import uvloop
     except ImportError:
