@@ -57,7 +57,7 @@ class MemoryBudget:
         self.used += size
         return True
 
-    def take_anyway(self, size: int) -> None:
+    def take_unchecked(self, size: int) -> None:
         """Count bytes that are held already, such as an answer that its client does not read."""
         self.used += size
 
@@ -132,7 +132,7 @@ class ReceiveBuffers:
 
     def hold(self, arrived: memoryview) -> memoryview:
         """A copy of what is in hand already, counted whether there is room or not."""
-        self.budget.take_anyway(len(arrived))
+        self.budget.take_unchecked(len(arrived))
         return memoryview(bytearray(arrived))
 
     def give_back(self, view: memoryview) -> None:

@@ -86,7 +86,7 @@ def test_a_conversion_larger_than_the_budget_begins_when_nobody_else_holds_anyth
 def test_who_wait_for_room_with_bytes_in_hand_do_not_wait_for_each_other() -> None:
     budget = MemoryBudget(10)
     for _ in range(3):
-        budget.take_anyway(4)
+        budget.take_unchecked(4)
     served: list[str] = []
 
     def serve(name: str) -> Callable[[], None]:
@@ -105,7 +105,7 @@ def test_who_wait_for_room_with_bytes_in_hand_do_not_wait_for_each_other() -> No
 
 def test_while_somebody_waits_for_room_with_bytes_in_hand_nobody_else_takes_any() -> None:
     budget = MemoryBudget(10)
-    budget.take_anyway(2)
+    budget.take_unchecked(2)
     assert budget.take(7)
     served: list[str] = []
 
@@ -126,7 +126,7 @@ def test_while_somebody_waits_for_room_with_bytes_in_hand_nobody_else_takes_any(
 
 def test_a_small_conversion_does_not_wait_behind_a_large_one() -> None:
     budget = MemoryBudget(20)
-    budget.take_anyway(4)
+    budget.take_unchecked(4)
     assert budget.take(15)
     served: list[str] = []
     budget.when_room(100, 2, lambda: served.append("large"))
@@ -160,7 +160,7 @@ def test_a_thousand_who_wait_are_served_one_after_the_other_and_not_inside_each_
 
 def test_who_waited_for_room_and_went_away_is_not_called() -> None:
     budget = MemoryBudget(10)
-    budget.take_anyway(14)
+    budget.take_unchecked(14)
     served: list[bool] = []
 
     def convert() -> None:
@@ -218,7 +218,7 @@ async def test_what_waits_for_memory_behind_a_request_in_flight_stays_in_order(c
     await client.create_topic("t")
     budget = node.server.buffers.budget
     held = budget.limit
-    budget.take_anyway(held)
+    budget.take_unchecked(held)
     first = client.send(fetch(max_wait_ms=50), 11)
     await until(lambda: len(node.broker.purgatory) == 1)
     (connection,) = node.server.connections
@@ -250,7 +250,7 @@ async def test_a_produce_that_has_to_be_converted_waits_for_room_and_is_handled_
     }[kind]
     budget = node.server.buffers.budget
     held = budget.limit - SHORT
-    budget.take_anyway(held)
+    budget.take_unchecked(held)
     before = route(node, version).requests
     client.send(make_produce("t", records), version)
     second = client.send(METADATA, 9)
@@ -273,7 +273,7 @@ async def test_a_produce_that_waits_for_room_is_passed_by_smaller_ones_and_by_no
     await large.create_topic("t")
     budget = node.server.buffers.budget
     held = budget.limit - SHORT
-    budget.take_anyway(held)
+    budget.take_unchecked(held)
     large.send(make_produce("t", compressed(random.Random(2).randbytes(20_000))), 9, "large")
     await until(lambda: budget.stuck_bytes > 20_000)
     small.send(make_produce("t", compressed()), 9, "small")
@@ -301,7 +301,7 @@ async def test_a_plain_produce_does_not_wait_for_room(
 ) -> None:
     await client.create_topic("t")
     budget = node.server.buffers.budget
-    budget.take_anyway(budget.limit)
+    budget.take_unchecked(budget.limit)
     assert (await client.produce("t", make_batch(b"x"))).error_code == ErrorCode.NONE
     budget.give_back(budget.limit)
 
@@ -335,7 +335,7 @@ async def test_a_connection_that_is_cut_while_its_conversion_waits_leaves_nothin
     await other.create_topic("t")
     budget = node.server.buffers.budget
     held = budget.limit - SHORT
-    budget.take_anyway(held)
+    budget.take_unchecked(held)
     cut.send(make_produce("t", compressed()), 9)
     await until(lambda: budget.stuck_bytes > 0)
     next(each for each in node.server.connections if each.receiver.starved).abort()
@@ -351,7 +351,7 @@ async def test_a_consumer_of_old_is_answered_without_records_while_there_is_no_r
     await client.create_topic("t")
     await client.produce("t", make_batch(b"value"))
     budget = node.server.buffers.budget
-    budget.take_anyway(budget.limit)
+    budget.take_unchecked(budget.limit)
 
     async def values(version: int) -> tuple[int, list[bytes | None]]:
         response: FetchResponse = await client.ask(fetch(), version)

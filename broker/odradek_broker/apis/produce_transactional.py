@@ -179,7 +179,7 @@ class _VerifiedProduce:
                 if records is not None:
                     data.records = memoryview(bytearray(records))
                     self._held_bytes += len(records)
-        self._ctx.connection.memory.take_anyway(self._held_bytes)
+        self._ctx.connection.memory.take_unchecked(self._held_bytes)
 
     def _continue(self, step: Callable[[], None]) -> None:
         response = self._response

@@ -91,7 +91,7 @@ class LongRequest:
         self._position = position
         self._elements = 0
         connection.busy = True
-        connection.memory.take_anyway(len(frame))
+        connection.memory.take_unchecked(len(frame))
         self._task: asyncio.Task[None] | None = connection.server.loop.create_task(self._serve())
 
     def end(self) -> None:

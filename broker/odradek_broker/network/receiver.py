@@ -97,7 +97,7 @@ class Receiver(asyncio.BufferedProtocol):
         """The client does not read its answers: handle no other request, and count what is buffered for it."""
         self.write_blocked = True
         self._buffered = self._transport.get_write_buffer_size()
-        self._buffers.budget.take_anyway(self._buffered)
+        self._buffers.budget.take_unchecked(self._buffered)
 
     def resume_writing(self) -> None:
         self.write_blocked = False
