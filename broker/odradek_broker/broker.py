@@ -88,7 +88,7 @@ class Broker:
         self.quotas = environment.quotas(self.config)
         self.interceptors = Interceptors()
         self.purgatory = Purgatory(timers)
-        self.first_metadata = Watchers()
+        self.first_metadata_watchers = Watchers()
         """Requests that wait for this broker's first metadata (`has_metadata`)."""
         self.follower_fetches = FollowerFetches(self.purgatory)
         self.partitions = Partitions()
@@ -297,8 +297,8 @@ class Broker:
                 self.transaction_coordinator.elected(partition)
         if self._transaction_coordinator is not None:
             self._transaction_coordinator.metadata_changed(delta)
-        if self.first_metadata.operations and self.has_metadata:
-            self.purgatory.check_and_complete(self.first_metadata)
+        if self.first_metadata_watchers.operations and self.has_metadata:
+            self.purgatory.check_and_complete(self.first_metadata_watchers)
 
     def _replicas_lost(self, partitions: Sequence[Partition]) -> None:
         """Stop fetching these partitions and report them, so that another replica can become leader."""

@@ -47,7 +47,7 @@ class BrokerServices(BrokerState, Protocol):
     authorizer: Authorizer
     quotas: Quotas
     purgatory: Purgatory
-    first_metadata: Watchers
+    first_metadata_watchers: Watchers
     partitions: Partitions
     log_directories: LogDirectories
     replica_logs: ReplicaLogs

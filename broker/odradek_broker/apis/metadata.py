@@ -46,7 +46,7 @@ async def _when_told(ctx: Context, request: MetadataRequest) -> MetadataResponse
     long. (Kafka's broker tells it so.)"""
     broker = ctx.broker
     told = broker.purgatory.watch(
-        [broker.first_metadata], lambda: broker.has_metadata or None, lambda: False, FIRST_METADATA_WAIT_MS
+        [broker.first_metadata_watchers], lambda: broker.has_metadata or None, lambda: False, FIRST_METADATA_WAIT_MS
     )
     try:
         await told
