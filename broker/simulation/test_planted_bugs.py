@@ -156,7 +156,7 @@ def consumers_that_are_given_what_is_not_committed(patch: pytest.MonkeyPatch) ->
 
 
 def new_leader_that_says_at_once_what_it_believes_to_be_committed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Partition, "lags_behind_its_epoch", property(lambda self: False))
+    patch.setattr(Partition, "is_behind_epoch_start", property(lambda self: False))
 
 
 def commit_that_is_answered_before_it_is_replicated(patch: pytest.MonkeyPatch) -> None:

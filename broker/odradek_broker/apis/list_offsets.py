@@ -76,7 +76,7 @@ def _answer(
     if request.replica_id == -1:
         committed = request.isolation_level == READ_COMMITTED
         limit = partition.last_stable_offset if committed else partition.high_watermark
-        if partition.lags_behind_its_epoch:
+        if partition.is_behind_epoch_start:
             # Just elected: its predecessor may have shown offsets that are not known to be committed here yet.
             unknown = ErrorCode.OFFSET_NOT_AVAILABLE if ctx.api_version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
     if unknown and timestamp == LATEST:

@@ -171,7 +171,7 @@ class DurablePartition(Generic[R]):
             return
         leader = partition.leader
         stuck = leader is not None and leader.under_min_isr
-        if not partition.lags_behind_its_epoch or (stuck and not self._playback.irrevocable):
+        if not partition.is_behind_epoch_start or (stuck and not self._playback.irrevocable):
             self.state = CoordinatorState.ACTIVE
             self._loaded()
             return

@@ -177,7 +177,7 @@ class Partition:
         return self.syncing is not None and self.log.recovery_point < self.log.log_end_offset
 
     @property
-    def lags_behind_its_epoch(self) -> bool:
+    def is_behind_epoch_start(self) -> bool:
         """Whether less is committed than there was when this leader was elected (KIP-207)."""
         return self.leader is not None and self.high_watermark < self.leader.leader_epoch_start_offset
 

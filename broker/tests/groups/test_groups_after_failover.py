@@ -53,7 +53,7 @@ async def test_a_new_coordinator_returns_committed_records_only(trio: Groups) ->
     follower.high_watermark -= 1
     await trio.cluster.kill_broker(first)
     assert await trio.coordinator() == second
-    assert follower.lags_behind_its_epoch
+    assert follower.is_behind_epoch_start
     assert (await member.committed())[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     trio.let_go(second)
     assert await retried(trio, member.committed) == (ErrorCode.NONE, 5)
