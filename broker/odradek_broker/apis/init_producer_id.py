@@ -29,7 +29,7 @@ def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdRespon
         return failed(ctx, request, ErrorCode.INVALID_REQUEST)
     if transactional_id is not None:
         return ctx.broker.transaction_coordinator.init_producer_id(request, ctx.api_version)
-    producer_id = ctx.broker.producer_ids.next_now()
+    producer_id = ctx.broker.producer_ids.next_of_block()
     if producer_id is not None:
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
     return _after_allocation(ctx, request)

@@ -31,23 +31,23 @@ class ProducerIds:
         self._end = 0
         self._allocation: asyncio.Future[None] | None = None
 
-    def next_now(self) -> int | None:
+    def next_of_block(self) -> int | None:
         """The next id of the block; None when it is used up."""
         if self._next == self._end:
             return None
         self._next += 1
         return self._next - 1
 
-    def next_now_or_soon(self) -> int | None:
+    def next_or_request_block(self) -> int | None:
         """The same for who cannot wait but comes again: then there may be one."""
-        found = self.next_now()
+        found = self.next_of_block()
         if found is None:
             self._begin_to_fill()
         return found
 
     async def next(self) -> int:
         """The next id, after asking the controller for a block if need be. Raises NoProducerIdsError."""
-        while (found := self.next_now()) is None:
+        while (found := self.next_of_block()) is None:
             # Not `shield`: from Python 3.13 on it reports the error of an allocation whose request was cancelled.
             allocation = self._begin_to_fill()
             await asyncio.wait([allocation])

@@ -92,7 +92,7 @@ class TransactionCoordinator:
             settings=settings_from(config),
             log=self._log,
             write_timeout_ms=config.integer("request.timeout.ms"),
-            next_producer_id=self._producer_ids.next_now_or_soon,
+            next_producer_id=self._producer_ids.next_or_request_block,
             ended=self.ended,
         )
         txn_partition.shard.transaction_version = self._version = self._image().levels.transaction_version
@@ -244,7 +244,7 @@ class TransactionCoordinator:
             return failed(txn_partition)
         fresh_id = None
         if takes_id(txn_partition.shard, transactional_id):
-            fresh_id = self._producer_ids.next_now()
+            fresh_id = self._producer_ids.next_of_block()
             if fresh_id is None:
                 return self._after_allocation(transactional_id, handle, failed)
         return _handled(txn_partition, fresh_id, handle)
