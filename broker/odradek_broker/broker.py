@@ -69,7 +69,7 @@ class Broker:
         directory_failed: Callable[[], None] = lambda: None,
     ) -> None:
         """`directory_failed` is called after a log directory has gone offline with all that is in it."""
-        self.config = config.as_of(ports.source.emulation.release)
+        self.config = config.for_release(ports.source.emulation.release)
         self.node_id = config.node_id
         self.metadata_source = ports.source
         self.controller_channel = ports.channel

@@ -67,6 +67,7 @@ class BrokerConfig:
         "_cache",
         "_connections_overrides",
         "auto_create_topics",
+        "client_layers",
         "connections_max_idle_ms",
         "fetch_max_bytes",
         "inter_broker_listener",
@@ -79,7 +80,6 @@ class BrokerConfig:
         "selects_by_rack",
         "static",
         "strict_validation",
-        "told_layers",
     )
 
     def __init__(
@@ -97,9 +97,9 @@ class BrokerConfig:
         # As KafkaConfig.populateSynonyms: node.id and broker.id are two names of one value.
         ids = dict.fromkeys(("node.id", "broker.id"), str(self.node_id))
         self.layers = BrokerLayers(dynamic or {}, dynamic_default or {}, {**OUR_DEFAULTS, **static, **ids})
-        self.told_layers = self.layers
+        self.client_layers = self.layers
         if release is not self.layers.release:
-            self.told_layers = replace(self.layers, release=release)
+            self.client_layers = replace(self.layers, release=release)
         self._cache: dict[str, str | None] = {}
         self.request_max_bytes = self.integer("socket.request.max.bytes")
         self.request_elements_max = self.our_number(REQUEST_ELEMENTS)
@@ -119,11 +119,11 @@ class BrokerConfig:
     def with_dynamic(self, image: ClusterImage) -> BrokerConfig:
         """This configuration under the dynamic settings of an image."""
         own, of_all = image.broker_configs(self.node_id), image.broker_configs(None)
-        return BrokerConfig(self.static, own, of_all, self.told_layers.release)
+        return BrokerConfig(self.static, own, of_all, self.client_layers.release)
 
-    def as_of(self, release: Release) -> BrokerConfig:
+    def for_release(self, release: Release) -> BrokerConfig:
         """This configuration as a release has it."""
-        if release is self.told_layers.release:
+        if release is self.client_layers.release:
             return self
         return BrokerConfig(self.static, self.layers.dynamic, self.layers.dynamic_default, release)
 
@@ -178,4 +178,4 @@ class BrokerConfig:
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """What a topic's logs obey under these settings of the topic itself."""
-        return LogConfig.from_configs(self.told_layers.topic_values(overrides))
+        return LogConfig.from_configs(self.client_layers.topic_values(overrides))

@@ -75,7 +75,7 @@ def _describe(ctx: Context, request: DescribeConfigsRequest, asked: DescribeConf
 
 def _entries(ctx: Context, kind: int, name: str) -> Described:
     broker = ctx.broker
-    layers = broker.config.told_layers
+    layers = broker.config.client_layers
     match kind:
         case Resource.TOPIC:
             if not ctx.may_topic(Operation.DESCRIBE_CONFIGS, name):
