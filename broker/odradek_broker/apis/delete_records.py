@@ -101,7 +101,7 @@ def _delete(ctx: Context, topic: str, index: int, offset: int) -> DeleteRecordsP
     except STORAGE_ERRORS:
         partition.take_offline()
         return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
-    partition.log_start_moved()
+    partition.log_start_offset_advanced()
     return Waiting(partition, wanted, _low_watermark(ctx, partition))
 
 

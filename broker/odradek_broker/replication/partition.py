@@ -352,7 +352,7 @@ class Partition:
         self.high_watermark = offset
         return vouched > 0
 
-    def log_start_moved(self) -> None:
+    def log_start_offset_advanced(self) -> None:
         """Records were deleted at the log's beginning: readers, followers and the leader are told."""
         if self.fetcher is not None:
             self.fetcher.touch(self)

@@ -102,7 +102,7 @@ class LogManager:
                 continue
             try:
                 if log.delete_old_segments(partition.high_watermark):
-                    partition.log_start_moved()
+                    partition.log_start_offset_advanced()
             except STORAGE_ERRORS:
                 partition.take_offline()
 
