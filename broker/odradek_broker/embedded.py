@@ -20,7 +20,11 @@ from odradek_broker.disk_executor import DiskExecutor
 from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.cluster_ports import ClusterPorts
-from odradek_broker.metadata.directory_identity import claim, cluster_of, refuse_partitions_without_identity
+from odradek_broker.metadata.directory_identity import (
+    cluster_id_of,
+    ensure_meta_properties,
+    refuse_partitions_without_identity,
+)
 from odradek_broker.metadata.embedded_source import EmbeddedSource
 from odradek_broker.metadata.leader_balancer import LeaderBalancer
 from odradek_broker.node import Node
@@ -106,13 +110,13 @@ class EmbeddedCluster:
         elif len(nodes) > 1:
             raise ValueError("several brokers need a metadata.log.dir that is none of their log.dirs")
         refuse_partitions_without_identity(directories)
-        cluster_id = cluster_of(directories, config.static.get("cluster.id"), around.randbytes)
+        cluster_id = cluster_id_of(directories, config.static.get("cluster.id"), around.randbytes)
         for node in nodes:
-            claim(node.directories, cluster_id, node.id, around.randbytes)
+            ensure_meta_properties(node.directories, cluster_id, node.id, around.randbytes)
         node_id = config.node_id
         if self._metadata_directory is not None:
             node_id = CONTROLLER_ID
-            claim([self._metadata_directory], cluster_id, node_id, around.randbytes)
+            ensure_meta_properties([self._metadata_directory], cluster_id, node_id, around.randbytes)
         emulation = self._emulation
         self._store = MetadataLogStore(
             self._metadata_directory or nodes[0].directories[0],
@@ -147,7 +151,9 @@ class EmbeddedCluster:
         """One more broker, or one that was stopped or killed. Raises as `start` does."""
         node = await self._open(static)
         try:
-            claim(node.directories, self.controller.image.cluster_id, node.id, self._environment.randbytes)
+            ensure_meta_properties(
+                node.directories, self.controller.image.cluster_id, node.id, self._environment.randbytes
+            )
             await node.join(self._ports(), self._directory_failed)
         except BaseException:
             del self.nodes[node.id]

@@ -12,7 +12,7 @@ import pytest
 from broker.tests.test_replication import BROKER, TOPIC, Connect, Trio, configure, fetch, latest
 from log.tests.cleaner_kit import keyed, left
 
-from odradek_broker.metadata.directory_identity import id_of
+from odradek_broker.metadata.directory_identity import directory_id_of
 from odradek_broker.replication import replica_alter_log_dirs_manager as moves
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -46,7 +46,7 @@ class TwoDirectories(Trio):
     def believed(self, broker: int) -> bool:
         """Whether the controller knows where the broker has it."""
         here = self.hosted(broker).directory
-        return here is not None and self.partition.directory(broker) == id_of(here)
+        return here is not None and self.partition.directory(broker) == directory_id_of(here)
 
     def bytes_of(self, broker: int) -> bytes:
         return (Path(self.directory(broker, self.place(broker))) / "t-0" / "00000000000000000000.log").read_bytes()

@@ -11,7 +11,7 @@ from odradek_log.meta_properties import MetaProperties
 from odradek_wire.uuid import Uuid, random_uuid, uuid_to_text
 
 
-def cluster_of(directories: Iterable[LogDirectory], wanted: str | None, randbytes: Callable[[int], bytes]) -> str:
+def cluster_id_of(directories: Iterable[LogDirectory], wanted: str | None, randbytes: Callable[[int], bytes]) -> str:
     """The id of the cluster that these directories belong to, as text; a new one if all of them are fresh.
 
     Raises LogDirectoryError when they disagree, or belong to another than the wanted one."""
@@ -40,7 +40,7 @@ def refuse_partitions_without_identity(directories: Iterable[LogDirectory]) -> N
             )
 
 
-def claim(
+def ensure_meta_properties(
     directories: Iterable[LogDirectory], cluster_id: str, node_id: int, randbytes: Callable[[int], bytes]
 ) -> None:
     """Make fresh directories this node's. Raises LogDirectoryError, and claims nothing, when one is another node's."""
@@ -54,8 +54,8 @@ def claim(
             directory.write_meta(MetaProperties(1, cluster_id, node_id, random_uuid(randbytes)))
 
 
-def claim_over_zookeeper(directories: Iterable[LogDirectory], cluster_id: str, broker_id: int) -> None:
-    """As `claim`, for a broker of ZooKeeper mode: its directories have version 0 of the file, and no ids."""
+def ensure_meta_properties_over_zookeeper(directories: Iterable[LogDirectory], cluster_id: str, broker_id: int) -> None:
+    """As `ensure_meta_properties`, for a broker of ZooKeeper mode: its directories have version 0 of the file, and no ids."""
     claimed = list(directories)
     for directory in claimed:
         meta = directory.meta
@@ -73,7 +73,7 @@ def claim_over_zookeeper(directories: Iterable[LogDirectory], cluster_id: str, b
             directory.write_meta(MetaProperties(0, cluster_id, broker_id))
 
 
-def id_of(directory: LogDirectory) -> Uuid | None:
+def directory_id_of(directory: LogDirectory) -> Uuid | None:
     """None in a directory of a cluster over ZooKeeper."""
     meta = directory.meta
     return Uuid(meta.directory_id) if meta is not None and meta.directory_id else None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from odradek_broker.inter_broker.coalescing_retry import CoalescingRetry
 from odradek_broker.metadata.broker_state import BrokerState
-from odradek_broker.metadata.directory_identity import id_of
+from odradek_broker.metadata.directory_identity import directory_id_of
 from odradek_broker.replication.partition import Partition
 from odradek_controller.image import LOST_DIRECTORY
 from odradek_log.directory import LogDirectory
@@ -41,7 +41,7 @@ class AssignmentsManager:
     async def assign(self, partition: Partition, directory: LogDirectory) -> bool:
         """Report that the partition moves to a directory; return whether the controller accepts that. Without directory
         ids the controller need not know."""
-        return not self._state.image.levels.directories or await self._send([(partition, id_of(directory))])
+        return not self._state.image.levels.directories or await self._send([(partition, directory_id_of(directory))])
 
     async def close(self) -> None:
         """Send nothing more; no task is left when this returns."""
@@ -80,4 +80,4 @@ class AssignmentsManager:
 def _directory_of(partition: Partition) -> Uuid | None:
     if partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
         return LOST_DIRECTORY
-    return None if partition.directory is None else id_of(partition.directory)
+    return None if partition.directory is None else directory_id_of(partition.directory)

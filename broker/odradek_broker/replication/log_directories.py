@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from odradek_broker.metadata.directory_identity import id_of
+from odradek_broker.metadata.directory_identity import directory_id_of
 from odradek_broker.replication.hosted_partitions import Partitions
 from odradek_broker.replication.partition import Partition
 from odradek_log.directory import LogDirectory
@@ -39,7 +39,7 @@ class LogDirectories:
 
     def by_id(self, directory_id: Uuid) -> LogDirectory | None:
         """Return the directory with this id, also if it is offline."""
-        return next((each for each in self.all if id_of(each) == directory_id), None)
+        return next((each for each in self.all if directory_id_of(each) == directory_id), None)
 
     def handle_failure(self, directory: LogDirectory) -> None:
         """Take the directory and its replicas offline because its disk has failed. Idempotent."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from odradek_broker.config import BrokerConfig
-from odradek_broker.metadata.directory_identity import id_of
+from odradek_broker.metadata.directory_identity import directory_id_of
 from odradek_broker.replication.core.partition_leader import PartitionLeader
 from odradek_broker.replication.future_logs import FutureLog, FutureLogs
 from odradek_broker.replication.hosted_partitions import Partitions
@@ -138,7 +138,7 @@ class ReplicaManager:
 
     def _is_misplaced(self, partition: Partition, registration: PartitionRegistration) -> bool:
         """Return whether the controller assigned the replica to another directory; during a move both are right."""
-        actual = None if partition.directory is None else id_of(partition.directory)
+        actual = None if partition.directory is None else directory_id_of(partition.directory)
         assigned = registration.directory(self._node_id)
         if actual is None or assigned == actual or partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
             return False

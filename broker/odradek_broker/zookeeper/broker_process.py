@@ -15,7 +15,7 @@ from odradek_broker.broker import Broker
 from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.inter_broker.channel import BrokerChannel
 from odradek_broker.metadata.cluster_ports import ClusterPorts
-from odradek_broker.metadata.directory_identity import claim_over_zookeeper, cluster_of
+from odradek_broker.metadata.directory_identity import cluster_id_of, ensure_meta_properties_over_zookeeper
 from odradek_broker.metadata.leader_balancer import LeaderBalancer
 from odradek_broker.node import Node
 from odradek_broker.zookeeper.broker_znode import BrokerZnodeRegistration
@@ -146,9 +146,9 @@ class BrokerProcess:
     async def _join(self) -> None:
         node, around = self.node, self._environment
         await create_persistent_paths(self._zk)
-        known = cluster_of(node.directories, self._config.static.get("cluster.id"), around.randbytes)
+        known = cluster_id_of(node.directories, self._config.static.get("cluster.id"), around.randbytes)
         cluster = await cluster_id(self._zk, known)
-        claim_over_zookeeper(node.directories, cluster, node.id)
+        ensure_meta_properties_over_zookeeper(node.directories, cluster, node.id)
         self.adapter.image = replace(self.adapter.image, cluster_id=cluster)
         configs, entities = await self.configs.start()
         self.adapter.configs_changed(configs)
