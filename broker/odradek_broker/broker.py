@@ -27,6 +27,7 @@ from odradek_broker.replication.future_logs import FutureLogs
 from odradek_broker.replication.hosted_partitions import Partitions
 from odradek_broker.replication.log_configs import LogConfigs
 from odradek_broker.replication.log_directories import LogDirectories
+from odradek_broker.replication.log_syncer import LogSyncer
 from odradek_broker.replication.partition import Partition
 from odradek_broker.replication.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
 from odradek_broker.replication.replica_fetcher_manager import ReplicaFetcherManager
@@ -34,7 +35,6 @@ from odradek_broker.replication.replica_logs import ReplicaLogs
 from odradek_broker.replication.replica_manager import ReplicaManager
 from odradek_broker.replication.replication_quota_manager import ReplicationQuotaManager
 from odradek_broker.replication.sealed_segments import SealedSegments
-from odradek_broker.replication.syncing import Syncing
 from odradek_broker.timers import Timers
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import ClusterImage, ConfigResource, MetadataDelta, TopicImage
@@ -96,10 +96,10 @@ class Broker:
         self.replication_quotas = ReplicationQuotaManager(config)
         self.channels = BrokerChannels(self.node_id, config.inter_broker_listener, lambda: self.image)
         self.assignments_manager = AssignmentsManager(self)
-        self.syncing = Syncing(executor) if config.setting(SYNC) == "always" else None
+        self.log_syncer = LogSyncer(executor) if config.setting(SYNC) == "always" else None
         """Given if every acknowledgement waits for the disk."""
         self.replica_fetcher_manager = ReplicaFetcherManager(
-            self, channels=self.channels, quota=self.replication_quotas.follower, syncing=self.syncing
+            self, channels=self.channels, quota=self.replication_quotas.follower, log_syncer=self.log_syncer
         )
         self.log_directories = LogDirectories(directories, self.partitions, replicas_lost=self._replicas_lost)
         self.sealed_segments = SealedSegments(executor, timers, self.log_directories.handle_failure)
@@ -122,7 +122,7 @@ class Broker:
             configs=log_configs,
             new_partition=self._new_partition,
             now_ms=timers.now_ms,
-            syncing=self.syncing,
+            log_syncer=self.log_syncer,
         )
         self.alter_log_dirs_manager = ReplicaAlterLogDirsManager(
             self,
@@ -319,7 +319,7 @@ class Broker:
             purgatory=self.purgatory,
             propose=self.alter_partition_manager.propose,
             went_offline=self.log_directories.handle_offline_partition,
-            syncing=self.syncing,
+            log_syncer=self.log_syncer,
         )
 
     def _has_others(self, partition: Partition) -> bool:

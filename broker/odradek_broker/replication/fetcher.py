@@ -17,8 +17,8 @@ from odradek_broker.metadata.broker_state import BrokerState
 from odradek_broker.replication.core.follower_session import FollowerSession, Key, Position
 from odradek_broker.replication.core.partition_follower import EpochEnd, after_out_of_range, truncation_point
 from odradek_broker.replication.core.replication_quota import ReplicationQuota
+from odradek_broker.replication.log_syncer import LogSyncer, is_behind
 from odradek_broker.replication.partition import STORAGE_ERRORS, Partition
-from odradek_broker.replication.syncing import Syncing, is_behind
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
@@ -42,14 +42,14 @@ class Fetcher:
         *,
         channel: BrokerChannel,
         quota: ReplicationQuota,
-        syncing: Syncing | None,
+        log_syncer: LogSyncer | None,
     ) -> None:
-        """`quota` limits what is fetched of throttled replicas; `syncing` is given if a fetch waits for the disk."""
+        """`quota` limits what is fetched of throttled replicas; `log_syncer` is given if a fetch waits for the disk."""
         self.leader = leader
         self.number = number
         self._state = state
         self._quota = quota
-        self._syncing = syncing
+        self._log_syncer = syncing
         self._log = state.log.bind(leader=leader, fetcher=number)
         self._partitions: dict[Key, Partition] = {}
         self._touched: dict[Key, None] = {}
@@ -158,8 +158,8 @@ class Fetcher:
 
     async def _settle(self) -> None:
         """The next request says what we have, and that is to be on the disk if the leader's acknowledgements are."""
-        syncing = self._syncing
-        while syncing is not None and (logs := [log for log in self._touched_logs() if is_behind(log)]):
+        log_syncer = self._log_syncer
+        while log_syncer is not None and (logs := [log for log in self._touched_logs() if is_behind(log)]):
             await syncing.settle(logs)
 
     def _touched_logs(self) -> Iterator[Log]:

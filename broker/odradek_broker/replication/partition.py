@@ -24,7 +24,7 @@ from odradek_log.verification_guard import VerificationGuard
 from odradek_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from odradek_broker.replication.syncing import Syncing
+    from odradek_broker.replication.log_syncer import LogSyncer
     from odradek_wire.uuid import Uuid
 
 AppendResult: TypeAlias = AppendInfo | Rejection
@@ -72,13 +72,13 @@ class Partition:
         "leader",
         "leader_epoch",
         "log",
+        "log_syncer",
         "min_insync_replicas",
         "needs_full_checks",
         "purgatory",
         "replica_watchers",
         "served_log",
         "strict",
-        "syncing",
         "topic",
         "topic_id",
         "watchers",
@@ -96,10 +96,10 @@ class Partition:
         purgatory: Purgatory,
         propose: Propose,
         went_offline: Callable[[Partition], None] | None = None,
-        syncing: Syncing | None = None,
+        log_syncer: LogSyncer | None = None,
     ) -> None:
         """`propose` sends a proposed ISR to the controller; `went_offline` is called when the disk under the log fails;
-        `syncing` is given if acknowledgements wait for the disk."""
+        `log_syncer` is given if acknowledgements wait for the disk."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -108,7 +108,7 @@ class Partition:
         self.directory: LogDirectory | None = None
         self._propose = propose
         self._went_offline = went_offline
-        self.syncing = syncing
+        self.log_syncer = syncing
         self.watchers = Watchers()
         """Who waits for the high watermark: consumers, produces, coordinators."""
         self.replica_watchers = Watchers()
@@ -120,7 +120,7 @@ class Partition:
         self._first_new_offset = 0
         self.high_watermark = 0
         self.min_insync_replicas = 1
-        self.needs_full_checks = topic in INTERNAL_TOPICS or syncing is not None
+        self.needs_full_checks = topic in INTERNAL_TOPICS or log_syncer is not None
         """Whether a produce must be looked at closely: an internal topic, too few replicas in sync, or an answer that
         waits for the disk."""
         self.strict = False
@@ -146,8 +146,8 @@ class Partition:
         self.log = self.served_log = log
         self.directory = directory
         self.future = None
-        if self.syncing is not None:
-            self.syncing.begin(self)
+        if self.log_syncer is not None:
+            self.log_syncer.begin(self)
 
     @property
     def messages_in(self) -> int:
@@ -174,7 +174,7 @@ class Partition:
     @property
     def waits_for_disk(self) -> bool:
         """Whether something must be synced before it is acknowledged, and has not been, or cannot be."""
-        return self.syncing is not None and self.log.recovery_point < self.log.log_end_offset
+        return self.log_syncer is not None and self.log.recovery_point < self.log.log_end_offset
 
     @property
     def is_behind_epoch_start(self) -> bool:
@@ -196,7 +196,7 @@ class Partition:
 
     def _update_checks(self) -> None:
         under_min_isr = self.leader is not None and self.leader.under_min_isr
-        self.needs_full_checks = self.topic in INTERNAL_TOPICS or under_min_isr or self.syncing is not None
+        self.needs_full_checks = self.topic in INTERNAL_TOPICS or under_min_isr or self.log_syncer is not None
 
     def become_leader(self, leader: PartitionLeader) -> None:
         """A new leader epoch in which this broker leads."""
@@ -256,7 +256,7 @@ class Partition:
             self.take_offline()
             return Rejection(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         self.bytes_in += len(records)
-        if leader.is_sole_replica and self.syncing is None:
+        if leader.is_sole_replica and self.log_syncer is None:
             # Our log is the whole ISR: its end is the high watermark, without asking the core (profile of 1 KiB
             # produces). `partition_leader` lists every such place.
             self.high_watermark = leader.high_watermark = leader.log_end_offset = partition_log.log_end_offset
@@ -265,10 +265,10 @@ class Partition:
         else:
             if self.replica_watchers.operations:
                 self.purgatory.check_and_complete(self.replica_watchers)
-            if self.syncing is None:
+            if self.log_syncer is None:
                 self.apply_effects(leader.appended(partition_log.log_end_offset))
             else:
-                self.syncing.begin(self)
+                self.log_syncer.begin(self)
         return result
 
     def synced(self) -> None:

@@ -13,7 +13,7 @@ from odradek_broker.inter_broker.channel import BrokerChannels
 from odradek_broker.metadata.broker_state import BrokerState
 from odradek_broker.replication.core.replication_quota import ReplicationQuota
 from odradek_broker.replication.fetcher import Fetcher
-from odradek_broker.replication.syncing import Syncing
+from odradek_broker.replication.log_syncer import LogSyncer
 
 if TYPE_CHECKING:
     from odradek_broker.replication.partition import Partition
@@ -23,14 +23,14 @@ class ReplicaFetcherManager:
     """All that this broker follows. A partition knows its fetcher."""
 
     def __init__(
-        self, state: BrokerState, *, channels: BrokerChannels, quota: ReplicationQuota, syncing: Syncing | None
+        self, state: BrokerState, *, channels: BrokerChannels, quota: ReplicationQuota, log_syncer: LogSyncer | None
     ) -> None:
-        """`quota` limits what this broker fetches of throttled replicas; `syncing` is given if a fetch waits for the
+        """`quota` limits what this broker fetches of throttled replicas; `log_syncer` is given if a fetch waits for the
         disk."""
         self._state = state
         self._channels = channels
         self._quota = quota
-        self._syncing = syncing
+        self._log_syncer = syncing
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -52,7 +52,7 @@ class ReplicaFetcherManager:
                 number,
                 channel=self._channels.to(leader, f"fetcher-{number}", timeout_s=timeout_s),
                 quota=self._quota,
-                syncing=self._syncing,
+                log_syncer=self._log_syncer,
             )
         partition.fetcher = fetcher
         fetcher.add(partition)

@@ -17,9 +17,9 @@ from odradek_broker.replication.future_logs import FutureLog, FutureLogs
 from odradek_broker.replication.hosted_partitions import Partitions
 from odradek_broker.replication.log_configs import LogConfigs
 from odradek_broker.replication.log_directories import LogDirectories
+from odradek_broker.replication.log_syncer import LogSyncer
 from odradek_broker.replication.partition import Partition
 from odradek_broker.replication.replica_logs import ReplicaLogs
-from odradek_broker.replication.syncing import Syncing
 from odradek_controller.configs.table import Resource
 from odradek_controller.image import NO_LEADER, MetadataDelta, PartitionRegistration, ReplicaAction, TopicImage
 from odradek_log.log import Log
@@ -60,9 +60,9 @@ class ReplicaManager:
         configs: LogConfigs,
         new_partition: Callable[[TopicImage, int], Partition],
         now_ms: Callable[[], int],
-        syncing: Syncing | None,
+        log_syncer: LogSyncer | None,
     ) -> None:
-        """`new_partition` returns a partition without a log; `now_ms` reads the clock of timeouts; `syncing` is given
+        """`new_partition` returns a partition without a log; `now_ms` reads the clock of timeouts; `log_syncer` is given
         if acknowledgements wait for the disk."""
         self._node_id = node_id
         self._partitions = partitions
@@ -72,7 +72,7 @@ class ReplicaManager:
         self._configs = configs
         self._new_partition = new_partition
         self._now_ms = now_ms
-        self._syncing = syncing
+        self._log_syncer = syncing
 
     def apply(self, delta: MetadataDelta, config: BrokerConfig) -> LocalReplicaChanges:
         """Bring the partitions in line with the delta's image."""
@@ -174,11 +174,11 @@ class ReplicaManager:
                 high_watermark=partition.high_watermark,
                 now_ms=self._now_ms(),
                 min_isr=partition.min_insync_replicas,
-                synced_offset=None if self._syncing is None else log.recovery_point,
+                synced_offset=None if self._log_syncer is None else log.recovery_point,
             )
         )
-        if self._syncing is not None:
-            self._syncing.begin(partition)
+        if self._log_syncer is not None:
+            self._log_syncer.begin(partition)
         log.leader_epochs.assign(registration.leader_epoch, log.log_end_offset)
 
     def _apply_action(self, action: ReplicaAction, topic: str, index: int, changes: LocalReplicaChanges) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from odradek_broker.replication.partition import Partition
 
 
-class Syncing:
+class LogSyncer:
     """Of one broker."""
 
     def __init__(self, executor: DiskExecutor) -> None:
