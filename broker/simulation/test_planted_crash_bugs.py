@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from odradek_broker.groups.core.pending_offsets import PendingTransactionalOffsets
+from odradek_broker.replication.log_syncer import LogSyncer
 from odradek_broker.replication.partition import Partition
-from odradek_broker.replication.syncing import Syncing
 from odradek_log.log import Log
 from odradek_log.producer_state_manager import ProducerStateManager
 from odradek_log.segment import Segment
@@ -37,11 +37,11 @@ def disk_that_forgets_though_no_acknowledgement_waits_for_it(patch: pytest.Monke
 
 
 def acknowledgements_that_wait_for_no_disk(patch: pytest.MonkeyPatch) -> None:
-    def begin(self: Syncing, partition: Partition) -> None:
+    def begin(self: LogSyncer, partition: Partition) -> None:
         partition.log.flushing.recovery_point = partition.log.log_end_offset
         partition.synced()
 
-    patch.setattr(Syncing, "begin", begin)
+    patch.setattr(LogSyncer, "begin", begin)
 
 
 def syncs_that_do_not_reach_the_disk(patch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Who a log directory belongs to: `meta.properties` read, compared and, on fresh directories, written."""
+"""The cluster and node that a log directory belongs to: `meta.properties` is read, compared, and written if missing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from odradek_wire.uuid import Uuid, random_uuid, uuid_to_text
 
 
 def cluster_id_of(directories: Iterable[LogDirectory], wanted: str | None, randbytes: Callable[[int], bytes]) -> str:
-    """The id of the cluster that these directories belong to, as text; a new one if all of them are fresh.
+    """Return the id of the cluster that these directories belong to, as text; `wanted` or a new one if none has an id.
 
-    Raises LogDirectoryError when they disagree, or belong to another than the wanted one."""
+    Raises LogDirectoryError when they belong to different clusters, or to another than `wanted`."""
     metas = [directory.meta for directory in directories]
     clusters = {meta.cluster_id for meta in metas if meta is not None and meta.cluster_id}
     if len(clusters) > 1:
@@ -43,37 +43,40 @@ def refuse_partitions_without_identity(directories: Iterable[LogDirectory]) -> N
 def ensure_meta_properties(
     directories: Iterable[LogDirectory], cluster_id: str, node_id: int, randbytes: Callable[[int], bytes]
 ) -> None:
-    """Make fresh directories this node's. Raises LogDirectoryError, and claims nothing, when one is another node's."""
-    claimed = list(directories)
-    for directory in claimed:
+    """Write `meta.properties` where it is missing. Raises LogDirectoryError, and writes none, when a directory belongs to
+    another node."""
+    listed = list(directories)
+    for directory in listed:
         meta = directory.meta
         if meta is not None and meta.node_id not in (None, node_id):
             raise LogDirectoryError(f"{directory.path} belongs to node {meta.node_id}, this is node {node_id}")
-    for directory in claimed:
+    for directory in listed:
         if directory.meta is None or directory.meta.directory_id is None:
             directory.write_meta(MetaProperties(1, cluster_id, node_id, random_uuid(randbytes)))
 
 
 def ensure_meta_properties_over_zookeeper(directories: Iterable[LogDirectory], cluster_id: str, broker_id: int) -> None:
-    """As `ensure_meta_properties`, for a broker of ZooKeeper mode: its directories have version 0 of the file, and no ids."""
-    claimed = list(directories)
-    for directory in claimed:
+    """As `ensure_meta_properties` for a broker of ZooKeeper mode: version 0 of the file, without directory ids."""
+    listed = list(directories)
+    for directory in listed:
         meta = directory.meta
         if meta is None:
             continue
         if meta.version != 0:
-            raise LogDirectoryError(f"{directory.path} is of a cluster without ZooKeeper")
+            raise LogDirectoryError(
+                f"{directory.path} has meta.properties of version {meta.version}: its cluster has no ZooKeeper"
+            )
         if meta.node_id not in (None, broker_id):
             raise LogDirectoryError(f"{directory.path} belongs to broker {meta.node_id}, this is broker {broker_id}")
         if meta.cluster_id not in (None, cluster_id):
             raise LogDirectoryError(f"{directory.path} belongs to cluster {meta.cluster_id}, not to {cluster_id}")
-    for directory in claimed:
+    for directory in listed:
         meta = directory.meta
         if meta is None or meta.node_id is None or meta.cluster_id is None:
             directory.write_meta(MetaProperties(0, cluster_id, broker_id))
 
 
 def directory_id_of(directory: LogDirectory) -> Uuid | None:
-    """None in a directory of a cluster over ZooKeeper."""
+    """Return the directory's id; None in ZooKeeper mode."""
     meta = directory.meta
     return Uuid(meta.directory_id) if meta is not None and meta.directory_id else None

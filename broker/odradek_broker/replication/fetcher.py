@@ -17,7 +17,7 @@ from odradek_broker.metadata.broker_state import BrokerState
 from odradek_broker.replication.core.follower_session import FollowerSession, Key, Position
 from odradek_broker.replication.core.partition_follower import EpochEnd, after_out_of_range, truncation_point
 from odradek_broker.replication.core.replication_quota import ReplicationQuota
-from odradek_broker.replication.log_syncer import LogSyncer, is_behind
+from odradek_broker.replication.log_syncer import LogSyncer, is_unsynced
 from odradek_broker.replication.partition import STORAGE_ERRORS, Partition
 from odradek_log.log import Log
 from odradek_wire.errors import ErrorCode
@@ -49,7 +49,7 @@ class Fetcher:
         self.number = number
         self._state = state
         self._quota = quota
-        self._log_syncer = syncing
+        self._log_syncer = log_syncer
         self._log = state.log.bind(leader=leader, fetcher=number)
         self._partitions: dict[Key, Partition] = {}
         self._touched: dict[Key, None] = {}
@@ -159,8 +159,8 @@ class Fetcher:
     async def _settle(self) -> None:
         """The next request says what we have, and that is to be on the disk if the leader's acknowledgements are."""
         log_syncer = self._log_syncer
-        while log_syncer is not None and (logs := [log for log in self._touched_logs() if is_behind(log)]):
-            await syncing.settle(logs)
+        while log_syncer is not None and (logs := [log for log in self._touched_logs() if is_unsynced(log)]):
+            await log_syncer.wait_until_synced(logs)
 
     def _touched_logs(self) -> Iterator[Log]:
         for key in self._touched:

@@ -108,7 +108,7 @@ class Partition:
         self.directory: LogDirectory | None = None
         self._propose = propose
         self._went_offline = went_offline
-        self.log_syncer = syncing
+        self.log_syncer = log_syncer
         self.watchers = Watchers()
         """Who waits for the high watermark: consumers, produces, coordinators."""
         self.replica_watchers = Watchers()

@@ -30,7 +30,7 @@ class ReplicaFetcherManager:
         self._state = state
         self._channels = channels
         self._quota = quota
-        self._log_syncer = syncing
+        self._log_syncer = log_syncer
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._ending: set[asyncio.Task[None]] = set()
 

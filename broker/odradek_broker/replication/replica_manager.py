@@ -62,8 +62,8 @@ class ReplicaManager:
         now_ms: Callable[[], int],
         log_syncer: LogSyncer | None,
     ) -> None:
-        """`new_partition` returns a partition without a log; `now_ms` reads the clock of timeouts; `log_syncer` is given
-        if acknowledgements wait for the disk."""
+        """`new_partition` returns a partition without a log; `now_ms` reads the clock of timeouts; `log_syncer` is
+        given if acknowledgements wait for the disk."""
         self._node_id = node_id
         self._partitions = partitions
         self._replica_logs = replica_logs
@@ -72,7 +72,7 @@ class ReplicaManager:
         self._configs = configs
         self._new_partition = new_partition
         self._now_ms = now_ms
-        self._log_syncer = syncing
+        self._log_syncer = log_syncer
 
     def apply(self, delta: MetadataDelta, config: BrokerConfig) -> LocalReplicaChanges:
         """Bring the partitions in line with the delta's image."""

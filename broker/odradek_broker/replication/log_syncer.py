@@ -1,8 +1,8 @@
-"""`odradek.sync=always`: nothing is acknowledged, or shown to a reader, that is not on the disk.
+"""`odradek.sync=always`: no record is acknowledged, or visible to readers, before it is on the disk.
 
-What a leader has of its own log counts as far as it was synced, so that the high watermark waits for the disk as it
-waits for followers; a follower asks for more only when what it has was synced. One sync of a log at a time, on a thread
-for disk work, serves all who wait for it; what is appended meanwhile waits for the next one.
+The leader's own log counts up to its last sync, so that the high watermark waits for the disk as it waits for
+followers; a follower fetches the next records after a sync of the last ones. One sync of a log runs at a time, on a
+thread of the disk executor, and serves all requests that wait; records appended meanwhile wait for the next one.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 class LogSyncer:
-    """Of one broker."""
+    """Syncs the logs of one broker."""
 
     def __init__(self, executor: DiskExecutor) -> None:
         self._executor = executor
         self._running: set[Log] = set()
 
     def begin(self, partition: Partition) -> None:
-        """Sync what stands in the partition's log now, or as soon as the sync that runs is over; and tell it."""
+        """Sync the partition's log up to its end, after the sync that runs, and call `partition.synced`."""
         log = partition.log
         if log in self._running:
             return
-        if not is_behind(log):  # `flush.messages` has been here
+        if not is_unsynced(log):  # `flush.messages` has flushed it
             partition.synced()
             return
         future = self._executor.run("sync", log.flush)
@@ -42,21 +42,22 @@ class LogSyncer:
             future.add_done_callback(partial(self._done, partition, log))
 
     def _done(self, partition: Partition, log: Log, future: asyncio.Future[None]) -> None:
-        """A flush that failed has taken the log offline, and its partition with it."""
+        """A flush that failed has taken the log and its partition offline."""
         self._running.discard(log)
         if partition.served_log is log and log.failure is None:
             partition.synced()
-            if is_behind(log):
+            if is_unsynced(log):
                 self.begin(partition)
 
-    async def settle(self, logs: Iterable[Log]) -> None:
-        """Wait until all of these logs are on the disk as far as they go now, or offline."""
-        await asyncio.gather(*(self._settle(log) for log in logs if is_behind(log)))
+    async def wait_until_synced(self, logs: Iterable[Log]) -> None:
+        """Wait until each of these logs is on the disk up to its present end, or offline."""
+        await asyncio.gather(*(self._sync(log) for log in logs if is_unsynced(log)))
 
-    async def _settle(self, log: Log) -> None:
+    async def _sync(self, log: Log) -> None:
         with suppress(OSError, LogOfflineError):
             await self._executor.finish(log.flush)
 
 
-def is_behind(log: Log) -> bool:
+def is_unsynced(log: Log) -> bool:
+    """Return whether a healthy log has records that are not on the disk."""
     return log.failure is None and log.recovery_point < log.log_end_offset
