@@ -43,8 +43,8 @@ def refuse_partitions_without_identity(directories: Iterable[LogDirectory]) -> N
 def ensure_meta_properties(
     directories: Iterable[LogDirectory], cluster_id: str, node_id: int, randbytes: Callable[[int], bytes]
 ) -> None:
-    """Write `meta.properties` where it is missing. Raises LogDirectoryError, and writes none, when a directory belongs to
-    another node."""
+    """Write `meta.properties` where it is missing. Raises LogDirectoryError, and writes none, when a directory belongs
+    to another node."""
     listed = list(directories)
     for directory in listed:
         meta = directory.meta
