@@ -20,10 +20,10 @@ from compat_tests.zookeeper.conftest import FAILED
 from compat_tests.zookeeper.questions import ask_all, same_znodes
 from compat_tests.zookeeper.sides import BROKERS, Side, Sides
 
-# Kafka's brokers stood still for a minute after a change, once in CI and once beside other tests: a follower's high
-# watermark stayed at 0, a leader's behind its epoch's start. Why is not known. A difference that is one is there again
-# between other six brokers.
-pytestmark = [pytest.mark.peers, pytest.mark.flaky(reruns=1)]
+# Kafka's brokers did nothing for a minute after a change, once in CI and once beside other tests: a follower's high
+# watermark stayed at 0, a leader's behind the start of its epoch. The cause is not known; if it happens again, the
+# report has the stacks of all six brokers.
+pytestmark = pytest.mark.peers
 
 _OFFSETS = "__consumer_offsets"
 # A group for each coordinator: broker 1's, 2's and 3's.
