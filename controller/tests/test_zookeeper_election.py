@@ -12,7 +12,7 @@ from controller.tests.zookeeper_kit import DoubleWorld, World
 from odradek_controller.store import NotControllerError
 from odradek_controller.zookeeper import paths
 from odradek_controller.zookeeper.client import Create, ZooKeeper
-from odradek_controller.zookeeper.controller_election import NOBODY, ControllerCandidate
+from odradek_controller.zookeeper.controller_election import NO_CONTROLLER, ControllerCandidate
 from odradek_controller.zookeeper.fenced import ControllerTerm, FencedWriter
 from odradek_controller.zookeeper.znodes import ControllerZnode
 from odradek_log.reporting import StandardReporter
@@ -25,7 +25,7 @@ class Broker:
         self.zk = zk
         self.id = broker_id
         self.events: list[ControllerTerm | str] = []
-        self.seen: list[int] = []
+        self.controller_changed: list[int] = []
         self.candidate = ControllerCandidate(
             zk,
             broker_id,
@@ -33,7 +33,7 @@ class Broker:
             sleep=world.sleep,
             elected=self.events.append,
             resigned=lambda: self.events.append("resigned"),
-            seen=self.seen.append,
+            controller_changed=self.controller_changed.append,
             reporter=StandardReporter(),
         )
 
@@ -77,7 +77,7 @@ async def test_the_first_candidate_is_elected_and_all_see_it() -> None:
         await found.until_led_by(first)
         assert first.events == [ControllerTerm(1, 1, first.zk.session_id)]
         assert second.events == []
-        assert (first.seen, second.seen) == ([NOBODY, 1], [1])
+        assert (first.controller_changed, second.controller_changed) == ([NO_CONTROLLER, 1], [1])
         data, stat = await second.zk.get(paths.CONTROLLER)
         assert data == b'{"version":2,"brokerid":1,"timestamp":"1700000000000","kraftControllerEpoch":-1}'
         assert stat.ephemeral_owner == first.zk.session_id
@@ -87,7 +87,7 @@ async def test_the_first_candidate_is_elected_and_all_see_it() -> None:
 async def test_many_candidates_at_once_elect_one() -> None:
     async with election(DoubleWorld()) as found:
         brokers = [await found.join() for _ in range(5)]
-        await found.world.until(lambda: all(broker.candidate.controller_id != NOBODY for broker in brokers))
+        await found.world.until(lambda: all(broker.candidate.controller_id != NO_CONTROLLER for broker in brokers))
         assert [len(broker.events) for broker in brokers].count(1) == 1
         assert {broker.candidate.controller_id for broker in brokers} == {b.id for b in brokers if b.leads}
 
@@ -182,7 +182,7 @@ async def test_the_office_of_an_earlier_process_of_the_same_broker_is_not_ours()
         earlier = await found.world.connect()
         await earlier.create(paths.CONTROLLER, ControllerZnode(1).encode(), ephemeral=True)
         broker = await found.join()
-        await found.world.until(lambda: broker.seen == [1])
+        await found.world.until(lambda: broker.controller_changed == [1])
         assert broker.events == []
         await earlier.close()
         await found.world.until(lambda: broker.leads)
@@ -216,5 +216,5 @@ async def test_a_damaged_epoch_is_reported_and_nobody_is_elected(capsys: pytest.
         found.brokers.append(broker)
         broker.candidate.start()
         await found.world.until(lambda: bool(reported))
-        assert reported == ["the election of a controller failed: /controller_epoch: b'many' is no number"]
+        assert reported == ["controller election failed: /controller_epoch: b'many' is not a number"]
         assert not broker.leads

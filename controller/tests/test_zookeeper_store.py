@@ -17,7 +17,7 @@ from odradek_controller.store import NotControllerError, RefusedRecordError
 from odradek_controller.zookeeper import paths
 from odradek_controller.zookeeper.client import Create, Set
 from odradek_controller.zookeeper.config_entities import credentials
-from odradek_controller.zookeeper.controller_election import NOBODY
+from odradek_controller.zookeeper.controller_election import NO_CONTROLLER
 from odradek_controller.zookeeper.fenced import ControllerTerm, FencedWriter
 from odradek_controller.zookeeper.load import NO_STATE, load
 from odradek_controller.zookeeper.record_storage import RECORD_STORAGE
@@ -252,7 +252,7 @@ async def test_who_is_not_the_controller_any_more_stores_nothing() -> None:
         assert before[paths.CONTROLLER_EPOCH] == b"9"
         await cluster.world.until(lambda: member.role.controller is None or member.role.controller is not controller)
         assert member.events[:2] == ["elected 1", "resigned"]
-        assert other.role.controller_id == NOBODY
+        assert other.role.controller_id == NO_CONTROLLER
 
 
 async def test_a_change_is_finished_though_nobody_waits_for_it() -> None:

@@ -190,15 +190,15 @@ def test_what_tools_ask_for_goes_both_ways() -> None:
     [
         (TopicZnode, b"", "b'' is not JSON"),
         (TopicZnode, b"[1]", "is not a JSON object"),
-        (TopicZnode, b'{"partitions":{"x":[1]}}', "'x' is no partition's number"),
+        (TopicZnode, b'{"partitions":{"x":[1]}}', "'x' is not a partition number"),
         (TopicZnode, b'{"partitions":{"0":["1"]}}', "'0' must be a list of int, got ['1']"),
         (TopicZnode, b'{"partitions":{},"topic_id":"short"}', "not a Kafka uuid"),
         (PartitionState, b'{"leader":1}', "'leader_epoch' must be a whole number, got nothing"),
         (PartitionState, b'{"leader":true}', "'leader' must be a whole number, got True"),
         (PartitionState, b"\xff\xfe{", "is not JSON"),
-        (BrokerZnode, b'{"version":0}', "a broker's registration of version 0"),
-        (BrokerZnode, b'{"version":2,"endpoints":["PLAINTEXT:/x"]}', "'PLAINTEXT:/x' is no endpoint"),
-        (BrokerZnode, b'{"version":2,"endpoints":["NEW://x:1"]}', "'NEW://x:1' is no endpoint"),
+        (BrokerZnode, b'{"version":0}', "unknown version 0 of a broker registration"),
+        (BrokerZnode, b'{"version":2,"endpoints":["PLAINTEXT:/x"]}', "'PLAINTEXT:/x' is not an endpoint"),
+        (BrokerZnode, b'{"version":2,"endpoints":["NEW://x:1"]}', "'NEW://x:1' is not an endpoint"),
         (ControllerZnode, b'{"version":2}', "'brokerid' must be a whole number, got nothing"),
         (ProducerIdBlock, b'{"broker":1,"block_start":"x"}', "'block_start' must be a whole number in a text"),
     ],
@@ -242,5 +242,5 @@ def test_access_control_lists_are_read_with_their_pattern_and_damaged_ones_named
         decode_acls(pattern, text.replace(b"write", b"Dream"))
     with pytest.raises(InvalidZnodeError, match="unknown version 2 of ACLs"):
         decode_acls(pattern, text.replace(b'"version":1', b'"version":2'))
-    with pytest.raises(InvalidZnodeError, match="no type and name of a resource"):
+    with pytest.raises(InvalidZnodeError, match="not TYPE:NAME of a resource"):
         Pattern.decode_change("/kafka-acl-changes/acl_changes_0000000001", b"what")

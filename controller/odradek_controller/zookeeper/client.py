@@ -1,4 +1,4 @@
-"""What we need of ZooKeeper: the port that the store, the election and the watches are written against.
+"""The port to ZooKeeper: the operations that the store, the election and the watches use.
 
 Owns the vocabulary (operations, `Stat`, events, errors) and the promises that every implementation keeps.
 `kazoo_client` connects to real servers, the tests have one in memory. The same contract tests run against both.
@@ -11,20 +11,20 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 ANY_VERSION = -1
-"""As the version of `set` and `delete`: whatever it is."""
+"""Lets `set` and `delete` accept every version."""
 
 MAX_REQUEST_BYTES = 0xFFFFF
-"""A server's `jute.maxbuffer`, as it comes: it closes the connection on a request that is longer."""
+"""A server's default `jute.maxbuffer`: it closes the connection that sends a longer request."""
 
 _OVERHEAD_BYTES = 64
 
 
 class ZooKeeperError(Exception):
-    """ZooKeeper did not do what it was asked for."""
+    """A request to ZooKeeper failed."""
 
 
 class NodeError(ZooKeeperError):
-    """It answered that this cannot be, given its nodes as they are: nothing was changed. `path` says which."""
+    """ZooKeeper refused an operation on the znode at `path`; nothing was changed."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -32,27 +32,27 @@ class NodeError(ZooKeeperError):
 
 
 class NoNodeError(NodeError):
-    """No node is there; of `create`, no parent."""
+    """The znode, or for `create` its parent, does not exist."""
 
 
 class NodeExistsError(NodeError):
-    """There is a node already."""
+    """The znode exists already."""
 
 
 class BadVersionError(NodeError):
-    """The node has another version than the one that was asked for."""
+    """The znode does not have the expected version."""
 
 
 class NotEmptyError(NodeError):
-    """The node to delete has children."""
+    """The znode to delete has children."""
 
 
 class NoChildrenForEphemeralsError(NodeError):
-    """The node's parent would be ephemeral."""
+    """The parent of the znode is ephemeral."""
 
 
 class MultiError(ZooKeeperError):
-    """A `multi` was refused and none of it was done: `error` is what its operation number `index` met."""
+    """A `multi` failed, and changed nothing: `error` is the error of operation `index`."""
 
     def __init__(self, index: int, error: NodeError) -> None:
         super().__init__(f"operation {index}: {type(error).__name__}({error.path})")
@@ -61,30 +61,30 @@ class MultiError(ZooKeeperError):
 
 
 class ConnectionLossError(ZooKeeperError):
-    """There is no connection. A write that was under way when it broke may have been done, or may still be."""
+    """There is no connection. A write in progress may have succeeded, or may still succeed."""
 
 
 class RequestTooLargeError(ZooKeeperError):
-    """The request was not sent, because the server would close the connection on it: see MAX_REQUEST_BYTES."""
+    """The request was not sent, because it is longer than MAX_REQUEST_BYTES."""
 
 
 class SessionExpiredError(ZooKeeperError):
-    """The session that the request belonged to is over, and with it its ephemeral nodes; or the client was closed."""
+    """The session of the request has ended, with its ephemeral znodes; or the client was closed."""
 
 
 class Stat(NamedTuple):
-    """What ZooKeeper knows of a node beside its data."""
+    """The metadata of a znode."""
 
     czxid: int
-    """The transaction that created it: grows with every creation and is never used again."""
+    """The id of the transaction that created it; ids only grow."""
     mzxid: int
-    """The transaction that last set its data."""
+    """The id of the transaction that last set its data."""
     version: int
-    """How often its data was set."""
+    """The number of times that its data was set."""
     cversion: int
-    """How often a child came or went."""
+    """The number of times that a child was created or deleted."""
     ephemeral_owner: int
-    """The id of the session that it ends with; 0 of a node that stays."""
+    """The id of the session that an ephemeral znode ends with; 0 for a persistent one."""
     num_children: int
 
 
@@ -113,7 +113,7 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """One operation of a `multi`: the node is there and has this version. Its result is None."""
+    """One operation of a `multi`: fails unless the znode has this version. Its result is None."""
 
     path: str
     version: int
@@ -124,7 +124,7 @@ OpResult = str | Stat | None
 
 
 def request_bytes(ops: Sequence[Op]) -> int:
-    """At most so long is a `multi` of these (with paths below the chroot as they are) on the wire."""
+    """Return an upper limit of the length of a `multi` with these operations, without the chroot."""
     return _OVERHEAD_BYTES + sum(_OVERHEAD_BYTES + len(op.path.encode()) + len(_data(op)) for op in ops)
 
 
@@ -133,18 +133,18 @@ def _data(op: Op) -> bytes:
 
 
 class EventType(Enum):
-    """What a watch saw."""
+    """The kind of a change that a watch reports."""
 
     CREATED = "created"
     DELETED = "deleted"
     CHANGED = "changed"
-    """The node's data was set."""
+    """The data of the znode was set."""
     CHILD = "child"
-    """A child came or went."""
+    """A child was created or deleted."""
 
 
 class WatchedEvent(NamedTuple):
-    """That something changed, never what it is now."""
+    """A change of a znode, without its new state."""
 
     type: EventType
     path: str
@@ -154,40 +154,40 @@ Watch = Callable[[WatchedEvent], None]
 
 
 class SessionEvent(Enum):
-    """What became of the session or its connection."""
+    """A change of the session or its connection."""
 
     CONNECTED = "connected"
-    """Requests are possible (again). After DISCONNECTED it is the same session, after EXPIRED a new one."""
+    """The client can send requests: after DISCONNECTED in the same session, after EXPIRED in a new one."""
     DISCONNECTED = "disconnected"
-    """Nobody knows whether the session lives: the server ends it when its timeout passes without us."""
+    """The connection is lost. The server ends the session if the client does not connect before the timeout."""
     EXPIRED = "expired"
-    """The server ended the session. A new one begins by itself, and CONNECTED follows."""
+    """The server has ended the session. The client begins a new one, and CONNECTED follows."""
 
 
 SessionListener = Callable[[SessionEvent], None]
 
 
 class ZooKeeper(Protocol):
-    """One client with one session at a time, used from one event loop.
+    """A client with one session at a time, used from one event loop.
 
-    Paths are absolute, below the chroot. Every request may raise ConnectionLossError (at once, while there is no
-    connection), SessionExpiredError and RequestTooLargeError; none is tried again by the client. Requests are done in
-    the order in which they were made.
+    Paths are absolute, below the chroot. Every request may raise ConnectionLossError (immediately, while there is no
+    connection), SessionExpiredError and RequestTooLargeError; the client does not retry. The server handles requests in
+    their order.
 
-    **Watches** are called on the loop, once for each read that left one, with the node's first change after that read:
-    `get` and `exists` see CREATED, CHANGED and DELETED, `children` sees CHILD and DELETED. `get` and `children` leave
-    none where there is no node; `exists` leaves one either way. A watch is called before any answer that was made after
-    the change: who reads the new data has seen the event. Watches do not outlive the connection: they are dropped
-    without a call before DISCONNECTED, and whoever left them reads again, with a new watch, at CONNECTED.
+    **Watches.** The client calls a watch on the loop, once, with the first change of the znode after the read that
+    registered it: `get` and `exists` watch for CREATED, CHANGED and DELETED, `children` for CHILD and DELETED. `get`
+    and `children` register no watch on a missing znode; `exists` does. A watch is called before any response that the
+    server made after the change. Before DISCONNECTED the client drops all watches without a call; their owners read
+    again, with new watches, at CONNECTED.
 
-    **Session.** DISCONNECTED is heard before the requests raise that it took down. A client that is cut off learns only
-    when it reaches a server again that its session has expired. The listeners hear of it before anything can be done in
-    the next session, and a request that was begun in one session is never done in another.
+    **Session.** Listeners get DISCONNECTED before the lost requests raise. A disconnected client learns that its
+    session has expired when it connects again. Listeners get EXPIRED before the first request of the next session, and
+    a request of one session never runs in another.
     """
 
     @property
     def session_id(self) -> int:
-        """The session's id, as `Stat.ephemeral_owner` has it. Another one after EXPIRED and CONNECTED."""
+        """The id of the session, as in `Stat.ephemeral_owner`; a new one after EXPIRED and CONNECTED."""
         ...
 
     @property
@@ -196,47 +196,49 @@ class ZooKeeper(Protocol):
         ...
 
     def listen(self, listener: SessionListener) -> Callable[[], None]:
-        """Call `listener` on the loop with each later event, in the order of registration; returns what ends that."""
+        """Call `listener` on the loop with each later event; listeners are called in the order of registration.
+
+        Returns a callable that ends that."""
         ...
 
     async def until_connected(self) -> None:
-        """Return when there is a connection, in whatever session; SessionExpiredError when the client is closed."""
+        """Return when there is a connection, in any session. Raises SessionExpiredError when the client is closed."""
         ...
 
     async def create(
         self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
     ) -> str:
-        """Create one node; its path, which of a `sequential` one is `path` and ten digits that only grow.
+        """Create a znode and return its path; that of a `sequential` one is `path` and a growing number of ten digits.
 
-        Kafka's containers of other nodes have no data at all (None), which reads as empty.
-        Raises NodeExistsError, NoNodeError (of the parent), NoChildrenForEphemeralsError.
+        `data` None is no data, as in Kafka's znodes that only have children; it reads as b"".
+        Raises NodeExistsError, NoNodeError (for the parent), NoChildrenForEphemeralsError.
         """
         ...
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        """A node's data. Raises NoNodeError."""
+        """Return the data of a znode. Raises NoNodeError."""
         ...
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        """Replace a node's data if it has this version; what it is then. Raises NoNodeError, BadVersionError."""
+        """Replace the data of a znode that has this version. Raises NoNodeError, BadVersionError."""
         ...
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Delete a node if it has this version. Raises NoNodeError, BadVersionError, NotEmptyError."""
+        """Delete a znode that has this version. Raises NoNodeError, BadVersionError, NotEmptyError."""
         ...
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """A node's `Stat`, or None when there is no node."""
+        """Return the `Stat` of a znode, or None if it does not exist."""
         ...
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """The names (not the paths) of a node's children, sorted. Raises NoNodeError."""
+        """Return the names (not the paths) of the children, sorted. Raises NoNodeError."""
         ...
 
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
-        """Do all of it or nothing, in order, as one transaction; a result for each. Raises MultiError."""
+        """Run all operations or none, in order, as one transaction; return their results. Raises MultiError."""
         ...
 
     async def close(self) -> None:
-        """End the session, and with it its ephemeral nodes; no event follows. Idempotent."""
+        """End the session and its ephemeral znodes; no event follows. Idempotent."""
         ...

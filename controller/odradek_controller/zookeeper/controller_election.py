@@ -1,8 +1,8 @@
-"""Who is the controller: the broker that could create `/controller`, in the epoch that it counted up with it.
+"""The election of the controller: the broker that creates `/controller` and increments `/controller_epoch`.
 
-Owns the candidacy of one broker: being elected, resigning, and learning that another was. Creating `/controller` and
-setting `/controller_epoch` are one transaction, which fails if anybody else was faster in either; from then on what the
-controller writes holds only in that epoch. What an elected controller does is `controller_role`'s.
+Owns the candidacy of one broker: its election, its resignation, and the election of another broker. One transaction
+creates `/controller` and sets `/controller_epoch`; it fails if another broker changed either first. Leaves the work of
+an elected controller to `controller_role`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from .client import (
 from .fenced import ControllerTerm
 from .znodes import ControllerZnode, decode_number, encode_number
 
-NOBODY = -1
+NO_CONTROLLER = -1
 
 
 class ControllerCandidate:
-    """A broker that would be the controller whenever there is none.
+    """A broker that tries to become the controller when there is none.
 
-    `elected` is called with each term that begins, `resigned` when it is over: by `resign` or `close`, because the
-    session has expired, or because somebody else has the office. `seen` is called with the broker id of whoever holds
-    it, or NOBODY, each time that changes. All are called on the loop.
+    Calls `elected` at the start of each term, and `resigned` at its end: after `resign` or `close`, an expired session,
+    or the election of another broker. Calls `controller_changed` with each new controller id, or NO_CONTROLLER. All
+    calls happen on the loop.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ControllerCandidate:
         sleep: Callable[[int], Awaitable[None]],
         elected: Callable[[ControllerTerm], None],
         resigned: Callable[[], None],
-        seen: Callable[[int], None] = lambda broker_id: None,
+        controller_changed: Callable[[int], None] = lambda broker_id: None,
         reporter: Reporter,
     ) -> None:
         """`sleep` takes milliseconds."""
@@ -63,7 +63,7 @@ class ControllerCandidate:
         self._sleep = sleep
         self._elected = elected
         self._resigned = resigned
-        self._seen = seen
+        self._controller_changed = controller_changed
         self._reporter = reporter
         self._term: ControllerTerm | None = None
         self._leaving: ControllerTerm | None = None
@@ -76,13 +76,13 @@ class ControllerCandidate:
 
     @property
     def term(self) -> ControllerTerm | None:
-        """The term that this broker is in, as far as it knows."""
+        """The current term of this broker; None if it is not the controller."""
         return self._term
 
     @property
     def controller_id(self) -> int:
-        """Who was last seen as the controller."""
-        return NOBODY if self._controller_id is None else self._controller_id
+        """The id of the last known controller, or NO_CONTROLLER."""
+        return NO_CONTROLLER if self._controller_id is None else self._controller_id
 
     def start(self) -> None:
         self._unlisten = self._zk.listen(self._session_event)
@@ -90,9 +90,9 @@ class ControllerCandidate:
         self._task = asyncio.create_task(self._run())
 
     def resign(self, term: ControllerTerm, *, pause_ms: int = 0) -> None:
-        """Give this term up, if it is not over; whoever is faster, perhaps we, has the next one.
+        """Resign in this term, if it has not ended; any broker, this one too, can be elected next.
 
-        Who could not serve pauses first: somebody else may be able to.
+        The pause before this broker tries again lets another broker be elected.
         """
         if term == self._term:
             self._leaving = term
@@ -101,7 +101,7 @@ class ControllerCandidate:
             self._wake.set()
 
     async def close(self) -> None:
-        """Be no candidate any more. The office is free at once, unless ZooKeeper cannot be reached."""
+        """End the candidacy. Deletes `/controller` if this broker is the controller and ZooKeeper is reachable."""
         self._unlisten()
         task, self._task = self._task, None
         if task is not None:
@@ -115,7 +115,7 @@ class ControllerCandidate:
             with suppress(ZooKeeperError):
                 await self._leave()
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def _session_event(self, event: SessionEvent) -> None:
         match event:
@@ -143,9 +143,9 @@ class ControllerCandidate:
                 await self._zk.until_connected()
                 await self._step()
             except (ConnectionLossError, SessionExpiredError):
-                continue  # CONNECTED wakes us
+                continue  # CONNECTED wakes this task
             except Exception as error:
-                self._reporter.error("the election of a controller failed", exc_info=error)
+                self._reporter.error("controller election failed", exc_info=error)
 
     async def _step(self) -> None:
         await self._leave()
@@ -163,19 +163,19 @@ class ControllerCandidate:
             await self._recognize(stat)
 
     async def _look(self) -> tuple[int, Stat | None]:
-        """Who holds the office; a watch tells when that changes."""
+        """Return the controller's id and the `Stat` of its znode, and register a watch."""
         while True:
-            # Said before the answer is here: the watch may have seen something by then, or be lost with its connection.
+            # Set before the response arrives: the watch may fire or be lost before that.
             watch, self._watching = None if self._watching else self._changed, True
             stat = await self._zk.exists(paths.CONTROLLER, watch)
             if stat is None:
-                return NOBODY, None
+                return NO_CONTROLLER, None
             with suppress(NoNodeError):
                 data, stat = await self._zk.get(paths.CONTROLLER)
                 return ControllerZnode.decode(paths.CONTROLLER, data).broker_id, stat
 
     async def _try(self) -> None:
-        """Be elected, unless somebody is faster (registerControllerAndIncrementControllerEpoch)."""
+        """Try to become the controller (Kafka's registerControllerAndIncrementControllerEpoch)."""
         session_id = self._zk.session_id
         epoch, version = await self._last_epoch()
         mine = ControllerZnode(self._broker_id, self._wall_ms()).encode()
@@ -183,13 +183,13 @@ class ControllerCandidate:
         try:
             await self._zk.multi([create, Set(paths.CONTROLLER_EPOCH, encode_number(epoch + 1), version)])
         except (MultiError, ConnectionLossError):
-            # Somebody else was faster; or we were, in a request whose answer was lost.
+            # Another broker was elected; or this broker was, in a request whose response was lost.
             self._wake.set()
             return
         self._begin(ControllerTerm(epoch + 1, version + 1, session_id))
 
     async def _last_epoch(self) -> tuple[int, int]:
-        """The epoch, which begins as 0, and its node's version."""
+        """Return the controller epoch, which starts at 0, and the version of its znode."""
         with suppress(NodeExistsError):
             if await self._zk.exists(paths.CONTROLLER_EPOCH) is None:
                 await self._zk.create(paths.CONTROLLER_EPOCH, encode_number(0))
@@ -197,7 +197,7 @@ class ControllerCandidate:
         return decode_number(paths.CONTROLLER_EPOCH, data), stat.version
 
     async def _recognize(self, stat: Stat) -> None:
-        """The office is our session's, and we have not heard of it: the epoch is then the one that we counted up."""
+        """Begin the term of an election whose response was lost: `/controller` belongs to this session."""
         data, epoch_stat = await self._zk.get(paths.CONTROLLER_EPOCH)
         _, still = await self._look()
         if still == stat:
@@ -208,14 +208,14 @@ class ControllerCandidate:
 
     def _begin(self, term: ControllerTerm) -> None:
         if term.session_id != self._zk.session_id:
-            self._wake.set()  # it expired while the answer was on its way
+            self._wake.set()  # the session expired before the response arrived
             return
         self._term = term
         self._saw(self._broker_id)
         self._elected(term)
 
     async def _leave(self) -> None:
-        """Free the office of a term that we gave up; nobody else's."""
+        """Delete `/controller` of the term that this broker resigned in, but not of a later one."""
         leaving = self._leaving
         if leaving is None:
             return
@@ -228,4 +228,4 @@ class ControllerCandidate:
     def _saw(self, holder: int) -> None:
         if holder != self._controller_id:
             self._controller_id = holder
-            self._seen(holder)
+            self._controller_changed(holder)

@@ -1,7 +1,7 @@
-"""A broker's part as the controller of a cluster in ZooKeeper: nobody, a candidate, or the controller for a term.
+"""A broker's controller role in ZooKeeper mode: a candidate, and for its terms the controller.
 
-The composition of what the package holds: an election, and for each term that is won a store, a `Controller` on it, and
-watches. A term that is over leaves nothing behind; the next begins by reading everything anew.
+Composes the election, and for each term a store, a controller and watches. Each term begins with new ones, which read
+the whole cluster.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .store import ZooKeeperStore
 from .watches import Watches
 
 _PAUSE_MS = 1_000
-"""How long who could not begin a term leaves it to the others, before it tries again."""
+"""The time in which other brokers can be elected, after this broker failed to begin a term."""
 
 
 class ActiveController:
-    """One term as the controller, from its election to its end."""
+    """The parts of the controller in one term."""
 
     def __init__(
         self, term: ControllerTerm, store: ZooKeeperStore, controller: ZooKeeperController, watches: Watches
@@ -45,12 +45,10 @@ class ActiveController:
 
 
 class ControllerRole:
-    """`elected` is called with the controller when it has read everything and is ready; `resigned` when that
-    controller's term is over, and nothing it is asked for can be done any more. `seen` gets the id of whoever is the
-    controller, or NOBODY. `log_dir_failed` gets the ids of brokers that have lost a log directory: they are to be asked
-    what of it they held.
+    """Calls `elected` with the controller when it is ready, and `resigned` when its term has ended.
 
-    All are called on the loop, synchronously; listeners of the controller are to be subscribed in `elected`.
+    Calls `log_dir_failed` with the ids of brokers that report a failed log directory. All calls are synchronous, on the
+    loop; listeners of the controller subscribe in `elected`.
     """
 
     def __init__(
@@ -65,11 +63,11 @@ class ControllerRole:
         sleep: Callable[[int], Awaitable[None]],
         elected: Callable[[ZooKeeperController], None],
         resigned: Callable[[], None],
-        seen: Callable[[int], None] = lambda broker_id: None,
+        controller_changed: Callable[[int], None] = lambda broker_id: None,
         log_dir_failed: Callable[[list[int]], None],
         reporter: Reporter,
     ) -> None:
-        """`now_ms` and `sleep` (milliseconds) are of the clock of timeouts, `wall_ms` is of that of records."""
+        """`now_ms` and `sleep` (milliseconds) use the clock of timeouts, `wall_ms` that of records."""
         self._zk = zk
         self._broker_id = broker_id
         self._static = dict(static)
@@ -90,26 +88,26 @@ class ControllerRole:
             sleep=sleep,
             elected=self._begin,
             resigned=self._end,
-            seen=seen,
+            controller_changed=controller_changed,
             reporter=reporter,
         )
 
     @property
     def controller(self) -> ZooKeeperController | None:
-        """The controller, if this broker is it and is ready."""
+        """The controller, if this broker is elected and ready."""
         active = self._active
         return active.controller if active is not None and active.ready else None
 
     @property
     def controller_id(self) -> int:
-        """Who was last seen to be the controller, or NOBODY."""
+        """The id of the last known controller, or NO_CONTROLLER."""
         return self._candidate.controller_id
 
     def start(self) -> None:
         self._candidate.start()
 
     async def close(self) -> None:
-        """Resign, and be no candidate any more."""
+        """Resign, and end the candidacy."""
         await self._candidate.close()
         await asyncio.gather(*self._ended)
 
@@ -155,17 +153,17 @@ class ControllerRole:
         except NotControllerError:
             return
         except Exception as error:
-            self._reporter.error("a controller cannot begin", epoch=active.term.epoch, exc_info=error)
+            self._reporter.error("controller cannot start its term", epoch=active.term.epoch, exc_info=error)
             self._candidate.resign(active.term, pause_ms=_PAUSE_MS)
 
     def _lost(self, term: ControllerTerm, why: str) -> None:
-        """Whoever is the controller then reads what is really there; it may be us."""
-        self._reporter.warning("this is no more the controller", epoch=term.epoch, why=why)
+        """Resign: the next controller, perhaps this one, reads the cluster again."""
+        self._reporter.warning("controller lost its term", epoch=term.epoch, why=why)
         self._candidate.resign(term)
 
     def _end(self) -> None:
         active, self._active = self._active, None
-        assert active is not None, "what ends has begun"
+        assert active is not None, "a term that ends has begun"
         active.store.end()
         if active.ready:
             self._resigned()

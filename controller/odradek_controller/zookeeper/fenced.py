@@ -98,7 +98,7 @@ class FencedWriter:
                     raise
                 raise self.lose(f"the stored metadata differs from the controller's image: {refused}") from refused
             except SessionExpiredError as error:
-                raise self.lose("the session is over") from error
+                raise self.lose("the session has ended") from error
             except ConnectionLossError:
                 done = await self._done(ops)
                 self._check_session()  # a transaction of an ended session is the next controller's to read
@@ -109,7 +109,7 @@ class FencedWriter:
         if self._why_lost:
             raise NotControllerError(self._why_lost)
         if self._zk.session_id != self._term.session_id:
-            raise self.lose("the session is over")
+            raise self.lose("the session has ended")
 
     async def _done(self, ops: Sequence[Op]) -> bool:
         """Return whether the transaction was written before the connection was lost: one operation proves it for
@@ -125,7 +125,7 @@ class FencedWriter:
             except ConnectionLossError:
                 continue
             except SessionExpiredError as error:
-                raise self.lose("the session is over") from error
+                raise self.lose("the session has ended") from error
 
     async def _one_done(self, op: Op, ops: Sequence[Op]) -> bool | None:
         """Return whether the operation was written; None if its znode cannot tell. Only the controller writes these."""

@@ -1,8 +1,8 @@
-"""A cluster as it stands in ZooKeeper, read into an image: what a controller does when it is elected.
+"""Reads a cluster from ZooKeeper into an image, as a controller does after its election.
 
-Owns which node says what of the image, and reads what others change one by one for `watches`. Three things that are
-nodes' versions have a place in the image: a broker's epoch is its node's czxid, a partition's epoch the version of its
-state. The other versions, which nobody but the store needs, are in `ZnodeCache`.
+Owns the mapping from znodes to the image, and the reads of single znodes for `znode_readers`. A broker's epoch is the
+czxid of its znode, a partition epoch is the version of the state's znode. `ZnodeCache` has the other versions, which
+only the store needs.
 """
 
 from __future__ import annotations
@@ -49,44 +49,43 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 _AT_ONCE = 500
-"""How many requests are under way together."""
+"""The maximum number of concurrent requests."""
 
 NO_STATE = -1
-"""The partition epoch of a partition that is assigned, and has no state yet: the controller begins it."""
+"""The partition epoch of a partition that has replicas but no state yet: the controller writes its first state."""
 
 
 @dataclass(slots=True)
 class ZnodeCache:
-    """What the nodes say that the image has no place for."""
+    """The state of znodes that the image does not have."""
 
     topics: dict[str, int] = field(default_factory=dict)
-    """Name of a topic to the version of its node."""
+    """Topic name to the version of its znode."""
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Entity path to configuration, of every entity that has a node."""
+    """Entity path to configuration, for every entity that has a znode."""
     with_clients: set[str] = field(default_factory=set)
-    """Entity paths of users that have a node for their clients."""
+    """Entity paths of users that have a znode for their clients."""
     marked: set[str] = field(default_factory=set)
     """Topics named in `/admin/delete_topics`."""
     unreadable: set[str] = field(default_factory=set)
-    """Topics that are there, and not in the image, because some node of theirs cannot be read."""
+    """Topics that the image does not have, because a znode of theirs cannot be read."""
     producer_ids: int = 0
     """The version of `/latest_producer_id_block`."""
     restarted_in_sync: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
-    """Who is in sync by a state that is older than its registration: it began anew since, and the controller of that
-    time did not live to hear of it."""
+    """ISR members that registered after the state was written: they restarted, and no controller has noticed."""
 
 
 class LoadedCluster(NamedTuple):
     image: ClusterImage
     znode_cache: ZnodeCache
     without_id: Mapping[str, TopicZnode]
-    """Topics of before topic ids: they are not in the image until they have one."""
+    """Topics without a topic id; the image gets them when they have one."""
     damaged: tuple[InvalidZnodeError, ...]
-    """What could not be read, and is left alone: such a topic or broker is not in the image."""
+    """The errors of znodes that cannot be read; the image lacks their topics and brokers."""
 
 
 async def load(zk: ZooKeeper, epoch: int) -> LoadedCluster:
-    """All of it. Raises InvalidZnodeError if the cluster itself cannot be read, and what a `ZooKeeper` raises."""
+    """Read the whole cluster. Raises the errors of `ZooKeeper`, and InvalidZnodeError for a znode of the cluster."""
     cache = ZnodeCache()
     damaged: list[InvalidZnodeError] = []
     features = await read_features(zk)
@@ -120,13 +119,13 @@ async def load(zk: ZooKeeper, epoch: int) -> LoadedCluster:
 
 
 async def read_features(zk: ZooKeeper) -> dict[str, int] | None:
-    """The cluster's finalized levels; None if they are not kept, or not in force."""
+    """Return the finalized levels; None if `/feature` is missing or disabled."""
     data = await _data(zk, paths.FEATURE)
     return decode_features(paths.FEATURE, data) if data else None
 
 
 def zookeeper_levels(features: Mapping[str, int]) -> Levels:
-    """Those of Kafka 3.9 in ZooKeeper mode, whose `inter.broker.protocol.version` is its own."""
+    """Return the levels of Kafka 3.9 in ZooKeeper mode, with its `inter.broker.protocol.version`."""
     return Levels(features, inter_broker_protocol=Emulation.KAFKA_3_9.initial.metadata_version)
 
 
@@ -134,7 +133,7 @@ def zookeeper_levels(features: Mapping[str, int]) -> Levels:
 
 
 async def read_broker(zk: ZooKeeper, broker_id: int, watch: Watch | None = None) -> BrokerRegistration | None:
-    """A broker that is there, as it registered; what has registered is ready."""
+    """Return the registration of a live broker, not fenced; None if it has no znode."""
     path = paths.broker(broker_id)
     try:
         data, stat = await zk.get(path, watch)
@@ -148,7 +147,7 @@ async def read_broker(zk: ZooKeeper, broker_id: int, watch: Watch | None = None)
 
 async def _read_listed_broker(zk: ZooKeeper, name: str) -> BrokerRegistration | None:
     if not name.isdecimal():
-        raise InvalidZnodeError(f"{paths.BROKER_IDS}/{name}", "no broker has such an id")
+        raise InvalidZnodeError(f"{paths.BROKER_IDS}/{name}", "the name is not a broker id")
     return await read_broker(zk, int(name))
 
 
@@ -165,11 +164,11 @@ class FoundState(NamedTuple):
     state: PartitionState
     version: int
     written: int = 0
-    """The transaction that wrote it, on the scale of brokers' epochs."""
+    """The transaction that wrote it; comparable with the epochs of brokers."""
 
 
 async def read_topic(zk: ZooKeeper, name: str, watch: Watch | None = None) -> FoundTopic | None:
-    """A topic's node. Raises InvalidZnodeError also if partitions are left out."""
+    """Return the znode of a topic. Raises InvalidZnodeError, also for missing partitions."""
     path = paths.topic(name)
     try:
         data, stat = await zk.get(path, watch)
@@ -177,18 +176,18 @@ async def read_topic(zk: ZooKeeper, name: str, watch: Watch | None = None) -> Fo
         return None
     node = TopicZnode.decode(path, data)
     if list(node.partitions) != list(range(len(node.partitions))):
-        raise InvalidZnodeError(path, f"partitions are left out: there are {sorted(node.partitions)}")
+        raise InvalidZnodeError(path, f"partitions are missing: there are only {sorted(node.partitions)}")
     return FoundTopic(name, node, stat.version)
 
 
 def topics_of(damaged: Iterable[InvalidZnodeError]) -> set[str]:
-    """To which topics the nodes belong that could not be read."""
+    """Return the topics whose znodes could not be read."""
     under = f"{paths.TOPICS}/"
     return {error.path.removeprefix(under).partition("/")[0] for error in damaged if error.path.startswith(under)}
 
 
 async def read_partitions(zk: ZooKeeper, topic: FoundTopic) -> tuple[PartitionRegistration, ...]:
-    """All partitions of one topic with their states. Raises InvalidZnodeError."""
+    """Return the partitions of a topic with their states. Raises InvalidZnodeError."""
     damaged: list[InvalidZnodeError] = []
     found = await read_each(zk, damaged, [(topic, index) for index in topic.node.partitions], _read_partition)
     if damaged:
@@ -211,7 +210,7 @@ async def _read_all_partitions(
     began: Mapping[int, int],
     restarted_in_sync: dict[TopicPartition, frozenset[int]],
 ) -> dict[str, TopicImage]:
-    """The topics of whose partitions none is damaged. `began` are the epochs of the brokers that are there."""
+    """Return the topics without damaged partitions. `began` are the epochs of the live brokers."""
     places = [(topic, index) for topic in topics for index in topic.node.partitions]
     partitions: dict[str, list[PartitionRegistration]] = {}
     for topic, index, partition, written in await read_each(zk, damaged, places, _read_partition):
@@ -227,7 +226,7 @@ async def _read_all_partitions(
 
 
 async def read_state(zk: ZooKeeper, topic: str, index: int) -> FoundState | None:
-    """A partition's state; None if it has none yet."""
+    """Return the state of a partition; None if it has none yet."""
     path = paths.state(topic, index)
     try:
         data, stat = await zk.get(path)
@@ -237,13 +236,13 @@ async def read_state(zk: ZooKeeper, topic: str, index: int) -> FoundState | None
 
 
 def state_of(partition: PartitionRegistration) -> FoundState:
-    """The state that a partition was read from, but for the term in which it was written."""
+    """Return the state that the partition was read from, without the controller epoch."""
     state = PartitionState(partition.leader, partition.leader_epoch, partition.isr, 0, partition.leader_recovery_state)
     return FoundState(state, partition.partition_epoch)
 
 
 def registered(assignment: Assignment, found: FoundState | None) -> PartitionRegistration:
-    """What assignment and state say together."""
+    """Return the partition with this assignment and state."""
     if found is None:
         state, version = PartitionState(NO_LEADER, -1, (), 0), NO_STATE
     else:
@@ -264,7 +263,7 @@ def registered(assignment: Assignment, found: FoundState | None) -> PartitionReg
 
 
 async def read_config(zk: ZooKeeper, entity_path: str) -> dict[str, str] | None:
-    """An entity's configuration; None if it has no node."""
+    """Return the configuration of an entity; None if it has no znode."""
     path = paths.config(entity_path)
     try:
         data, _ = await zk.get(path)
@@ -274,7 +273,7 @@ async def read_config(zk: ZooKeeper, entity_path: str) -> dict[str, str] | None:
 
 
 def config_resource(entity_path: str) -> ConfigResource | None:
-    """What in the image has this configuration; None if it is a quota entity."""
+    """Return the resource of an entity path; None for a quota entity."""
     kind, _, name = entity_path.partition("/")
     if kind == "topics":
         return ConfigResource(Resource.TOPIC, name)
@@ -284,7 +283,7 @@ def config_resource(entity_path: str) -> ConfigResource | None:
 
 
 def config_entity(resource: ConfigResource) -> str | None:
-    """The inverse; None if ZooKeeper mode has no place for it (groups, client metrics)."""
+    """Return the entity path of a resource; None for groups and client metrics, which ZooKeeper mode does not store."""
     match resource.type:
         case Resource.TOPIC:
             return f"topics/{resource.name}"
@@ -307,8 +306,8 @@ async def _load_configs(
 
 
 async def quota_entities(zk: ZooKeeper, with_clients: set[str] | None = None) -> list[str]:
-    """The paths of users, clients and addresses that have a node. `with_clients` gets the users that have a node for
-    their clients."""
+    """Return the paths of users, clients and addresses that have a znode. Adds to `with_clients` the users that have a
+    znode for their clients."""
     entities: list[str] = []
     for folder in ("clients", "ips", "users"):
         entities += [f"{folder}/{name}" for name in await children(zk, f"/config/{folder}")]
@@ -351,7 +350,7 @@ async def _read_producer_ids(zk: ZooKeeper) -> tuple[int, int]:
 
 
 async def children(zk: ZooKeeper, path: str, watch: Watch | None = None) -> list[str]:
-    """None of a node that is not there."""
+    """Return the names of the children; none for a missing znode."""
     try:
         return await zk.children(path, watch)
     except NoNodeError:
@@ -371,7 +370,7 @@ async def read_each(
     items: Iterable[Item],
     read: Callable[[ZooKeeper, Item], Awaitable[Found]],
 ) -> list[Found]:
-    """What is found for each item, in order, without those that are damaged."""
+    """Read each item, in order; add the error of a damaged one to `damaged`."""
     found: list[Found] = []
     rest = iter(items)
     while chunk := list(islice(rest, _AT_ONCE)):

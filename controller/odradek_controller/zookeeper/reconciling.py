@@ -1,7 +1,7 @@
-"""What follows for the image from what others have put into ZooKeeper: records, decided as the commands decide.
+"""The records that follow from changes of other ZooKeeper clients.
 
-Pure. Owns what a controller does first in its term, what it does when brokers come and go, and when topics, partitions,
-states and configurations are not what it made them. Leaves reading them to `looks`.
+Pure. Owns the records of a new controller, and those for changed brokers, topics, partitions, states and
+configurations. Leaves reading them to `znode_readers`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .paths import desanitized
 
 
 class PendingRecords:
-    """Records that are decided one after the other, each on the image after those before it."""
+    """Records to append, and the image after them, on which the next records are decided."""
 
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
@@ -49,18 +49,20 @@ class PendingRecords:
 def begin_term(
     image: ClusterImage, context: CommandContext, restarted_in_sync: Mapping[tuple[str, int], frozenset[int]]
 ) -> list[Message]:
-    """Nobody who is not there is in sync or leads, whoever can lead does, and what was begun goes on.
+    """Return the records of a new controller: it removes missing brokers from ISRs, elects leaders, and continues
+    reassignments and the creation of partitions.
 
-    `doubtful` are brokers in sync that began anew, and may not have what they had: they are as if they had gone and
-    come, as far as others are not. (Kafka's controller does not see that; a leader would go on in its epoch with less.)
+    `restarted_in_sync` are ISR members that registered after the state was written, and may have lost records: they
+    leave the ISR if it has other live members. (Kafka's controller does not notice; a restarted leader keeps its
+    epoch.)
     """
     pending = PendingRecords(image)
-    pending.add(_led_by_who_is_there(image, context, restarted_in_sync))
+    pending.add(_elect_live_leaders(image, context, restarted_in_sync))
     pending.add(begin_partitions(pending.image))
     return pending.records
 
 
-def _led_by_who_is_there(
+def _elect_live_leaders(
     image: ClusterImage, context: CommandContext, restarted_in_sync: Mapping[tuple[str, int], frozenset[int]]
 ) -> Iterator[Message]:
     layers = context.layers(image)
@@ -71,7 +73,7 @@ def _led_by_who_is_there(
             alive = tuple(replica for replica in partition.isr if image.is_active(replica))
             alive = tuple(replica for replica in alive if replica not in doubts) or alive
             if partition.leader in doubts:
-                # If it leads again, then in another epoch.
+                # If the broker is elected again, it leads in a new epoch.
                 partition = partition._replace(leader=NO_LEADER)
             well = partition.leader in alive and len(alive) == len(partition.isr) and not partition.reassigning
             if well or partition.partition_epoch == NO_STATE:
@@ -90,7 +92,7 @@ def _led_by_who_is_there(
 
 
 def begin_partitions(image: ClusterImage) -> Iterator[PartitionRecord]:
-    """Partitions without a state get their first, as soon as one of their replicas is there."""
+    """Return the first state of partitions that have none, if one of their replicas is live."""
     for topic in image.topics.values():
         for index, partition in enumerate(topic.partitions):
             if partition.partition_epoch == NO_STATE:
@@ -107,9 +109,9 @@ def begin_partitions(image: ClusterImage) -> Iterator[PartitionRecord]:
 def brokers_changed(
     image: ClusterImage, present: Mapping[int, BrokerRegistration], context: CommandContext
 ) -> list[Message]:
-    """The records when these brokers are there now. One with another epoch was gone in between.
+    """Return the records for the registered brokers. A broker with another epoch has restarted.
 
-    As in Kafka those that came are added first: what the others led may move to them.
+    As in Kafka new brokers are added first, so that they can be elected.
     """
     pending = PendingRecords(image)
     came = [broker for key, broker in sorted(present.items()) if key not in image.brokers]
@@ -149,7 +151,7 @@ def _come(pending: PendingRecords, broker: BrokerRegistration, context: CommandC
 
 
 def _registration(broker: BrokerRegistration, in_controlled_shutdown: bool, fenced: bool) -> RegisterBrokerRecord:
-    # A cluster over ZooKeeper knows no directories.
+    # ZooKeeper mode has no directory ids.
     return broker_record(
         broker._replace(
             fenced=fenced, in_controlled_shutdown=in_controlled_shutdown, directories=(), cordoned_log_dirs=()
@@ -161,7 +163,7 @@ def _registration(broker: BrokerRegistration, in_controlled_shutdown: bool, fenc
 
 
 def topic_appeared(image: ClusterImage, topic: TopicImage) -> list[Message]:
-    """The records of a topic that somebody else has made; partitions that have no state yet get theirs."""
+    """Return the records of a topic that another client has created."""
     pending = PendingRecords(image)
     pending.add([TopicRecord(topic.name, topic.id)])
     pending.add(_as_found(topic.id, enumerate(topic.partitions)))
@@ -172,7 +174,7 @@ def topic_appeared(image: ClusterImage, topic: TopicImage) -> list[Message]:
 def partitions_appeared(
     image: ClusterImage, topic: TopicImage, partitions: tuple[PartitionRegistration, ...]
 ) -> list[Message]:
-    """The records when the topic has these partitions now. Nothing is said of those that it had before."""
+    """Return the records of the topic's new partitions; existing partitions do not change."""
     pending = PendingRecords(image)
     known = len(topic.partitions)
     pending.add(_as_found(topic.id, enumerate(partitions[known:], start=known)))
@@ -182,7 +184,7 @@ def partitions_appeared(
 
 
 def state_changed(topic_id: Uuid, index: int, partition: PartitionRegistration) -> list[Message]:
-    """The record when somebody else has set a partition's state: a leader of before AlterPartition (KIP-497)."""
+    """Return the record for a state that a leader without AlterPartition (KIP-497) has written."""
     return list(_as_found(topic_id, [(index, partition)]))
 
 
@@ -207,7 +209,7 @@ def _as_found(topic_id: Uuid, partitions: Iterable[tuple[int, PartitionRegistrat
 
 
 def config_changed(image: ClusterImage, entity: str, values: Mapping[str, str]) -> list[Message]:
-    """The records when an entity's configuration is this now. Raises InvalidZnodeError."""
+    """Return the records for the configuration of an entity. Raises InvalidZnodeError."""
     resource = config_resource(entity)
     if resource is None:
         return [*_quotas_changed(image, entity, values), *_credentials_changed(image, entity, values)]

@@ -1,7 +1,7 @@
-"""A client's side of its session: who hears of its events, and which requests end with it.
+"""The client's side of a session: its listeners, and the requests that fail with its connection.
 
-Owns the order of what is heard (DISCONNECTED, then the requests that it took down; EXPIRED before the next session's
-CONNECTED). Leaves finding out to the client.
+Owns the order of events (DISCONNECTED, then the failed requests; EXPIRED before the CONNECTED of the next session).
+Leaves the detection of events to the client.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _T = TypeVar("_T")
 
 
 def call(callback: Callable[[_T], None], event: _T) -> None:
-    """Call somebody who listens. If that fails, the loop reports it, and others hear of the event all the same."""
+    """Call a listener. The loop reports an exception, so that other listeners get the event, too."""
     try:
         callback(event)
     except Exception as error:
         asyncio.get_running_loop().call_exception_handler(
-            {"message": f"what was called at {event} failed", "exception": error}
+            {"message": f"a listener of ZooKeeper failed at {event}", "exception": error}
         )
 
 
 class Session:
-    """What both homes of the port know of their session. Used on the loop only."""
+    """The session of a `ZooKeeper` client. Used on the loop only."""
 
     def __init__(self) -> None:
         self.id = 0
@@ -57,7 +57,7 @@ class Session:
                     self._waiting.remove(future)
 
     def request(self) -> asyncio.Future[Any]:
-        """The answer to a request that is about to be sent; fails with the connection."""
+        """Return the future of a response, before the request is sent; it fails with the connection."""
         if self.closed:
             raise SessionExpiredError("the client is closed")
         if not self.connected:
@@ -74,7 +74,7 @@ class Session:
         self._wake()
 
     def became_disconnected(self) -> None:
-        """The connection is gone, if there was one."""
+        """Tell listeners that the connection is lost, and fail its requests."""
         if not self.connected:
             return
         self.connected = False
@@ -86,7 +86,7 @@ class Session:
         self._tell(SessionEvent.EXPIRED)
 
     def close(self) -> None:
-        """Nothing is told from now on, and nothing can be asked."""
+        """Fail all requests; call no listener any more."""
         self.closed = True
         self.connected = False
         self._listeners.clear()
@@ -94,7 +94,7 @@ class Session:
         self._wake()
 
     def vanish(self) -> None:
-        """Nothing is told from now on, and what was asked is never answered."""
+        """Drop all requests without a response, and call no listener any more."""
         self._requests.clear()
         self._waiting.clear()
         self.close()

@@ -146,7 +146,7 @@ class ZooKeeperStore:
             except ConnectionLossError:
                 continue
             except SessionExpiredError as error:
-                raise self._writer.lose("the session is over") from error
+                raise self._writer.lose("the session has ended") from error
 
     @property
     def next_offset(self) -> int:

@@ -1,8 +1,8 @@
-"""What others change in ZooKeeper while we are its controller: when to look, and that it is looked at.
+"""The controller's watches: they start the znode readers when other clients change znodes.
 
-Owns the watches. Each is left by a look (`looks`), which reads all of what it is about and compares it with the image:
-it does not matter how many changes one event stands for, nor that watches are lost with the connection. Looks run one
-after the other, and nothing else changes the image while one reads.
+Each reader (`znode_readers`) registers a watch, reads all its znodes, and compares them with the image: one event may
+stand for several changes, and watches may be lost with the connection. Readers run one at a time, and nothing else
+changes the image meanwhile.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from .store import ZooKeeperStore
 from .znode_readers import ZnodeReaders
 
 _PAUSE_MS = 1_000
-"""Before the next look at what one has failed at, unless an event comes first."""
+"""The time before a failed reader runs again, unless an event comes first."""
 
 
 class Watches:
-    """For one term. `log_dir_failed` is called with the ids of brokers that say they have lost a log directory. `sleep`
-    takes milliseconds."""
+    """The watches of one term. Calls `log_dir_failed` with the ids of brokers that report a failed log directory."""
 
     def __init__(
         self,
@@ -66,7 +65,7 @@ class Watches:
         self._pauses: dict[str, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
-        """Returns when everything was looked at once. Raises NotControllerError."""
+        """Return when all readers have run once. Raises NotControllerError."""
         self._stop.append(self._zk.listen(self._session_event))
         self._look_at_all()
         await self._look_at_due()
@@ -88,7 +87,7 @@ class Watches:
             self._look_at_all()
 
     def _look_at_all(self) -> None:
-        """There are no watches: we begin, or they went with the connection."""
+        """Run all readers: there are no watches at the start and after a lost connection."""
         self._watched.clear()
         self._readers.forget()
         self._due.update(dict.fromkeys(self._readers.table))
@@ -99,14 +98,14 @@ class Watches:
         self._wake.set()
 
     def _watch(self, path: str) -> Callable[[WatchedEvent], None] | None:
-        """The watch to leave with a read; None where one is left."""
+        """Return the watch to register with a read; None if there is one."""
         if path in self._watched:
             return None
         self._watched.add(path)
         return self._happened
 
     def _happened(self, event: WatchedEvent) -> None:
-        """At what a look is about, or at a child of that: a broker or a topic."""
+        """Run the reader of the znode, or of its parent for a broker or a topic."""
         self._watched.discard(event.path)
         folder, _, name = event.path.rpartition("/")
         if folder == paths.TOPICS:
@@ -114,12 +113,12 @@ class Watches:
         self._look_at(event.path if event.path in self._readers.table else folder)
 
     def _applied(self, delta: MetadataDelta) -> None:
-        """What a tool has asked for may have come to its end, or what it waits for."""
+        """Run the readers of requests that the change may have completed."""
         for path in self._readers.concerned(delta):
             self._look_at(path)
 
     async def _run(self) -> None:
-        # The store has told whom it concerns.
+        # The store has called `lost`.
         with suppress(NotControllerError):
             while True:
                 await self._wake.wait()
@@ -136,15 +135,15 @@ class Watches:
             except ConnectionLossError:
                 self._look_at_all()
             except SessionExpiredError:
-                raise NotControllerError("the session is over") from None
+                raise NotControllerError("the session has ended") from None
             except NotControllerError:
                 raise
             except Exception as error:
-                self._reporter.error("what others have put into ZooKeeper is not heeded", path=path, exc_info=error)
+                self._reporter.error("changes in ZooKeeper could not be applied", path=path, exc_info=error)
                 self._look_again(path)
 
     def _look_again(self, path: str) -> None:
-        """After a pause: no event may come that would be a reason to."""
+        """Run the reader again after a pause, because perhaps no event follows."""
 
         async def later() -> None:
             await self._sleep(_PAUSE_MS)

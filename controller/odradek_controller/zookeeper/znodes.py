@@ -1,8 +1,7 @@
-"""What stands in the znodes of a Kafka 3.9 cluster: a type for each kind, written and read exactly as its brokers do.
+"""The data of the znodes of a Kafka 3.9 cluster, encoded and decoded as its brokers do.
 
-Owns the forms; where they stand is in `paths`, and what they mean to an image in `load` and `store`. Older forms that
-3.9 still reads are read here, too. Whoever decodes gives the path, which is in every InvalidZnodeError.
-Access control lists have a module of their own.
+Reads older versions that Kafka 3.9 reads. Leaves paths to `paths`, the mapping to the image to `load` and
+`znode_operations`, and ACLs to `acl_znodes`. The caller gives the path, which every InvalidZnodeError has.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ..image import RECOVERED, Endpoint, FeatureRange
 from .json_text import InvalidZnodeError, Members, as_hashed, decode, encode
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""Kafka's security protocols, each at its number."""
+"""Kafka's security protocols, indexed by their numbers."""
 
 TopicPartition = tuple[str, int]
 
@@ -25,7 +24,7 @@ TopicPartition = tuple[str, int]
 
 
 class BrokerZnode(NamedTuple):
-    """`/brokers/ids/N`, version 5. A broker's epoch is not in it: that is the node's czxid."""
+    """`/brokers/ids/N`, version 5. The broker epoch is the czxid of the znode."""
 
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
@@ -57,11 +56,11 @@ class BrokerZnode(NamedTuple):
 
     @staticmethod
     def decode(path: str, data: bytes) -> BrokerZnode:
-        """Versions 1 to 5: before 2 there is one endpoint, before 4 listeners are named after their protocols."""
+        """Decode versions 1 to 5: before 2 there is one endpoint, before 4 listeners have the names of protocols."""
         json = decode(path, data)
         version = json.integer("version")
         if version < 1:
-            raise InvalidZnodeError(path, f"a broker's registration of version {version}")
+            raise InvalidZnodeError(path, f"unknown version {version} of a broker registration")
         if version == 1:
             endpoints: tuple[Endpoint, ...] = (Endpoint(PROTOCOLS[0], json.text("host"), json.integer("port")),)
         else:
@@ -87,7 +86,7 @@ def _endpoint(json: Members, text: str) -> Endpoint:
     names = json.object("listener_security_protocol_map")
     protocol = names.text(name) if names.members else name
     if protocol not in PROTOCOLS or not port.isdecimal():
-        raise InvalidZnodeError(json.path, f"{text!r} is no endpoint")
+        raise InvalidZnodeError(json.path, f"{text!r} is not an endpoint")
     return Endpoint(name, host.removeprefix("[").removesuffix("]"), int(port), PROTOCOLS.index(protocol))
 
 
@@ -95,7 +94,7 @@ def _endpoint(json: Members, text: str) -> Endpoint:
 
 
 class Assignment(NamedTuple):
-    """Who shall hold a partition; during a reassignment also who comes and who goes."""
+    """The replicas of a partition, and those that a reassignment adds and removes."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -134,7 +133,7 @@ class TopicZnode(NamedTuple):
         partitions = {}
         for key in replicas.members:
             if not key.isdecimal():
-                raise InvalidZnodeError(path, f"{key!r} is no partition's number")
+                raise InvalidZnodeError(path, f"{key!r} is not a partition number")
             partitions[int(key)] = Assignment(
                 replicas.integers(key),
                 adding.integers(key) if key in adding else (),
@@ -181,7 +180,7 @@ class PartitionState(NamedTuple):
 
 
 class ControllerZnode(NamedTuple):
-    """`/controller`, version 2. A KRaft controller that is taking the cluster over has its epoch in it."""
+    """`/controller`, version 2. During a migration it has the epoch of the KRaft controller."""
 
     broker_id: int
     timestamp_ms: int = 0
@@ -205,7 +204,7 @@ class ControllerZnode(NamedTuple):
 
 
 def encode_number(number: int) -> bytes:
-    """`/controller_epoch`, and the offsets that old consumers keep."""
+    """Encode `/controller_epoch`, or an offset of an old consumer."""
     return str(number).encode()
 
 
@@ -213,19 +212,19 @@ def decode_number(path: str, data: bytes) -> int:
     try:
         return int(data)
     except ValueError:
-        raise InvalidZnodeError(path, f"{data!r} is no number") from None
+        raise InvalidZnodeError(path, f"{data!r} is not a number") from None
 
 
 # -- configurations ---------------------------------------------------------------------------------------------------
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    """`/config/{topics,brokers,clients,users,ips}/X`, version 1."""
+    """Encode `/config/{topics,brokers,clients,users,ips}/X`, version 1."""
     return encode({"version": 1, "config": as_hashed(config)})
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """Nothing for a node without data: that of a user of whom only a client has a configuration."""
+    """Decode a configuration. A znode without data has none: that of a user with configurations of clients only."""
     if not data:
         return {}
     config = decode(path, data).object("config")
@@ -233,12 +232,12 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    """`/config/changes/config_change_`, version 2: which configuration was changed, such as `users/u/clients/c`."""
+    """Encode `/config/changes/config_change_`, version 2: the path of the changed entity."""
     return encode({"version": 2, "entity_path": entity_path})
 
 
 def decode_config_change(path: str, data: bytes) -> str:
-    """The entity's path. Version 1 (before 0.10.1) names its type and itself."""
+    """Return the path of the changed entity. Version 1 (before 0.10.1) has its type and its name."""
     json = decode(path, data)
     match json.integer("version"):
         case 1:
@@ -246,14 +245,14 @@ def decode_config_change(path: str, data: bytes) -> str:
         case 2:
             return json.text("entity_path")
         case version:
-            raise InvalidZnodeError(path, f"a change notification of version {version}")
+            raise InvalidZnodeError(path, f"unknown version {version} of a change notification")
 
 
-# -- what is asked of the controller ----------------------------------------------------------------------------------
+# -- requests to the controller ---------------------------------------------------------------------------------------
 
 
 def encode_reassignment(replicas: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
-    """`/admin/reassign_partitions`, version 1: what is still on its way."""
+    """Encode `/admin/reassign_partitions`, version 1: the reassignments in progress."""
     partitions = [
         {"topic": topic, "partition": index, "replicas": brokers} for (topic, index), brokers in replicas.items()
     ]
@@ -266,7 +265,7 @@ def decode_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[in
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """`/admin/preferred_replica_election` and `/isr_change_notification/isr_change_`, version 1."""
+    """Encode `/admin/preferred_replica_election` or `/isr_change_notification/isr_change_`, version 1."""
     named = [{"topic": topic, "partition": index} for topic, index in partitions]
     return encode({"version": 1, "partitions": named})
 
@@ -280,7 +279,7 @@ _LOG_DIR_FAILURE = 1
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
-    """`/log_dir_event_notification/log_dir_event_`, version 1: a directory of this broker has failed."""
+    """Encode `/log_dir_event_notification/log_dir_event_`, version 1: a log directory of the broker has failed."""
     return encode({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILURE})
 
 
@@ -288,11 +287,11 @@ def decode_log_dir_event(path: str, data: bytes) -> int:
     return decode(path, data).integer("broker")
 
 
-# -- the rest ---------------------------------------------------------------------------------------------------------
+# -- producer ids, features, the cluster id ---------------------------------------------------------------------------
 
 
 class ProducerIdBlock(NamedTuple):
-    """`/latest_producer_id_block`, version 1: the ids that were given out last, both ends included."""
+    """`/latest_producer_id_block`, version 1: the last allocated block, both ends included."""
 
     broker_id: int
     first: int
@@ -312,17 +311,17 @@ class ProducerIdBlock(NamedTuple):
 
 
 def encode_features(features: Mapping[str, int]) -> bytes:
-    """`/feature`, version 2, enabled. Kafka 3.9 has no feature that it would finalize in ZooKeeper mode."""
+    """Encode `/feature`, version 2, enabled. Kafka 3.9 finalizes no feature in ZooKeeper mode."""
     levels = {name: {"max_version_level": level} for name, level in features.items()}
     return encode({"features": levels, "version": 2, "status": 1})
 
 
 def decode_features(path: str, data: bytes) -> dict[str, int] | None:
-    """Finalized levels; None while the cluster's protocol is older than 2.7 (status 0). Versions 1 and 2."""
+    """Decode versions 1 and 2. Returns None for status 0: the inter-broker protocol is older than 2.7."""
     json = decode(path, data)
     version = json.integer("version")
     if version not in (1, 2):
-        raise InvalidZnodeError(path, f"features of version {version}")
+        raise InvalidZnodeError(path, f"unknown version {version} of features")
     if json.integer("status") == 0:
         return None
     features = json.object("features")
@@ -330,7 +329,7 @@ def decode_features(path: str, data: bytes) -> dict[str, int] | None:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """`/cluster/id`, version "1"."""
+    """Encode `/cluster/id`, version "1"."""
     return encode({"version": "1", "id": cluster_id})
 
 
