@@ -11,7 +11,7 @@ from pathlib import Path
 from odradek_broker.apis.delayed_fetch import SLICE as FETCH_SLICE
 from odradek_broker.apis.table import TABLE
 from odradek_broker.config import OUR_NUMBERS, REQUEST_ELEMENTS
-from odradek_broker.network.routes import NOT_SLICED, elements_max
+from odradek_broker.network.routes import UNDIVIDED_PART, elements_max
 from odradek_controller.configs.in_use import TOPIC_IN_ANOTHER_WAY, TOPIC_WITHOUT_EFFECT
 from odradek_wire.apis import APIS, ApiInfo
 
@@ -86,7 +86,7 @@ def _long_requests() -> str:
         for name, api in apis
         if api.slices is not None or api.elements_part is not None
     ]
-    rest = f"| all others | are not divided | {whole // NOT_SLICED:,} |\n"
+    rest = f"| all others | are not divided | {whole // UNDIVIDED_PART:,} |\n"
     return "".join(lines) + rest
 
 

@@ -1,7 +1,8 @@
 """What a broker counts, in Prometheus' text format, under the names of Kafka's own metrics (domain_type_name).
 
-Owns which figures there are and how they are written. Nothing is registered anywhere, and nothing is computed until
-somebody asks: requests count in their routes, bytes and records in their partitions. Leaves the port to `network.http`.
+Owns which figures there are and how they are written. Nothing is registered anywhere, and nothing is computed before a
+request for the figures: requests count in their routes, bytes and records in their partitions. Leaves the port to
+`network.http_port`.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from odradek_wire.messages.broker_registration import BrokerRegistrationRequest,
 from odradek_wire.uuid import Uuid, random_uuid
 
 if TYPE_CHECKING:
-    from odradek_broker.network.http import HttpPort
+    from odradek_broker.network.http_port import HttpPort
 
 DEFAULT_HOST = "localhost"
 """What is advertised for a listener on every interface, when `advertised.listeners` does not say otherwise."""
@@ -170,7 +170,7 @@ class Node:
         if port is not None:
             # Only who asks for the port pays for loading it.
             from odradek_broker.metrics import collect, render
-            from odradek_broker.network.http import HttpPort
+            from odradek_broker.network.http_port import HttpPort
 
             self._loop_lag = loop_lag = LoopLag()
             self.http = HttpPort(

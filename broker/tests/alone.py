@@ -12,7 +12,7 @@ from odradek_broker.clock import Clock
 from odradek_broker.embedded import EmbeddedCluster
 from odradek_broker.environment import BrokerEnvironment
 from odradek_broker.logger import Logger
-from odradek_broker.network.http import HttpPort
+from odradek_broker.network.http_port import HttpPort
 from odradek_broker.network.listeners import Listener
 from odradek_broker.network.server import Server
 from odradek_broker.storage.log_manager import LogManager

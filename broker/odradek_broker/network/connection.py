@@ -19,12 +19,12 @@ from odradek_broker.memory import CONVERSION, MemoryExhausted
 from odradek_broker.network import faults
 from odradek_broker.network.exchange import Exchange
 from odradek_broker.network.greetings import recognize
-from odradek_broker.network.header import HEAD, named, skip_tags
+from odradek_broker.network.header import HEAD, named, skip_tagged_fields
 from odradek_broker.network.interceptors import Delay
 from odradek_broker.network.long_requests import LongRequest
 from odradek_broker.network.receiver import Receiver
 from odradek_broker.network.routes import Route
-from odradek_broker.network.sender import ANSWER, ANSWER_WITH_TAGS, Sender, answer_head
+from odradek_broker.network.sender import RESPONSE_HEAD, RESPONSE_HEAD_WITH_TAGS, Sender, response_head
 from odradek_broker.security.authenticator import Authenticator, ChannelBuilder
 from odradek_controller.principal import ANONYMOUS, Principal
 from odradek_wire.apis import ApiKey
@@ -103,7 +103,7 @@ class Connection:
         peer = transport.get_extra_info("peername")
         if peer:
             self.address, self.port = peer[0], peer[1]
-        self._sender = Sender(transport, self.server.loop, self._sent, self._cut_short)
+        self._sender = Sender(transport, self.server.loop, self._sent, self._truncated)
         self.authenticator = self._channel_builder.authenticator(transport)
         self.check_authentication()
         self.server.connected(self)
@@ -226,9 +226,9 @@ class Connection:
             if body is None:
                 return None
         if route.response_has_tags:
-            self.transport.write(ANSWER_WITH_TAGS.pack(len(body) + 5, correlation_id, 0) + body)
+            self.transport.write(RESPONSE_HEAD_WITH_TAGS.pack(len(body) + 5, correlation_id, 0) + body)
         else:
-            self.transport.write(ANSWER.pack(len(body) + 4, correlation_id) + body)
+            self.transport.write(RESPONSE_HEAD.pack(len(body) + 4, correlation_id) + body)
         return None
 
     def _fast_path_body(self, route: Route, frame: memoryview, client_id_size: int) -> bytes | None:
@@ -265,14 +265,14 @@ class Connection:
         try:
             if route.flexible:
                 if frame[position]:
-                    position = skip_tags(frame, position)
+                    position = skip_tagged_fields(frame, position)
                 else:
                     position += 1
-            if len(frame) <= route.plain_bytes:
+            if len(frame) <= route.unlimited_decode_bytes_max:
                 request = _decoded(route, frame, position)
             else:
-                request, elements = route.decode_limited(frame, position, route.decoded_at_once)
-                is_long = elements > route.elements_at_once
+                request, elements = route.decode_limited(frame, position, route.decoded_elements_max)
+                is_long = elements > route.slice_elements
         except TooManyElementsError:
             self._long = LongRequest(self, ctx, route, frame, position)
             return None
@@ -285,7 +285,7 @@ class Connection:
             if verdict is not None:
                 if isinstance(verdict, Delay):
                     request = _decoded(route, bytearray(frame), position)  # its views must outlive this callback
-                faults.instead_of_handling(Exchange(self, ctx, route, request, len(frame), is_long=is_long), verdict)
+                faults.apply_before_handler(Exchange(self, ctx, route, request, len(frame), is_long=is_long), verdict)
                 return None
         if is_long:
             Exchange(self, ctx, route, request, len(frame), is_long=True).handle()
@@ -322,7 +322,7 @@ class Connection:
         is answered in version 0 with the versions of ApiVersions itself."""
         if key_and_version >> 16 == ApiKey.API_VERSIONS:
             answer = self.routes.downgrade
-            self.transport.write(answer_head(correlation_id, False, len(answer)) + answer)
+            self.transport.write(response_head(correlation_id, False, len(answer)) + answer)
         elif not self._may_be_routed(key_and_version):
             self.refuse("request before authentication has completed", **named(frame, key_and_version, client_id_size))
         else:
@@ -367,7 +367,7 @@ class Connection:
         """Write an encoded response; as `send`."""
         if not route.sends_files:
             body = b"".join(cast("list[bytes]", parts))
-            self.transport.write(answer_head(ctx.correlation_id, route.response_has_tags, len(body)) + body)
+            self.transport.write(response_head(ctx.correlation_id, route.response_has_tags, len(body)) + body)
             return True
         try:
             if self._sender.send(ctx.correlation_id, route.response_has_tags, parts):
@@ -396,7 +396,7 @@ class Connection:
         if not self.closing:
             self.done()
 
-    def _cut_short(self, error: OSError) -> None:
+    def _truncated(self, error: OSError) -> None:
         # Nothing but an answer to Fetch is cut short: no other has slices of files.
         log = self.log_of(None)
         log.error("answer was cut short; closing the connection", api=ApiKey.FETCH.name, error=str(error))
@@ -411,4 +411,4 @@ def _decoded(route: Route, frame: memoryview | bytearray, position: int) -> Any:
     try:
         return route.decode(frame, position)
     except DecodeError:
-        return route.decode_before_trailing_bytes(frame, position)
+        return route.decode_with_trailing_bytes(frame, position)

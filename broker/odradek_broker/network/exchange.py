@@ -86,7 +86,7 @@ class Exchange:
         if interceptors.before_write:
             verdict = interceptors.on_response(self.ctx, self.request, response)
             if verdict is not None:
-                return faults.instead_of_answering(self, response, verdict)
+                return faults.apply_before_write(self, response, verdict)
         return self.write(response)
 
     def write(self, response: Any) -> None:

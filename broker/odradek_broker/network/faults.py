@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from odradek_broker.network.exchange import Exchange
 
 
-def instead_of_handling(exchange: Exchange, verdict: Verdict) -> None:
+def apply_before_handler(exchange: Exchange, verdict: Verdict) -> None:
     """The handler has not been asked."""
     match verdict:
         case Delay():
@@ -30,7 +30,7 @@ def instead_of_handling(exchange: Exchange, verdict: Verdict) -> None:
             assert_never(verdict)
 
 
-def instead_of_answering(exchange: Exchange, response: Any, verdict: Verdict) -> None:
+def apply_before_write(exchange: Exchange, response: Any, verdict: Verdict) -> None:
     """The handler has done its work, and `response` is ready."""
     match verdict:
         case Delay():

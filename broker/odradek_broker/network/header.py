@@ -28,7 +28,7 @@ def named(frame: memoryview, key_and_version: int, client_id_size: int) -> dict[
     }
 
 
-def skip_tags(frame: memoryview, position: int) -> int:
+def skip_tagged_fields(frame: memoryview, position: int) -> int:
     """Skip the tagged fields of a request header; Kafka knows none so far, clients may send some."""
     count, position = _varint(frame, position)
     if count > TAGS_MAX:

@@ -127,5 +127,5 @@ class LongRequest:
         if interceptors.before_handle:
             verdict = interceptors.on_request(ctx, request)
             if verdict is not None:
-                return faults.instead_of_handling(exchange, verdict)
+                return faults.apply_before_handler(exchange, verdict)
         return exchange.handle()

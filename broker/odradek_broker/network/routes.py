@@ -18,7 +18,7 @@ from odradek_wire.apis import ApiKey
 from odradek_wire.codec import Part, decode_prefix, decoder, encoder, limited_decoder
 from odradek_wire.errors import DecodeError, ErrorCode
 
-NOT_SLICED = 20
+UNDIVIDED_PART = 20
 """APIs whose requests are handled in one go may have this part of the elements of others."""
 
 Handle = Callable[[Context, Any], Any | Awaitable[Any] | None]
@@ -26,7 +26,7 @@ Handle = Callable[[Context, Any], Any | Awaitable[Any] | None]
 
 def elements_max(api: Api[Any, Any], setting: int) -> int:
     """Elements that a request may have, when `odradek.request.elements.max` is `setting`."""
-    part = api.elements_part or (NOT_SLICED if api.slices is None else 1)
+    part = api.elements_part or (UNDIVIDED_PART if api.slices is None else 1)
     return max(setting // part, 1)
 
 
@@ -36,19 +36,19 @@ class Route:
     __slots__ = (
         "api",
         "decode",
-        "decoded_at_once",
-        "elements_at_once",
+        "decoded_elements_max",
         "encode",
         "fast_path",
         "flexible",
         "handle",
         "key",
-        "plain_bytes",
         "requests",
         "response_class",
         "response_has_tags",
         "sends_files",
+        "slice_elements",
         "throttled",
+        "unlimited_decode_bytes_max",
         "version",
     )
 
@@ -70,11 +70,11 @@ class Route:
         self.sends_files = key == ApiKey.FETCH
         self.fast_path = None if api.fast_path is None else api.fast_path(version)
         self.throttled = "throttle_time_ms" in api.response.__slots__
-        self.elements_at_once = ELEMENTS if api.slices is None else api.slices.elements
+        self.slice_elements = ELEMENTS if api.slices is None else api.slices.elements
         # Records are views into the receive buffer, and a request in slices needs them longer: it is copied.
-        self.decoded_at_once = self.elements_at_once if key == ApiKey.PRODUCE else ELEMENTS
+        self.decoded_elements_max = self.slice_elements if key == ApiKey.PRODUCE else ELEMENTS
         # Nearly every element takes four bytes. Most of a larger Produce is records, and its few elements are counted.
-        self.plain_bytes = 4 * self.elements_at_once if limited else sys.maxsize
+        self.unlimited_decode_bytes_max = 4 * self.slice_elements if limited else sys.maxsize
 
     def decode_limited(self, frame: Any, position: int, limit: int) -> tuple[Any, int]:
         """The request and how many elements it has. Raises TooManyElementsError above `limit`, DecodeError, and what
@@ -84,7 +84,7 @@ class Route:
         except DecodeError:
             return decode_prefix(self.api.request, self.version, frame, position, limit)[0], limit
 
-    def decode_before_trailing_bytes(self, frame: Any, position: int) -> Any:
+    def decode_with_trailing_bytes(self, frame: Any, position: int) -> Any:
         """For what `decode` refuses: Kafka does not mind bytes after a request, and librdkafka sends some (its Metadata
         v13 for all topics is followed by three). `DecodeError` if that was not the reason."""
         return decode_prefix(self.api.request, self.version, frame, position)[0]

@@ -28,23 +28,22 @@ MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
 _SHORTER = "a log file is shorter than what was found in it"
 
 
-ANSWER = Struct(">ii")
-ANSWER_WITH_TAGS = Struct(">iib")
+RESPONSE_HEAD = Struct(">ii")
+RESPONSE_HEAD_WITH_TAGS = Struct(">iib")
 
 
-def answer_head(correlation_id: int, tagged: bool, size: int) -> bytes:
+def response_head(correlation_id: int, tagged: bool, size: int) -> bytes:
     """Length and header of an answer whose body has `size` bytes; header v1 ends with (no) tagged fields."""
     if tagged:
-        return ANSWER_WITH_TAGS.pack(size + 5, correlation_id, 0)
-    return ANSWER.pack(size + 4, correlation_id)
+        return RESPONSE_HEAD_WITH_TAGS.pack(size + 5, correlation_id, 0)
+    return RESPONSE_HEAD.pack(size + 4, correlation_id)
 
 
 class Sender:
     """Sends lists of parts over one transport. `sent` is called when an answer that had to wait is out,
-    `cut_short` when the disk fails in the middle of one, before the transport is aborted."""
+    `truncated` when the disk fails in the middle of one, before the transport is aborted."""
 
     __slots__ = (
-        "_cut_short",
         "_fd",
         "_loop",
         "_parts",
@@ -52,6 +51,7 @@ class Sender:
         "_sent",
         "_socket",
         "_transport",
+        "_truncated",
         "_waiting_fd",
         "sending",
     )
@@ -61,9 +61,9 @@ class Sender:
         transport: asyncio.Transport,
         loop: asyncio.AbstractEventLoop,
         sent: Callable[[], None],
-        cut_short: Callable[[OSError], None],
+        truncated: Callable[[OSError], None],
     ) -> None:
-        self._cut_short = cut_short
+        self._truncated = truncated
         self._transport = transport
         self._loop = loop
         self._sent = sent
@@ -83,10 +83,10 @@ class Sender:
                 in_files += len(part)
         if in_files < SENDFILE_MIN_BYTES or not self._direct():
             body = b"".join([_bytes_of(part) if part.__class__ is FileSlice else cast(bytes, part) for part in parts])
-            self._transport.write(answer_head(correlation_id, tagged, len(body)) + body)
+            self._transport.write(response_head(correlation_id, tagged, len(body)) + body)
             return True
         size = sum([len(part) for part in parts])
-        self._parts.append(answer_head(correlation_id, tagged, size))
+        self._parts.append(response_head(correlation_id, tagged, size))
         self._parts.extend(parts)
         self._position = 0
         self.sending = True
@@ -169,7 +169,7 @@ class Sender:
     def _give_up(self, error: OSError) -> None:
         """Half an answer cannot be repaired: the client must reconnect."""
         if not isinstance(error, ConnectionError):
-            self._cut_short(error)
+            self._truncated(error)
         self._parts.clear()
         self._stop_waiting()
         self._transport.abort()

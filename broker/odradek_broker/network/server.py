@@ -18,7 +18,7 @@ from odradek_broker.network.connection import Connection
 from odradek_broker.network.interceptors import Interceptors
 from odradek_broker.network.listeners import Listener
 from odradek_broker.network.long_requests import LongRequests
-from odradek_broker.network.repeated import RepeatedWarnings
+from odradek_broker.network.repeated_warnings import RepeatedWarnings
 from odradek_broker.network.routes import Routes
 from odradek_broker.security.authenticator import ChannelBuilder
 

@@ -27,12 +27,12 @@ async def test_a_log_file_that_is_too_short_ends_the_connection(tmp_path: Path, 
     with ours, theirs:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
-        cut_short: list[str] = []
-        sender = Sender(transport, loop, lambda: None, lambda error: cut_short.append(str(error)))
+        truncated: list[str] = []
+        sender = Sender(transport, loop, lambda: None, lambda error: truncated.append(str(error)))
         try:
             sender.send(1, False, [piece])
         except OSError as error:
-            cut_short.append(str(error))
-        assert cut_short == ["a log file is shorter than what was found in it"]
+            truncated.append(str(error))
+        assert truncated == ["a log file is shorter than what was found in it"]
         sender.close()
         transport.abort()
