@@ -23,8 +23,8 @@ from odradek_broker.replication.replica_manager import ReplicaManager
 from odradek_controller import replay
 from odradek_controller.commands import brokers
 from odradek_log import follower_append
-from odradek_log.flushing import Flushing
 from odradek_log.log import Log
+from odradek_log.log_flusher import LogFlusher
 from odradek_wire.errors import ErrorCode
 from simulation.checks import Checks
 from simulation.simulation import SETTLED_WITHIN_S, Failure, Script, Simulation, simulate
@@ -201,10 +201,10 @@ def members_that_all_get_the_leaders_share(patch: pytest.MonkeyPatch) -> None:
 
 
 def recovery_point_beyond_what_was_forced_to_the_disk(patch: pytest.MonkeyPatch) -> None:
-    def believe(self: Flushing, end_of: Any) -> None:
+    def believe(self: LogFlusher, end_of: Any) -> None:
         self.recovery_point = max(self.recovery_point, end_of())
 
-    patch.setattr(Flushing, "flush_to", believe)
+    patch.setattr(LogFlusher, "flush_to", believe)
 
 
 async def two_of_three_are_killed_at_once(simulation: Simulation) -> None:

@@ -2,7 +2,7 @@
 
 Owns the state that the parts of a log share, and takes the log offline when its disk fails; other logs are not
 affected. `log_opening` creates and opens a log, `follower_append` appends as a follower, `truncation` removes records
-at the end, `segment_deletion` at the beginning, `flushing` forces them to the disk. Knows no replicas and no high
+at the end, `segment_deletion` at the beginning, `log_flusher` forces them to the disk. Knows no replicas and no high
 watermark: the caller passes the limit of a read. All methods run on one thread, except those that say "any thread".
 """
 
@@ -16,16 +16,16 @@ from odradek_log.append import NOTHING_APPENDED, AppendInfo, Rejection, too_larg
 from odradek_log.cleaner_state import CleanerState
 from odradek_log.epoch_file import EpochFile
 from odradek_log.file_names import PARTITION_METADATA
-from odradek_log.flushing import Flushing
 from odradek_log.log_config import LogConfig
 from odradek_log.log_environment import LogEnvironment
 from odradek_log.log_errors import CorruptLogError, LogClosedError, LogOfflineError, OffsetOutOfRangeError
+from odradek_log.log_flusher import LogFlusher
 from odradek_log.log_loader import LoadedLog
+from odradek_log.log_segment import FileSlice, LogSegment
+from odradek_log.log_segments import LogSegments
 from odradek_log.partition_metadata import encode as encode_topic_id
 from odradek_log.producer_replay import load, tell
 from odradek_log.producer_state_manager import AppendOrigin, BatchMetadata, ProducerStateManager
-from odradek_log.segment import FileSlice, Segment
-from odradek_log.segments import Segments
 from odradek_log.transaction_index import AbortedTransaction
 from odradek_log.verification_guard import NOT_REQUIRED, VerificationGuard
 from odradek_wire.records.batch import RecordBatchHeader, set_offset_and_leader_epoch
@@ -49,7 +49,7 @@ class Log:
         "env",
         "epoch_file",
         "failure",
-        "flushing",
+        "flusher",
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
@@ -94,11 +94,11 @@ class Log:
         """Told once that the disk took this log offline, on the thread that met the trouble."""
         self.on_roll: Callable[[Log], object] | None = None
         """Told that there is one more sealed segment, which nothing but `flush_sealed` forces to the disk soon."""
-        self.segments = Segments(env, directory, loaded.segments)
+        self.segments = LogSegments(env, directory, loaded.segments)
         self.segments.active.begin_appends(config)
         self.snapshots = loaded.snapshots
         self.cleaner = CleanerState()
-        self.flushing = Flushing(self.segments, self.epoch_file, self.snapshots, recovery_point, env.wall_ms)
+        self.flusher = LogFlusher(self.segments, self.epoch_file, self.snapshots, recovery_point, env.wall_ms)
         self.forget_tail()
 
     # --- what it is
@@ -124,7 +124,7 @@ class Log:
     @property
     def recovery_point(self) -> int:
         """Everything below it is known to be on the disk."""
-        return self.flushing.recovery_point
+        return self.flusher.recovery_point
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
         """Give an id to a directory that has none, as one written by an old release."""
@@ -198,7 +198,7 @@ class Log:
             self.tell_producers(header, batch)
         # Last, for a flush on another thread: what stands below is indexed.
         self.log_end_offset = last_offset + 1
-        if last_offset + 1 - self.flushing.recovery_point >= config.flush_messages:
+        if last_offset + 1 - self.flusher.recovery_point >= config.flush_messages:
             self.flush()
         return AppendInfo(first_offset, last_offset, append_time, self.log_start_offset)
 
@@ -342,7 +342,7 @@ class Log:
             if self.segments.active.size:
                 self.begin_segment()
 
-    def begin_segment(self) -> Segment:
+    def begin_segment(self) -> LogSegment:
         """A new active segment at the log's end, with what is known of the producers before it."""
         self.snapshots.take(self.producers, self.log_end_offset)
         self.forget_tail()
@@ -422,7 +422,7 @@ class Log:
         segments = self.segments
         if self.failure is not None:
             return False
-        return self.flushing.recovery_point < segments.active.base_offset or bool(segments.unsynced)
+        return self.flusher.recovery_point < segments.active.base_offset or bool(segments.unsynced)
 
     def _flush_to(self, end_of: Callable[[], int]) -> None:
         if isinstance(self.failure, LogOfflineError):
@@ -431,7 +431,7 @@ class Log:
             # A second fsync after one that failed may succeed although the data is lost.
             raise self.offline()
         try:
-            self.flushing.flush_to(end_of)
+            self.flusher.flush_to(end_of)
         except OSError as error:
             self.fail("flush", error)
             raise

@@ -30,8 +30,8 @@ from odradek_log.leader_epochs import LeaderEpochs
 from odradek_log.log_config import LogConfig
 from odradek_log.log_environment import LogEnvironment
 from odradek_log.log_errors import CorruptLogError
+from odradek_log.log_segment import LogSegment
 from odradek_log.producer_snapshots import ProducerSnapshots
-from odradek_log.segment import Segment
 from odradek_wire.records.batch import (
     HEADER_SIZE,
     MAGIC,
@@ -50,7 +50,7 @@ _MAX_RELATIVE = 0x7FFF_FFFF
 class LoadedLog:
     """What stands in a directory, ready to be a log."""
 
-    segments: list[Segment]
+    segments: list[LogSegment]
     next_offset: int
     log_start_offset: int
     epochs: LeaderEpochs
@@ -79,8 +79,8 @@ def load(
     segments = [_segment(env, directory, base, present, config) for base in bases]
     if not segments:
         # A name tells the offset, so that only a beginning at 0 may do without a file.
-        begin_at = Segment.create(env, directory, log_start_offset, config) if log_start_offset else None
-        segments = [begin_at or Segment.unwritten(env, directory, config)]
+        begin_at = LogSegment.create(env, directory, log_start_offset, config) if log_start_offset else None
+        segments = [begin_at or LogSegment.unwritten(env, directory, config)]
         epochs.clear()
     if clean_shutdown:
         next_offset = segments[-1].next_offset()
@@ -98,7 +98,7 @@ def load(
             log_start_offset=log_start_offset,
         )
         _remove(env, segments, 0)
-        segments = [Segment.create(env, directory, log_start_offset, config)]
+        segments = [LogSegment.create(env, directory, log_start_offset, config)]
         next_offset = log_start_offset
     epochs.truncate_from_end(next_offset)
     epochs.truncate_from_start(log_start_offset)
@@ -121,7 +121,7 @@ def _read_epochs(env: LogEnvironment, directory: str, present: set[str]) -> Lead
         return None
 
 
-def _epochs_of(segments: list[Segment]) -> LeaderEpochs:
+def _epochs_of(segments: list[LogSegment]) -> LeaderEpochs:
     epochs = LeaderEpochs()
     for segment in segments:
         if segment.size:
@@ -131,9 +131,9 @@ def _epochs_of(segments: list[Segment]) -> LeaderEpochs:
     return epochs
 
 
-def _segment(env: LogEnvironment, directory: str, base: int, present: set[str], config: LogConfig) -> Segment:
+def _segment(env: LogEnvironment, directory: str, base: int, present: set[str], config: LogConfig) -> LogSegment:
     path = f"{directory}/{segment_name(base, LOG)}"
-    segment = Segment(
+    segment = LogSegment(
         env,
         directory,
         base,
@@ -173,7 +173,7 @@ def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], 
     for name in [name for name in swaps if name.endswith(LOG + SWAP)]:
         base = offset_of(name) or 0
         size = disk.size(f"{directory}/{name}")
-        segment = Segment(
+        segment = LogSegment(
             env, directory, base, size=size, created_ms=env.wall_ms(), index_interval=config.index_interval_bytes
         )
         env.open_files.open(f"{directory}/{name}", READ, segment)
@@ -192,7 +192,7 @@ def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], 
 
 
 def _recover(
-    env: LogEnvironment, segments: list[Segment], recovery_point: int, epochs: LeaderEpochs, *, compact: bool
+    env: LogEnvironment, segments: list[LogSegment], recovery_point: int, epochs: LeaderEpochs, *, compact: bool
 ) -> int:
     """Check every segment from the one that holds the recovery point; returns the log's end."""
     first = max((at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
@@ -231,14 +231,14 @@ def _recover(
     return max(next_offset, segments[-1].base_offset)
 
 
-def _remove(env: LogEnvironment, segments: list[Segment], start: int) -> None:
+def _remove(env: LogEnvironment, segments: list[LogSegment], start: int) -> None:
     for segment in segments[start:]:
         for path in segment.mark_deleted():
             env.disk.remove(path)
     del segments[start:]
 
 
-def _check_segment(segment: Segment, next_offset: int, epochs: LeaderEpochs) -> tuple[int, int]:
+def _check_segment(segment: LogSegment, next_offset: int, epochs: LeaderEpochs) -> tuple[int, int]:
     """Read a segment, rebuilding its indexes; (offset after the last sound batch, position after it)."""
     segment.reset_indexes()
     file = segment.open()
@@ -268,7 +268,7 @@ def _check_segment(segment: Segment, next_offset: int, epochs: LeaderEpochs) -> 
     return next_offset, position
 
 
-def _sound_batch(chunk: memoryview, at: int, segment: Segment) -> RecordBatchHeader | None:
+def _sound_batch(chunk: memoryview, at: int, segment: LogSegment) -> RecordBatchHeader | None:
     try:
         header = read_header(chunk, at)
         check_crc(chunk, header)
@@ -286,7 +286,7 @@ def _announced_size(chunk: memoryview) -> int | None:
         return None
 
 
-def _batch_follows(segment: Segment, position: int) -> bool:
+def _batch_follows(segment: LogSegment, position: int) -> bool:
     """Whether a sound batch stands anywhere from `position` on: then it is no torn tail. One may stand at `position`
     itself, when the damage is that the offsets before it ran too far."""
     # A batch begins with an offset, whose upper half is that of the segment's base, or one more.

@@ -8,11 +8,11 @@ from odradek_log.leader_epochs import LeaderEpochs
 from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
 from odradek_log.log_environment import LogEnvironment
+from odradek_log.log_segment import LogSegment
 from odradek_log.partition_metadata import decode as decode_topic_id
 from odradek_log.partition_metadata import encode as encode_topic_id
 from odradek_log.partition_metadata import is_torn
 from odradek_log.producer_snapshots import ProducerSnapshots
-from odradek_log.segment import Segment
 from odradek_wire.uuid import Uuid
 
 
@@ -24,7 +24,7 @@ def create_log(
     if topic_id is not None:
         env.disk.write_file(f"{directory}/{PARTITION_METADATA}", encode_topic_id(topic_id))
     snapshots = ProducerSnapshots(env, directory, [])
-    loaded = log_loader.LoadedLog([Segment.unwritten(env, directory, config)], 0, 0, LeaderEpochs(), snapshots)
+    loaded = log_loader.LoadedLog([LogSegment.unwritten(env, directory, config)], 0, 0, LeaderEpochs(), snapshots)
     return Log(
         env=env,
         directory=directory,

@@ -3,9 +3,9 @@ truncation."""
 
 from __future__ import annotations
 
+from odradek_log.log_segments import LogSegments
 from odradek_log.producer_snapshots import ProducerSnapshots
 from odradek_log.producer_state_manager import ProducerStateManager
-from odradek_log.segments import Segments
 from odradek_log.transaction_index import AbortedTransaction
 from odradek_wire.records.attributes import CONTROL_BIT
 from odradek_wire.records.batch import RecordBatchHeader, read_header
@@ -15,7 +15,7 @@ from odradek_wire.records.record_codec import read_records
 def load(
     producers: ProducerStateManager,
     snapshots: ProducerSnapshots,
-    segments: Segments,
+    segments: LogSegments,
     log_start_offset: int,
     log_end_offset: int,
     now_ms: int,
@@ -41,7 +41,7 @@ def load(
         producers.remove_expired(now_ms)
 
 
-def _replay(producers: ProducerStateManager, segments: Segments, start: int) -> None:
+def _replay(producers: ProducerStateManager, segments: LogSegments, start: int) -> None:
     """Tell `producers` of every batch from offset `start` on, and have those transactions indexed that were aborted
     there, and no others."""
     for segment in segments.from_offset(start):

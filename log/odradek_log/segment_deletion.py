@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek_log.log_segment import LogSegment
 from odradek_log.retention import SegmentFacts, deletable
-from odradek_log.segment import Segment
 
 if TYPE_CHECKING:
     from odradek_log.log import Log
@@ -39,7 +39,7 @@ def start_at(log: Log, offset: int) -> None:
         log.leader_epochs.truncate_from_start(offset)
 
 
-def remove(log: Log, segments: list[Segment]) -> None:
+def remove(log: Log, segments: list[LogSegment]) -> None:
     """Take segments out of the log: their files are renamed now and removed after `file.delete.delay.ms`."""
     paths = log.segments.remove(segments)
     for segment in segments:

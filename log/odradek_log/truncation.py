@@ -48,7 +48,7 @@ def begin_anew(log: Log, offset: int) -> None:
 def _end_at(log: Log, offset: int) -> None:
     log.forget_tail()
     log.log_end_offset = offset
-    log.flushing.truncated(offset)
+    log.flusher.truncated(offset)
     log.cleaner.truncated(log.segments.active.base_offset)
     log.leader_epochs.truncate_from_end(offset)
     log.epoch_file.write_if_dirty()

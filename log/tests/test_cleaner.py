@@ -16,8 +16,8 @@ from odradek_log.cleaner.offset_map import BYTES_PER_ENTRY
 from odradek_log.directory import LogDirectory
 from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
+from odradek_log.log_segment import FileSlice
 from odradek_log.producer_state_manager import BatchMetadata
-from odradek_log.segment import FileSlice
 from odradek_wire.records.attributes import Compression
 from odradek_wire.records.record_errors import CorruptRecordError
 

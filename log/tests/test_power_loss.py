@@ -232,7 +232,7 @@ def test_empty_segments_behind_a_lost_tail_are_given_up_and_flushed_ones_are_not
         for value in (b"a", b"b"):
             log.append(batch(value, key=b"k"), 0)
             log.roll()
-        log.flushing.recovery_point = recovery_point
+        log.flusher.recovery_point = recovery_point
         directory.offer_checkpoints()
         directory.write_checkpoints()
         directory.abandon()

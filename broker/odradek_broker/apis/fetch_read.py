@@ -25,7 +25,7 @@ from odradek_broker.replication.core.fetch_session import FetchedPartition, Part
 from odradek_broker.replication.follower_fetches import preferred_replica
 from odradek_broker.replication.partition import STORAGE_ERRORS, Partition
 from odradek_log.log_errors import OffsetOutOfRangeError
-from odradek_log.segment import FileSlice
+from odradek_log.log_segment import FileSlice
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 from odradek_wire.records.conversion import down_convert

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import cast
 
-from odradek_log.segment import FileSlice
+from odradek_log.log_segment import FileSlice
 from odradek_wire.codec import Part
 
 SENDFILE_MIN_BYTES = 64 * 1024

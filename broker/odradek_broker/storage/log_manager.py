@@ -168,7 +168,7 @@ class LogManager:
         """Flush logs whose last flush was `flush.ms` ago."""
         now_ms = self._clock.wall_ms()
         for log in healthy_logs(self._partitions):
-            if now_ms - log.flushing.flushed_ms >= log.config.flush_ms and log.log_end_offset > log.recovery_point:
+            if now_ms - log.flusher.flushed_ms >= log.config.flush_ms and log.log_end_offset > log.recovery_point:
                 self._executor.run("flush", log.flush)
 
     def _checkpoint_high_watermarks(self) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from odradek_broker.network.sender import SENDFILE_MIN_BYTES, Sender
 from odradek_log.disk import READ, RealDisk
+from odradek_log.log_segment import FileSlice
 from odradek_log.open_files import OpenFiles
-from odradek_log.segment import FileSlice
 
 
 class Holder:

@@ -12,8 +12,8 @@ from odradek_log.disk import CREATE, write_all
 from odradek_log.file_names import CLEANED, INDEX, LOG, TIME_INDEX, TXN_INDEX
 from odradek_log.log_config import LogConfig
 from odradek_log.log_environment import LogEnvironment
+from odradek_log.log_segment import LogSegment
 from odradek_log.open_files import OpenFile
-from odradek_log.segment import Segment
 from odradek_log.transaction_index import AbortedTransaction
 from odradek_wire.records.batch import Buffer, RecordBatchHeader
 
@@ -24,7 +24,7 @@ class CleanedSegment:
     def __init__(self, env: LogEnvironment, directory: str, base_offset: int, config: LogConfig) -> None:
         """Raises `OSError`. What an earlier attempt left under the name is overwritten."""
         self._disk = env.disk
-        self.segment = Segment(
+        self.segment = LogSegment(
             env, directory, base_offset, size=0, created_ms=0, index_interval=config.index_interval_bytes
         )
         self.segment.reset_indexes()

@@ -27,7 +27,7 @@ from odradek_log.cleaner.segment_replacement import replace_segments
 from odradek_log.cleaner.transaction_metadata import CleanedTransactionMetadata
 from odradek_log.file_names import CLEANED, INDEX, TIME_INDEX
 from odradek_log.log import Log
-from odradek_log.segment import Segment
+from odradek_log.log_segment import LogSegment
 from odradek_wire.records import record_filter
 from odradek_wire.records.batch import (
     Buffer,
@@ -59,7 +59,7 @@ class SliceDone(NamedTuple):
 class SegmentReplacement(NamedTuple):
     """A segment is ready to take the place of others: the owner calls `swap`."""
 
-    old: Sequence[Segment]
+    old: Sequence[LogSegment]
     new: CleanedSegment
 
 
@@ -193,7 +193,7 @@ class Cleaner:
         while self._offsets.forget(10 * self.slice_us):
             yield SliceDone(0, 0)
 
-    def _index_size(self, segment: Segment) -> int:
+    def _index_size(self, segment: LogSegment) -> int:
         """Of the larger one; a segment whose index files are still to be written has none."""
         disk, size = self._log.env.disk, 0
         for suffix in (INDEX, TIME_INDEX):
@@ -281,7 +281,7 @@ class Cleaner:
 
     # --- writing anew
 
-    def _rewrite(self, source: Segment, target: CleanedSegment, batches: BatchFilter) -> Iterator[Slice]:
+    def _rewrite(self, source: LogSegment, target: CleanedSegment, batches: BatchFilter) -> Iterator[Slice]:
         written = 0
         for chunk in read_chunks(self._log.env.disk, source, self._limits.io_buffer_bytes // 2):
             self.waits = False

@@ -54,7 +54,7 @@ def choose_cleanable(
     last_stable_offset: int,
     now_ms: int,
 ) -> LogToClean:
-    """`segments` are all of the log, the last one active. A checkpoint outside the log means nothing: everything is
+    """`log_segments` are all of the log, the last one active. A checkpoint outside the log means nothing: everything is
     dirty then."""
     if checkpoint is None or not log_start_offset <= checkpoint <= log_end_offset:
         checkpoint = log_start_offset

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from odradek_log.disk import READ, Disk
 from odradek_log.file_names import LOG
 from odradek_log.log_errors import CorruptLogError
+from odradek_log.log_segment import LogSegment
 from odradek_log.open_files import OpenFile
-from odradek_log.segment import Segment
 from odradek_wire.records.batch import HEADER_SIZE, RecordBatchHeader, entry_size_at, iterate
 
 
@@ -26,7 +26,7 @@ class SegmentChunk:
             yield header
 
 
-def read_chunks(disk: Disk, segment: Segment, size: int) -> Iterator[SegmentChunk]:
+def read_chunks(disk: Disk, segment: LogSegment, size: int) -> Iterator[SegmentChunk]:
     """Of about `size` bytes, more where a batch is larger. Each is read when it is asked for, behind what was asked for
     of the one before. Raises `OSError`, `CorruptLogError`."""
     if not segment.size:

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from odradek_log.cleaner.cleaned_segment import CleanedSegment
 from odradek_log.file_names import CLEANED, SWAP
 from odradek_log.log import Log
-from odradek_log.segment import Segment
+from odradek_log.log_segment import LogSegment
 
 
-def replace_segments(log: Log, old: Sequence[Segment], new: CleanedSegment) -> None:
+def replace_segments(log: Log, old: Sequence[LogSegment], new: CleanedSegment) -> None:
     """On the log's thread, in one step. Raises `OSError`; the log is offline then, and whole after the next start."""
     segment = new.segment
     paths = [segment.path(suffix) for suffix in new.suffixes]

@@ -12,50 +12,50 @@ from contextlib import suppress
 
 from odradek_log.log_config import LogConfig
 from odradek_log.log_environment import LogEnvironment
-from odradek_log.segment import FileSlice, Segment
+from odradek_log.log_segment import FileSlice, LogSegment
 from odradek_log.transaction_index import AbortedTransaction
 
 
-class Segments:
+class LogSegments:
     """At least one segment."""
 
-    __slots__ = ("_bases", "_env", "_row", "active", "directory", "unsynced")
+    __slots__ = ("_bases", "_env", "_segments", "active", "directory", "unsynced")
 
-    def __init__(self, env: LogEnvironment, directory: str, segments: list[Segment]) -> None:
+    def __init__(self, env: LogEnvironment, directory: str, segments: list[LogSegment]) -> None:
         self._env = env
         self.directory = directory
-        self._row = segments
+        self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
-        self.unsynced: list[Segment] = []
+        self.unsynced: list[LogSegment] = []
         """Those that were sealed, and whose index files may not be on the disk. A start believes in these files."""
 
     def __len__(self) -> int:
-        return len(self._row)
+        return len(self._segments)
 
-    def __iter__(self) -> Iterator[Segment]:
-        return iter(self._row)
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self._segments)
 
-    def __getitem__(self, at: int) -> Segment:
-        return self._row[at]
+    def __getitem__(self, at: int) -> LogSegment:
+        return self._segments[at]
 
     @property
-    def first(self) -> Segment:
-        return self._row[0]
+    def first(self) -> LogSegment:
+        return self._segments[0]
 
-    def from_offset(self, offset: int) -> list[Segment]:
+    def from_offset(self, offset: int) -> list[LogSegment]:
         """The segment that holds `offset`, and all after it. Any thread: one look at the row, whatever is done to it
         meanwhile."""
-        row = self._row.copy()
+        row = self._segments.copy()
         return row[max(bisect_right(row, offset, key=_base) - 1, 0) :]
 
-    def containing(self, offset: int) -> Segment:
-        return self._row[max(bisect_right(self._bases, offset) - 1, 0)]
+    def containing(self, offset: int) -> LogSegment:
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
 
-    def after(self, segment: Segment) -> Segment:
-        return self._row[self._row.index(segment) + 1]
+    def after(self, segment: LogSegment) -> LogSegment:
+        return self._segments[self._segments.index(segment) + 1]
 
-    def position_in(self, segment: Segment, offset: int) -> int:
+    def position_in(self, segment: LogSegment, offset: int) -> int:
         """Where in that segment's file the batch of `offset` stands: 0 or the file's end when it is in another one."""
         if offset <= segment.base_offset:
             return 0
@@ -66,7 +66,7 @@ class Segments:
 
     def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record from `start_offset` on that is at least so new."""
-        for segment in self._row:
+        for segment in self._segments:
             if segment.largest_timestamp[0] >= timestamp:
                 found = segment.find_timestamp(timestamp, start_offset)
                 if found is not None:
@@ -75,7 +75,7 @@ class Segments:
 
     def find_largest_timestamp(self, start_offset: int) -> tuple[int, int, int] | None:
         """The same of the first record that has the largest timestamp."""
-        segment = max(self._row, key=lambda segment: segment.largest_timestamp[0])
+        segment = max(self._segments, key=lambda segment: segment.largest_timestamp[0])
         timestamp = segment.largest_timestamp[0]
         return segment.find_timestamp(timestamp, start_offset) if timestamp >= 0 else None
 
@@ -98,32 +98,32 @@ class Segments:
 
     def ends(self, log_end_offset: int) -> list[int]:
         """Where each segment ends, exclusive."""
-        return [segment.base_offset for segment in self._row[1:]] + [log_end_offset]
+        return [segment.base_offset for segment in self._segments[1:]] + [log_end_offset]
 
-    def begin(self, base_offset: int, config: LogConfig) -> Segment:
+    def begin(self, base_offset: int, config: LogConfig) -> LogSegment:
         """A new active segment; the one before it is sealed."""
-        if self._row:
+        if self._segments:
             old = self.active
             if old.base_offset == base_offset:
                 # Full without a record (its first batch is too far from its base): the new one takes its place.
                 assert old.size == 0
                 for path in old.mark_deleted():
                     self._env.disk.remove(path)
-                self._row.pop()
+                self._segments.pop()
                 self._bases.pop()
             else:
                 if not old.size:
                     # The first batch is compacted away up to here. The file's name goes on saying where the log begins.
                     old.create_file()
                 self.seal(old)
-        segment = Segment.create(self._env, self.directory, base_offset, config)
+        segment = LogSegment.create(self._env, self.directory, base_offset, config)
         segment.begin_appends(config)
-        self._row.append(segment)
+        self._segments.append(segment)
         self._bases.append(base_offset)
         self.active = segment
         return segment
 
-    def seal(self, segment: Segment) -> None:
+    def seal(self, segment: LogSegment) -> None:
         """Write its index files, if need be; `sync_indexes` is to follow."""
         if not segment.sealed:
             segment.seal()
@@ -137,28 +137,28 @@ class Segments:
                 self.unsynced[0].sync_indexes()
             del self.unsynced[0]
 
-    def make_active(self, segment: Segment, config: LogConfig) -> None:
+    def make_active(self, segment: LogSegment, config: LogConfig) -> None:
         """The last segment is another one now: those behind it were removed."""
-        assert segment is self._row[-1]
+        assert segment is self._segments[-1]
         self.active = segment
         segment.begin_appends(config)
 
-    def replace(self, old: Sequence[Segment], new: Segment) -> list[str]:
+    def replace(self, old: Sequence[LogSegment], new: LogSegment) -> list[str]:
         """Another segment takes the place of neighbours, whose files are renamed; returns the new names, for
         `remove_later`."""
-        at = self._row.index(old[0])
-        assert self._row[at : at + len(old)] == list(old)
+        at = self._segments.index(old[0])
+        assert self._segments[at : at + len(old)] == list(old)
         assert self.active not in old
         paths = [path for segment in old for path in segment.mark_deleted()]
-        self._row[at : at + len(old)] = [new]
+        self._segments[at : at + len(old)] = [new]
         self._bases[at : at + len(old)] = [new.base_offset]
         return paths
 
-    def remove(self, segments: Sequence[Segment]) -> list[str]:
+    def remove(self, segments: Sequence[LogSegment]) -> list[str]:
         """Take segments out of the row and rename their files; returns the new names, for `remove_later`."""
         paths: list[str] = []
         for segment in segments:
-            self._row.remove(segment)
+            self._segments.remove(segment)
             self._bases.remove(segment.base_offset)
             paths += segment.mark_deleted()
         return paths
@@ -179,5 +179,5 @@ class Segments:
             self._env.later(delay_ms, remove)
 
 
-def _base(segment: Segment) -> int:
+def _base(segment: LogSegment) -> int:
     return segment.base_offset

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from threading import Lock
 
 from odradek_log.epoch_file import EpochFile
+from odradek_log.log_segments import LogSegments
 from odradek_log.producer_snapshots import ProducerSnapshots
-from odradek_log.segments import Segments
 
 
-class Flushing:
+class LogFlusher:
     """Of one log. Flushes that meet on several threads follow each other."""
 
     __slots__ = (
@@ -31,7 +31,7 @@ class Flushing:
 
     def __init__(
         self,
-        segments: Segments,
+        segments: LogSegments,
         epoch_file: EpochFile,
         snapshots: ProducerSnapshots,
         recovery_point: int,

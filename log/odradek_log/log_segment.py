@@ -46,10 +46,10 @@ class FileSlice:
         return self._file.fd
 
     @property
-    def segment(self) -> Segment:
+    def segment(self) -> LogSegment:
         """Whose file it is."""
         holder = self._file.holder
-        assert isinstance(holder, Segment)
+        assert isinstance(holder, LogSegment)
         return holder
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class FileSlice:
         return f"FileSlice(fd={self.fd}, position={self.position}, size={self.size})"
 
 
-class Segment:
+class LogSegment:
     """A log file and its indexes, opened when first used."""
 
     __slots__ = (
@@ -113,7 +113,7 @@ class Segment:
         self._transaction_index: TransactionIndex | None = None
 
     @classmethod
-    def create(cls, env: LogEnvironment, directory: str, base_offset: int, config: LogConfig) -> Segment:
+    def create(cls, env: LogEnvironment, directory: str, base_offset: int, config: LogConfig) -> LogSegment:
         """A new segment with an empty log file and empty index files."""
         segment = cls(
             env, directory, base_offset, size=0, created_ms=env.wall_ms(), index_interval=config.index_interval_bytes
@@ -122,7 +122,7 @@ class Segment:
         return segment
 
     @classmethod
-    def unwritten(cls, env: LogEnvironment, directory: str, config: LogConfig) -> Segment:
+    def unwritten(cls, env: LogEnvironment, directory: str, config: LogConfig) -> LogSegment:
         """The first segment of a partition that nothing was ever appended to: its files come with its first batch, for
         creating files is what creating a partition costs. (Kafka makes them where there are none.)"""
         segment = cls(env, directory, 0, size=0, created_ms=env.wall_ms(), index_interval=config.index_interval_bytes)
