@@ -74,7 +74,7 @@ def _write(log: Log, view: memoryview, run: list[RecordBatchHeader]) -> None:
         return
     for header in run:
         if header.partition_leader_epoch > log.leader_epochs.latest:
-            log.epoch_file.begin(header.partition_leader_epoch, header.base_offset)
+            log.leader_epoch_file.begin(header.partition_leader_epoch, header.base_offset)
     segment = log.segments.active
     first, last = run[0], run[-1]
     position = segment.size + last.position - first.position

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from odradek_log import follower_append, segment_deletion, truncation
 from odradek_log.append import NOTHING_APPENDED, AppendInfo, Rejection, too_large
 from odradek_log.cleaner_state import CleanerState
-from odradek_log.epoch_file import EpochFile
 from odradek_log.file_names import PARTITION_METADATA
+from odradek_log.leader_epoch_checkpoint_file import LeaderEpochCheckpointFile
 from odradek_log.log_config import LogConfig
 from odradek_log.log_environment import LogEnvironment
 from odradek_log.log_errors import CorruptLogError, LogClosedError, LogOfflineError, OffsetOutOfRangeError
@@ -47,9 +47,9 @@ class Log:
         "cleaner",
         "directory",
         "env",
-        "epoch_file",
         "failure",
         "flusher",
+        "leader_epoch_file",
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
@@ -84,7 +84,7 @@ class Log:
         self.name = f"{topic}-{partition}"
         self.topic_id = topic_id
         self.leader_epochs = loaded.epochs
-        self.epoch_file = EpochFile(env, directory, loaded.epochs)
+        self.leader_epoch_file = LeaderEpochCheckpointFile(env, directory, loaded.epochs)
         self.producers = ProducerStateManager(env.producer_expiration_ms)
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.next_offset
@@ -98,7 +98,7 @@ class Log:
         self.segments.active.begin_appends(config)
         self.snapshots = loaded.snapshots
         self.cleaner = CleanerState()
-        self.flusher = LogFlusher(self.segments, self.epoch_file, self.snapshots, recovery_point, env.wall_ms)
+        self.flusher = LogFlusher(self.segments, self.leader_epoch_file, self.snapshots, recovery_point, env.wall_ms)
         self.forget_tail()
 
     # --- what it is
@@ -183,7 +183,7 @@ class Log:
             if segment.is_full_for(size, max_timestamp, last_offset, config):
                 segment = self.begin_segment()
             if leader_epoch != self.leader_epochs.latest or self.leader_epochs.dirty:
-                self.epoch_file.begin(leader_epoch, first_offset)
+                self.leader_epoch_file.begin(leader_epoch, first_offset)
             # Either the caller's writable buffer or a new one.
             set_offset_and_leader_epoch(batch, header, first_offset, leader_epoch)  # type: ignore[arg-type]
             position = segment.size
@@ -447,7 +447,7 @@ class Log:
         with self.working("close"):
             if self.log_end_offset:
                 # An epoch without a record is nothing that anybody could ask for.
-                self.epoch_file.write_if_dirty()
+                self.leader_epoch_file.write_if_dirty()
             self.snapshots.take(self.producers, self.log_end_offset)
             self.flush()
 

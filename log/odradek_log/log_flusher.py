@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 
-from odradek_log.epoch_file import EpochFile
+from odradek_log.leader_epoch_checkpoint_file import LeaderEpochCheckpointFile
 from odradek_log.log_segments import LogSegments
 from odradek_log.producer_snapshots import ProducerSnapshots
 
@@ -32,13 +32,13 @@ class LogFlusher:
     def __init__(
         self,
         segments: LogSegments,
-        epoch_file: EpochFile,
+        leader_epoch_file: LeaderEpochCheckpointFile,
         snapshots: ProducerSnapshots,
         recovery_point: int,
         wall_ms: Callable[[], int],
     ) -> None:
         self._segments = segments
-        self._epoch_file = epoch_file
+        self._epoch_file = leader_epoch_file
         self._snapshots = snapshots
         self._one_flush = Lock()
         self._one_writer = Lock()

@@ -26,7 +26,7 @@ from odradek_log.file_names import (
     offset_of,
     segment_name,
 )
-from odradek_log.leader_epochs import LeaderEpochs
+from odradek_log.leader_epoch_cache import LeaderEpochCache
 from odradek_log.log_config import LogConfig
 from odradek_log.log_environment import LogEnvironment
 from odradek_log.log_errors import CorruptLogError
@@ -53,7 +53,7 @@ class LoadedLog:
     segments: list[LogSegment]
     next_offset: int
     log_start_offset: int
-    epochs: LeaderEpochs
+    epochs: LeaderEpochCache
     snapshots: ProducerSnapshots
 
 
@@ -74,7 +74,7 @@ def load(
     bases = sorted(offset for name in names if name.endswith(LOG) and (offset := offset_of(name)) is not None)
     snapshots = sorted(offset for name in names if name.endswith(SNAPSHOT) and (offset := offset_of(name)) is not None)
     known_epochs = _read_epochs(env, directory, present)
-    epochs = known_epochs if known_epochs is not None else LeaderEpochs()
+    epochs = known_epochs if known_epochs is not None else LeaderEpochCache()
     _remove_orphans(env, directory, names, bases)
     segments = [_segment(env, directory, base, present, config) for base in bases]
     if not segments:
@@ -107,7 +107,7 @@ def load(
     return LoadedLog(segments, next_offset, log_start_offset, epochs, taken)
 
 
-def _read_epochs(env: LogEnvironment, directory: str, present: set[str]) -> LeaderEpochs | None:
+def _read_epochs(env: LogEnvironment, directory: str, present: set[str]) -> LeaderEpochCache | None:
     """None when the file is missing or was lost with the power: it is written without waiting for the disk, because the
     batches tell the epochs as well."""
     if LEADER_EPOCH_CHECKPOINT not in present:
@@ -115,14 +115,14 @@ def _read_epochs(env: LogEnvironment, directory: str, present: set[str]) -> Lead
     path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
     try:
         data = env.disk.read_file(path)
-        return LeaderEpochs.decode(data, path) if data else None
+        return LeaderEpochCache.decode(data, path) if data else None
     except CorruptLogError as error:
         env.reporter.warning("reading the leader epochs from the log", file=path, error=str(error))
         return None
 
 
-def _epochs_of(segments: list[LogSegment]) -> LeaderEpochs:
-    epochs = LeaderEpochs()
+def _epochs_of(segments: list[LogSegment]) -> LeaderEpochCache:
+    epochs = LeaderEpochCache()
     for segment in segments:
         if segment.size:
             for header in file_batches.batch_headers(segment.open(), 0, segment.size):
@@ -192,7 +192,7 @@ def _finish_replacements(env: LogEnvironment, directory: str, names: list[str], 
 
 
 def _recover(
-    env: LogEnvironment, segments: list[LogSegment], recovery_point: int, epochs: LeaderEpochs, *, compact: bool
+    env: LogEnvironment, segments: list[LogSegment], recovery_point: int, epochs: LeaderEpochCache, *, compact: bool
 ) -> int:
     """Check every segment from the one that holds the recovery point; returns the log's end."""
     first = max((at for at, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
@@ -238,7 +238,7 @@ def _remove(env: LogEnvironment, segments: list[LogSegment], start: int) -> None
     del segments[start:]
 
 
-def _check_segment(segment: LogSegment, next_offset: int, epochs: LeaderEpochs) -> tuple[int, int]:
+def _check_segment(segment: LogSegment, next_offset: int, epochs: LeaderEpochCache) -> tuple[int, int]:
     """Read a segment, rebuilding its indexes; (offset after the last sound batch, position after it)."""
     segment.reset_indexes()
     file = segment.open()

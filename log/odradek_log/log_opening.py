@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from odradek_log import log_loader
 from odradek_log.file_names import PARTITION_METADATA
-from odradek_log.leader_epochs import LeaderEpochs
+from odradek_log.leader_epoch_cache import LeaderEpochCache
 from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
 from odradek_log.log_environment import LogEnvironment
@@ -24,7 +24,7 @@ def create_log(
     if topic_id is not None:
         env.disk.write_file(f"{directory}/{PARTITION_METADATA}", encode_topic_id(topic_id))
     snapshots = ProducerSnapshots(env, directory, [])
-    loaded = log_loader.LoadedLog([LogSegment.unwritten(env, directory, config)], 0, 0, LeaderEpochs(), snapshots)
+    loaded = log_loader.LoadedLog([LogSegment.unwritten(env, directory, config)], 0, 0, LeaderEpochCache(), snapshots)
     return Log(
         env=env,
         directory=directory,

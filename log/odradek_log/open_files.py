@@ -13,7 +13,7 @@ from typing import Protocol
 from odradek_log.disk import Disk
 
 
-class Holder(Protocol):
+class FileHolder(Protocol):
     """Who keeps an open file and loses it when descriptors are short."""
 
     file: OpenFile | None
@@ -24,7 +24,7 @@ class OpenFile:
 
     __slots__ = ("_disk", "fd", "holder", "used")
 
-    def __init__(self, disk: Disk, fd: int, holder: Holder) -> None:
+    def __init__(self, disk: Disk, fd: int, holder: FileHolder) -> None:
         self._disk = disk
         self.fd = fd
         self.holder = holder
@@ -52,7 +52,7 @@ class OpenFiles:
     def __len__(self) -> int:
         return len(self._ring)
 
-    def open(self, path: str, flags: int, holder: Holder) -> OpenFile:
+    def open(self, path: str, flags: int, holder: FileHolder) -> OpenFile:
         """Open for `holder`, which stores the result in `holder.file` and forgets it when it is evicted."""
         while len(self._ring) >= self._capacity:
             self._evict()
@@ -70,7 +70,7 @@ class OpenFiles:
         holder.file = file
         return file
 
-    def release(self, holder: Holder) -> None:
+    def release(self, holder: FileHolder) -> None:
         """The holder is done with its file (closed, deleted)."""
         file = holder.file
         if file is None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from odradek_log.log_config import LogConfig
 
 
-class SegmentFacts(NamedTuple):
+class SegmentRetention(NamedTuple):
     """`end_offset` is exclusive; `newest_ms` gives the largest timestamp, or the file's time where there is none. It is
     asked for only where it decides, since it may have to be read."""
 
@@ -18,7 +18,7 @@ class SegmentFacts(NamedTuple):
 
 
 def deletable(
-    segments: Sequence[SegmentFacts], config: LogConfig, log_start_offset: int, limit: int, now_ms: int
+    segments: Sequence[SegmentRetention], config: LogConfig, log_start_offset: int, limit: int, now_ms: int
 ) -> int:
     """How many segments, from the oldest on, retention gives up; none that holds an offset at or above `limit`.
 
@@ -39,5 +39,5 @@ def deletable(
     return count
 
 
-def _too_old(segment: SegmentFacts, config: LogConfig, now_ms: int) -> bool:
+def _too_old(segment: SegmentRetention, config: LogConfig, now_ms: int) -> bool:
     return config.delete and config.retention_ms >= 0 and now_ms - segment.newest_ms() > config.retention_ms

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek_log.log_segment import LogSegment
-from odradek_log.retention import SegmentFacts, deletable
+from odradek_log.retention import SegmentRetention, deletable
 
 if TYPE_CHECKING:
     from odradek_log.log import Log
@@ -20,7 +20,7 @@ def delete_old_segments(log: Log, limit: int) -> int:
         return 0
     segments = list(log.segments)
     facts = [
-        SegmentFacts(end, segment.size, segment.retention_timestamp)
+        SegmentRetention(end, segment.size, segment.retention_timestamp)
         for end, segment in zip(log.segments.ends(log.log_end_offset), segments, strict=True)
     ]
     count = deletable(facts, log.config, log.log_start_offset, limit, log.env.wall_ms())

@@ -32,7 +32,7 @@ class AbortedTransaction(NamedTuple):
         return _ENTRY.pack(_VERSION, *self)
 
 
-class Owner(IndexOwner, Protocol):
+class SegmentFiles(IndexOwner, Protocol):
     """The segment: it knows where its files are, also after its directory was renamed."""
 
     def path(self, suffix: str, /) -> str: ...
@@ -43,7 +43,7 @@ class TransactionIndex:
 
     __slots__ = ("_data", "_disk", "_loaded", "_owner", "_torn", "_unsynced")
 
-    def __init__(self, disk: Disk, owner: Owner, loaded: LoadedIndexes) -> None:
+    def __init__(self, disk: Disk, owner: SegmentFiles, loaded: LoadedIndexes) -> None:
         """The file is read when something is first asked; a missing one is an empty one."""
         self._disk = disk
         self._owner = owner

@@ -51,6 +51,6 @@ def _end_at(log: Log, offset: int) -> None:
     log.flusher.truncated(offset)
     log.cleaner.truncated(log.segments.active.base_offset)
     log.leader_epochs.truncate_from_end(offset)
-    log.epoch_file.write_if_dirty()
+    log.leader_epoch_file.write_if_dirty()
     log.producers.clear()
     log.load_producers()

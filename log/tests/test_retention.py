@@ -9,10 +9,10 @@ from log.tests.log_kit import START_MS, TOPIC_ID, Time, append, batch, open_dire
 
 from odradek_log.log import Log
 from odradek_log.log_config import LogConfig
-from odradek_log.retention import SegmentFacts, deletable
+from odradek_log.retention import SegmentRetention, deletable
 
 # Three segments of 100 bytes, ending at 10, 20 and 30, of 1, 2 and 3 seconds.
-_SEGMENTS = [SegmentFacts(10 * at, 100, lambda at=at: 1000 * at) for at in (1, 2, 3)]
+_SEGMENTS = [SegmentRetention(10 * at, 100, lambda at=at: 1000 * at) for at in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_may_go(settings: dict[str, object], start: int, limit: int, now_ms
 
 
 def test_an_empty_active_segment_stays() -> None:
-    segments = [*_SEGMENTS, SegmentFacts(30, 0, lambda: 0)]
+    segments = [*_SEGMENTS, SegmentRetention(30, 0, lambda: 0)]
     assert deletable(segments, LogConfig(retention_ms=0), 0, 30, 1 << 60) == 3
 
 

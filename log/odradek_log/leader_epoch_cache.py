@@ -16,7 +16,7 @@ UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
 
 
-class LeaderEpochs:
+class LeaderEpochCache:
     """(epoch, start offset), both ascending."""
 
     __slots__ = ("_entries", "dirty", "latest")
@@ -90,7 +90,7 @@ class LeaderEpochs:
         return encode_lines(f"{epoch} {start}" for epoch, start in self._entries)
 
     @classmethod
-    def decode(cls, data: bytes, path: str) -> LeaderEpochs:
+    def decode(cls, data: bytes, path: str) -> LeaderEpochCache:
         """The file's entries, as read: Kafka never writes them out of order."""
         entries = []
         for line in decode_lines(data, path):

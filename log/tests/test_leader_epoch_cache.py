@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 from log.tests.log_kit import TOPIC_ID, Time, append, open_directory
 
-from odradek_log.leader_epochs import LeaderEpochs
+from odradek_log.leader_epoch_cache import LeaderEpochCache
 from odradek_log.log_config import LogConfig
 from odradek_log.log_errors import CorruptLogError
 
 
-def _epochs(*entries: tuple[int, int]) -> LeaderEpochs:
-    epochs = LeaderEpochs()
+def _epochs(*entries: tuple[int, int]) -> LeaderEpochCache:
+    epochs = LeaderEpochCache()
     for entry in entries:
         epochs.assign(*entry)
     return epochs
 
 
 def test_the_file_is_kafkas() -> None:
-    assert LeaderEpochs().encode() == b"0\n0\n"
+    assert LeaderEpochCache().encode() == b"0\n0\n"
     assert _epochs((0, 0), (3, 120)).encode() == b"0\n2\n0 0\n3 120\n"
-    assert LeaderEpochs.decode(b"0\n2\n0 0\n3 120\n", "f").entries == [(0, 0), (3, 120)]
-    assert LeaderEpochs.decode(b"", "f").entries == []
+    assert LeaderEpochCache.decode(b"0\n2\n0 0\n3 120\n", "f").entries == [(0, 0), (3, 120)]
+    assert LeaderEpochCache.decode(b"", "f").entries == []
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_the_file_is_kafkas() -> None:
 )
 def test_a_file_that_kafka_would_not_write_is_corrupt(text: bytes) -> None:
     with pytest.raises(CorruptLogError):
-        LeaderEpochs.decode(text, "f")
+        LeaderEpochCache.decode(text, "f")
 
 
 def test_an_epoch_that_is_not_newer_changes_nothing_and_one_that_contradicts_replaces() -> None:
@@ -59,7 +59,7 @@ def test_the_end_of_an_epoch_is_the_start_of_the_next_known_one(requested: int, 
 
 
 def test_without_epochs_nothing_can_be_told() -> None:
-    assert LeaderEpochs().end_offset_for(0, 30) == (-1, -1)
+    assert LeaderEpochCache().end_offset_for(0, 30) == (-1, -1)
 
 
 def test_truncation_forgets_epochs_that_begin_at_the_end_or_later() -> None:

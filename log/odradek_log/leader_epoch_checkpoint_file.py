@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from odradek_log.file_names import LEADER_EPOCH_CHECKPOINT
-from odradek_log.leader_epochs import LeaderEpochs
+from odradek_log.leader_epoch_cache import LeaderEpochCache
 from odradek_log.log_environment import LogEnvironment
 
 
-class EpochFile:
+class LeaderEpochCheckpointFile:
     """One partition's epochs and their file. Written without a sync, for the batches tell the epochs as well; `sync`
     follows with the log's own."""
 
     __slots__ = ("_env", "_unsynced", "directory", "epochs")
 
-    def __init__(self, env: LogEnvironment, directory: str, epochs: LeaderEpochs) -> None:
+    def __init__(self, env: LogEnvironment, directory: str, epochs: LeaderEpochCache) -> None:
         self._env = env
         self.directory = directory
         self.epochs = epochs
