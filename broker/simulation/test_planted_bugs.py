@@ -134,14 +134,14 @@ def follower_that_learns_nothing_of_producers(patch: pytest.MonkeyPatch) -> None
     def untold(self: Log, header: Any, batch: Any) -> None:
         """Told only of what is appended as leader."""
 
-    tell = Log.tell_producers
+    tell = Log.update_producers
 
     def append(log: Log, view: memoryview, run: Any) -> None:
-        Log.tell_producers = untold  # type: ignore[method-assign]
+        Log.update_producers = untold  # type: ignore[method-assign]
         try:
             write(log, view, run)
         finally:
-            Log.tell_producers = tell  # type: ignore[method-assign]
+            Log.update_producers = tell  # type: ignore[method-assign]
 
     patch.setattr(follower_append, "_write", append)
 

@@ -49,7 +49,7 @@ def syncs_that_do_not_reach_the_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def producers_that_a_restart_forgets(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Log, "load_producers", lambda self, **options: None)
+    patch.setattr(Log, "rebuild_producer_state", lambda self, **options: None)
 
 
 def duplicates_that_are_appended(patch: pytest.MonkeyPatch) -> None:

@@ -759,7 +759,7 @@ async def test_a_replica_whose_log_is_damaged_is_led_and_waited_for_by_nobody(
     await trio.create([1, 2, 0])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"a"))
-    trio.hosted(broker).log.fail("read", CorruptLogError("planted"))
+    trio.hosted(broker).log.go_offline("read", CorruptLogError("planted"))
     await trio.until_in_sync(*{0, 1, 2} - {broker})
     assert trio.partition.leader == (2 if broker == 1 else 1)
     leader = await trio.client(trio.partition.leader)

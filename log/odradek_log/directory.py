@@ -470,12 +470,12 @@ class LogDirectory:
         # Not worth an import before the end.
         from concurrent.futures import ThreadPoolExecutor
 
-        def settle(log: Log) -> None:
+        def flush(log: Log) -> None:
             with suppress(Exception):  # reported by the log, or when it is closed
-                log.settle()
+                log.flush_for_close()
 
         with ThreadPoolExecutor(_FLUSH_THREADS) as pool:
-            for _ in pool.map(settle, unflushed):
+            for _ in pool.map(flush, unflushed):
                 pass
 
     def abandon(self) -> None:

@@ -20,7 +20,7 @@ def append(log: Log, view: memoryview) -> AppendInfo | None:
     headers, fault = _sound(view, next_offset)
     if headers and next_offset < log.log_end_offset:
         start = log.log_end_offset
-        truncation.begin_anew(log, next_offset)
+        truncation.truncate_fully_and_start_at(log, next_offset)
         log.log_start_offset = start
     run: list[RecordBatchHeader] = []
     for header in headers:
@@ -31,7 +31,7 @@ def append(log: Log, view: memoryview) -> AppendInfo | None:
             run = []
             # The leader may have compacted offsets away: the new segment is named after what comes.
             log.log_end_offset = header.base_offset
-            log.begin_segment()
+            log.roll_segment()
         run.append(header)
     _write(log, view, run)
     if headers and log.log_end_offset - log.recovery_point >= log.config.flush_messages:
@@ -81,5 +81,5 @@ def _write(log: Log, view: memoryview, run: list[RecordBatchHeader]) -> None:
     segment.append_batches(view[first.position : last.end], run)
     for header in run:
         if header.producer_id >= 0:
-            log.tell_producers(header, view[header.position : header.end])
-    log.appended(last, position)
+            log.update_producers(header, view[header.position : header.end])
+    log.set_last_batch(last, position)

@@ -24,7 +24,7 @@ from odradek_log.log_loader import LoadedLog
 from odradek_log.log_segment import FileSlice, LogSegment
 from odradek_log.log_segments import LogSegments
 from odradek_log.partition_metadata import encode as encode_topic_id
-from odradek_log.producer_replay import load, tell
+from odradek_log.producer_replay import rebuild, update
 from odradek_log.producer_state_manager import AppendOrigin, BatchMetadata, ProducerStateManager
 from odradek_log.transaction_index import AbortedTransaction
 from odradek_log.verification_guard import NOT_REQUIRED, VerificationGuard
@@ -99,7 +99,7 @@ class Log:
         self.snapshots = loaded.snapshots
         self.cleaner = CleanerState()
         self.flusher = LogFlusher(self.segments, self.leader_epoch_file, self.snapshots, recovery_point, env.wall_ms)
-        self.forget_tail()
+        self.forget_last_batch()
 
     # --- what it is
 
@@ -129,7 +129,7 @@ class Log:
     def assign_topic_id(self, topic_id: Uuid) -> None:
         """Give an id to a directory that has none, as one written by an old release."""
         assert self.topic_id is None
-        with self.working("write the topic id"):
+        with self.handling_disk_errors("write the topic id"):
             self.env.disk.replace_file(f"{self.directory}/{PARTITION_METADATA}", encode_topic_id(topic_id))
         self.topic_id = topic_id
 
@@ -151,7 +151,7 @@ class Log:
         record, as Kafka does. Raises `OSError` when the disk fails; the log is offline then, the records not in it.
         """
         if self.failure is not None:
-            raise self.offline()
+            raise self.offline_error()
         config = self._config
         rules = config.strict_rules if strict else config.rules
         if origin is not _CLIENT:
@@ -181,7 +181,7 @@ class Log:
         segment = self.segments.active
         try:
             if segment.is_full_for(size, max_timestamp, last_offset, config):
-                segment = self.begin_segment()
+                segment = self.roll_segment()
             if leader_epoch != self.leader_epochs.latest or self.leader_epochs.dirty:
                 self.leader_epoch_file.begin(leader_epoch, first_offset)
             # Either the caller's writable buffer or a new one.
@@ -189,13 +189,13 @@ class Log:
             position = segment.size
             segment.append(batch, last_offset, max_timestamp)
         except (OSError, CorruptLogError) as error:
-            self.fail("append", error)
+            self.go_offline("append", error)
             raise
         self._last_base = first_offset
         self._last_position = position
         if producer_id >= 0:
             header.base_offset = first_offset
-            self.tell_producers(header, batch)
+            self.update_producers(header, batch)
         # Last, for a flush on another thread: what stands below is indexed.
         self.log_end_offset = last_offset + 1
         if last_offset + 1 - self.flusher.recovery_point >= config.flush_messages:
@@ -209,20 +209,20 @@ class Log:
         Raises `CorruptRecordError` for a batch that is damaged or does not follow (the leader's fault; the sound ones
         before it are in the log), `OSError` when the disk fails.
         """
-        with self.working("append"):
+        with self.handling_disk_errors("append"):
             return follower_append.append(self, memoryview(records))
 
-    def appended(self, last: RecordBatchHeader, position: int) -> None:
+    def set_last_batch(self, last: RecordBatchHeader, position: int) -> None:
         """The log ends with this batch now, which stands at `position` of the active segment."""
         self._last_base = last.base_offset
         self._last_position = position
         self.log_end_offset = last.next_offset
 
-    def tell_producers(self, header: RecordBatchHeader, batch: bytes | bytearray | memoryview) -> None:
+    def update_producers(self, header: RecordBatchHeader, batch: bytes | bytearray | memoryview) -> None:
         """A producer's batch was appended to the active segment; `header` has its offset there."""
-        aborted = tell(self.producers, header, batch)
+        aborted = update(self.producers, header, batch)
         if aborted is not None:
-            with self.working("index an aborted transaction"):
+            with self.handling_disk_errors("index an aborted transaction"):
                 self.segments.active.transaction_index.append(aborted)
 
     # --- reading
@@ -235,7 +235,7 @@ class Log:
         the first batch does not fit. `OffsetOutOfRangeError` outside [log_start_offset, log_end_offset].
         """
         if self.failure is not None:
-            raise self.offline()
+            raise self.offline_error()
         end = self.log_end_offset
         if limit is None or limit > end:
             limit = end
@@ -263,7 +263,7 @@ class Log:
                 position, size, _ = found
             available = (segment.size if limit == end else self.segments.position_in(segment, limit)) - position
         except (OSError, CorruptLogError) as error:
-            self.fail("read", error)
+            self.go_offline("read", error)
             raise
         if available <= 0:
             return None
@@ -287,7 +287,7 @@ class Log:
         """Return the base offset of the segment that holds `offset`; the active one's from the log's end on."""
         return self.segments.containing(offset).base_offset
 
-    def forget_tail(self) -> None:
+    def forget_last_batch(self) -> None:
         """The batch that was appended last is no longer the active segment's last one."""
         # Where that batch stands is kept, because consumers that wait at the end ask for it next.
         self._last_base = _NO_OFFSET
@@ -297,12 +297,12 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record whose timestamp is not below the wanted one."""
-        with self.working("look up a timestamp"):
+        with self.handling_disk_errors("look up a timestamp"):
             return self.segments.find_timestamp(timestamp, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record that has the log's largest timestamp."""
-        with self.working("look up the largest timestamp"):
+        with self.handling_disk_errors("look up the largest timestamp"):
             return self.segments.find_largest_timestamp(self.log_start_offset)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
@@ -314,7 +314,7 @@ class Log:
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """Those that have records or their marker in [start, end): what a reader of committed records must skip."""
-        with self.working("read aborted transactions"):
+        with self.handling_disk_errors("read aborted transactions"):
             return self.segments.aborted(start, end)
 
     def aborted_in(self, offset: int, found: FileSlice) -> list[AbortedTransaction]:
@@ -327,7 +327,7 @@ class Log:
                 return []
             return segments.aborted(offset, segments.end_of(found, self.log_end_offset))
         except (OSError, CorruptLogError) as error:
-            self.fail("read aborted transactions", error)
+            self.go_offline("read aborted transactions", error)
             raise
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -338,14 +338,14 @@ class Log:
 
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty."""
-        with self.working("roll"):
+        with self.handling_disk_errors("roll"):
             if self.segments.active.size:
-                self.begin_segment()
+                self.roll_segment()
 
-    def begin_segment(self) -> LogSegment:
+    def roll_segment(self) -> LogSegment:
         """A new active segment at the log's end, with what is known of the producers before it."""
         self.snapshots.take(self.producers, self.log_end_offset)
-        self.forget_tail()
+        self.forget_last_batch()
         segment = self.segments.begin(self.log_end_offset, self._config)
         if self.on_roll is not None:
             self.on_roll(self)
@@ -357,7 +357,7 @@ class Log:
 
         The files are renamed to `.deleted` now and removed after `file.delete.delay.ms`.
         """
-        with self.working("delete old segments"):
+        with self.handling_disk_errors("delete old segments"):
             return segment_deletion.delete_old_segments(self, limit)
 
     def advance_log_start_offset(self, offset: int) -> bool:
@@ -365,7 +365,7 @@ class Log:
         assert offset <= self.log_end_offset
         if offset <= self.log_start_offset:
             return False
-        segment_deletion.start_at(self, offset)
+        segment_deletion.advance_log_start_offset(self, offset)
         return True
 
     def truncate_to(self, offset: int) -> bool:
@@ -382,25 +382,25 @@ class Log:
             # (Kafka's UnifiedLog.truncateTo); as long as it stands there the leader finds that the logs part.
             self.leader_epochs.truncate_from_end(self.log_end_offset)
             return False
-        with self.working("truncate"):
+        with self.handling_disk_errors("truncate"):
             truncation.truncate(self, offset)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything and begin again, empty, at `offset`."""
-        with self.working("truncate"):
-            truncation.begin_anew(self, offset)
+        with self.handling_disk_errors("truncate"):
+            truncation.truncate_fully_and_start_at(self, offset)
 
-    def load_producers(self, *, unsure_from: int | None = None, clean_shutdown: bool = False) -> None:
+    def rebuild_producer_state(self, *, recovered_from: int | None = None, clean_shutdown: bool = False) -> None:
         """What the files say of the producers, into the empty `producers`; `unsure_from` as in `producer_replay`."""
-        load(
+        rebuild(
             self.producers,
             self.snapshots,
             self.segments,
             self.log_start_offset,
             self.log_end_offset,
             self.env.wall_ms(),
-            unsure_from=unsure_from,
+            recovered_from=recovered_from,
             clean_shutdown=clean_shutdown,
         )
 
@@ -429,22 +429,22 @@ class Log:
             return
         if self.failure is not None:
             # A second fsync after one that failed may succeed although the data is lost.
-            raise self.offline()
+            raise self.offline_error()
         try:
             self.flusher.flush_to(end_of)
         except OSError as error:
-            self.fail("flush", error)
+            self.go_offline("flush", error)
             raise
 
     def seal(self) -> None:
-        """Write the index files of all segments, for `settle` to force them to the disk."""
-        with self.working("close"):
+        """Write the index files of all segments, for `flush_for_close` to force them to the disk."""
+        with self.handling_disk_errors("close"):
             for segment in self.segments:
                 self.segments.seal(segment)
 
-    def settle(self) -> None:
+    def flush_for_close(self) -> None:
         """All that a close forces to the disk. Any thread, while no other uses the log."""
-        with self.working("close"):
+        with self.handling_disk_errors("close"):
             if self.log_end_offset:
                 # An epoch without a record is nothing that anybody could ask for.
                 self.leader_epoch_file.write_if_dirty()
@@ -456,7 +456,7 @@ class Log:
         if self.failure is not None:
             return
         self.seal()
-        self.settle()
+        self.flush_for_close()
         for segment in self.segments:
             segment.release()
         self.failure = LogClosedError(f"{self.name} is closed")
@@ -482,17 +482,17 @@ class Log:
     # --- trouble
 
     @contextmanager
-    def working(self, what: str) -> Iterator[None]:
+    def handling_disk_errors(self, what: str) -> Iterator[None]:
         """The boundary at which trouble with the disk takes the log offline. (The hot paths spell it out.)"""
         if self.failure is not None:
-            raise self.offline()
+            raise self.offline_error()
         try:
             yield
         except (OSError, CorruptLogError) as error:
-            self.fail(what, error)
+            self.go_offline(what, error)
             raise
 
-    def fail(self, what: str, error: Exception) -> None:
+    def go_offline(self, what: str, error: Exception) -> None:
         """Nothing is served any more; said once, however many pieces of work meet the same trouble."""
         if self.failure is not None:
             return
@@ -507,7 +507,7 @@ class Log:
         if self.on_failure is not None:
             self.on_failure(error)
 
-    def offline(self) -> LogOfflineError:
+    def offline_error(self) -> LogOfflineError:
         return LogOfflineError(f"{self.name} is offline: {self.failure}")
 
     def __repr__(self) -> str:

@@ -72,14 +72,14 @@ def open_log(
         recovery_point=recovery_point,
     )
     # A crash may have left beside the segments that are read now less than there was.
-    unsure_from = None if clean_shutdown else log.segments.containing(recovery_point).base_offset
+    recovered_from = None if clean_shutdown else log.segments.containing(recovery_point).base_offset
     if not clean_shutdown:
         # Their index files may be torn, and are believed in once the recovery point is above them.
         for segment in log.segments.from_offset(recovery_point)[:-1]:
             log.segments.seal(segment)
         if log.segments.active.size:
             log.segments.active.publish_indexes()
-    log.load_producers(unsure_from=unsure_from, clean_shutdown=clean_shutdown)
+    log.rebuild_producer_state(recovered_from=recovered_from, clean_shutdown=clean_shutdown)
     return log
 
 

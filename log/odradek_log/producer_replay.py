@@ -12,7 +12,7 @@ from odradek_wire.records.batch import RecordBatchHeader, read_header
 from odradek_wire.records.record_codec import read_records
 
 
-def load(
+def rebuild(
     producers: ProducerStateManager,
     snapshots: ProducerSnapshots,
     segments: LogSegments,
@@ -20,7 +20,7 @@ def load(
     log_end_offset: int,
     now_ms: int,
     *,
-    unsure_from: int | None,
+    recovered_from: int | None,
     clean_shutdown: bool,
 ) -> None:
     """Fill the empty `producers` from the newest readable snapshot, and the batches after it.
@@ -30,13 +30,13 @@ def load(
     snapshot saves nothing (as in Kafka's LogLoader.recoverSegment).
     """
     never_had_one = not snapshots.offsets
-    newest = log_end_offset if unsure_from is None else min(unsure_from, log_end_offset)
+    newest = log_end_offset if recovered_from is None else min(recovered_from, log_end_offset)
     snapshot = snapshots.load_newest(producers, log_start_offset, newest)
     if never_had_one and clean_shutdown:
         # Whoever closed this log cleanly and left no snapshot knew of no producer.
         return
     start = max(log_start_offset, snapshot or 0)
-    if start < log_end_offset or unsure_from is not None:
+    if start < log_end_offset or recovered_from is not None:
         _replay(producers, segments, start)
         producers.remove_expired(now_ms)
 
@@ -49,13 +49,13 @@ def _replay(producers: ProducerStateManager, segments: LogSegments, start: int) 
         for header in segment.headers_from(start) if segment.size else ():
             if header.producer_id >= 0:
                 batch = segment.open().read(header.size_in_bytes, header.position) if header.is_control else b""
-                aborted = tell(producers, header, batch)
+                aborted = update(producers, header, batch)
                 if aborted is not None:
                     ended.append(aborted)
         segment.transaction_index.replace(ended)
 
 
-def tell(
+def update(
     producers: ProducerStateManager, header: RecordBatchHeader, batch: bytes | bytearray | memoryview
 ) -> AbortedTransaction | None:
     """One batch of a producer is part of the log; `header` has its offset there. `batch` is looked at only if it may

@@ -25,21 +25,21 @@ def delete_old_segments(log: Log, limit: int) -> int:
     ]
     count = deletable(facts, log.config, log.log_start_offset, limit, log.env.wall_ms())
     if count == len(segments):
-        log.begin_segment()
+        log.roll_segment()
     if count:
-        remove(log, segments[:count])
-        start_at(log, max(log.log_start_offset, log.segments.first.base_offset))
+        remove_segments(log, segments[:count])
+        advance_log_start_offset(log, max(log.log_start_offset, log.segments.first.base_offset))
     return count
 
 
-def start_at(log: Log, offset: int) -> None:
+def advance_log_start_offset(log: Log, offset: int) -> None:
     """Nothing below `offset` is part of the log any more."""
     if offset != log.log_start_offset:
         log.log_start_offset = offset
         log.leader_epochs.truncate_from_start(offset)
 
 
-def remove(log: Log, segments: list[LogSegment]) -> None:
+def remove_segments(log: Log, segments: list[LogSegment]) -> None:
     """Take segments out of the log: their files are renamed now and removed after `file.delete.delay.ms`."""
     paths = log.segments.remove(segments)
     for segment in segments:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 def truncate(log: Log, offset: int) -> None:
     """See `Log.truncate_to`."""
     if offset < log.segments.first.base_offset:
-        begin_anew(log, offset)
+        truncate_fully_and_start_at(log, offset)
         return
     segment, *later = log.segments.from_offset(offset)
     if later:
-        segment_deletion.remove(log, later)
+        segment_deletion.remove_segments(log, later)
         log.segments.make_active(segment, log.config)
     log.log_start_offset = min(log.log_start_offset, offset)
     # Compaction leaves gaps, also at a segment's end: the log does not reach what it has nothing of.
@@ -30,27 +30,27 @@ def truncate(log: Log, offset: int) -> None:
         segment.truncate(position, end)
     if end < log.log_start_offset:
         # Only deleted records are left, and the segments would say that less was deleted than was.
-        begin_anew(log, log.log_start_offset)
+        truncate_fully_and_start_at(log, log.log_start_offset)
     else:
-        _end_at(log, end)
+        _set_log_end_offset(log, end)
 
 
-def begin_anew(log: Log, offset: int) -> None:
+def truncate_fully_and_start_at(log: Log, offset: int) -> None:
     """See `Log.truncate_fully_and_start_at`."""
-    segment_deletion.remove(log, list(log.segments))
+    segment_deletion.remove_segments(log, list(log.segments))
     log.snapshots.remove_all()
     log.segments.begin(offset, log.config)
     log.log_start_offset = offset
     log.leader_epochs.clear()
-    _end_at(log, offset)
+    _set_log_end_offset(log, offset)
 
 
-def _end_at(log: Log, offset: int) -> None:
-    log.forget_tail()
+def _set_log_end_offset(log: Log, offset: int) -> None:
+    log.forget_last_batch()
     log.log_end_offset = offset
     log.flusher.truncated(offset)
     log.cleaner.truncated(log.segments.active.base_offset)
     log.leader_epochs.truncate_from_end(offset)
     log.leader_epoch_file.write_if_dirty()
     log.producers.clear()
-    log.load_producers()
+    log.rebuild_producer_state()

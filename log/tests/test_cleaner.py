@@ -296,7 +296,7 @@ def test_a_truncation_into_a_gap_at_a_segments_end_ends_the_log_before_it(tmp_pa
     far[0:8] = (9).to_bytes(8, "big")
     log.roll()
     log.log_end_offset = 9
-    log.begin_segment()
+    log.roll_segment()
     assert log.append_as_follower(far) is not None
     log.advance_log_start_offset(1)
     assert log.truncate_to(5)

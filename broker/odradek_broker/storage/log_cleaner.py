@@ -256,7 +256,7 @@ class LogCleaner:
         more, but served."""
         log = partition.log
         if isinstance(error, OSError):
-            log.fail("clean", error)
+            log.go_offline("clean", error)
             partition.take_offline()
             return
         log.cleaner.uncleanable_error = error

@@ -77,7 +77,7 @@ def log_to_clean(log: Log, last_stable_offset: int, now_ms: int) -> LogToClean:
         )
         for segment in log.segments
     ]
-    with log.working("look for what can be cleaned"):
+    with log.handling_disk_errors("look for what can be cleaned"):
         return choose_cleanable(
             facts,
             log.config,
@@ -104,7 +104,7 @@ class Cleaner:
         self._segments = list(log.segments)
         self._producers = last_records(log.producers)
         # Also of markers behind what is cleaned: of transactions with records in it.
-        with log.working("read aborted transactions"):
+        with log.handling_disk_errors("read aborted transactions"):
             self._aborted = [each for segment in self._segments for each in segment.aborted()]
         self._interruptions = log.cleaner.interruptions
         self._offsets = OffsetMap(limits.dedupe_buffer_bytes, limits.load_factor)

@@ -19,7 +19,7 @@ def replace_segments(log: Log, old: Sequence[LogSegment], new: CleanedSegment) -
     """On the log's thread, in one step. Raises `OSError`; the log is offline then, and whole after the next start."""
     segment = new.segment
     paths = [segment.path(suffix) for suffix in new.suffixes]
-    with log.working("swap in a cleaned segment"):
+    with log.handling_disk_errors("swap in a cleaned segment"):
         for path in paths:
             log.env.disk.rename(path + CLEANED, path + SWAP)
         deleted = log.segments.replace(old, segment)
