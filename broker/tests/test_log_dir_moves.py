@@ -181,7 +181,7 @@ async def test_what_was_cleaned_stays_clean_in_the_new_directory(trio: TwoDirect
     assert trio.hosted(1).log.cleaner.checkpoint == 5
     assert left(trio.hosted(1).log) == [(4, b"k", b"v")]
     for each in trio.cluster.nodes[1].directories:
-        each.offer_cleaner_checkpoint()
+        each.prepare_cleaner_checkpoint()
         each.write_cleaner_checkpoint()
     written = [Path(trio.directory(1, name), "cleaner-offset-checkpoint") for name in (target, source)]
     assert [file.read_text() for file in written] == ["0\n1\nt 0 5\n", "0\n0\n"]

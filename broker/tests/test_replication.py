@@ -354,7 +354,7 @@ async def test_a_replica_serves_what_is_committed_although_nobody_leads(trio: Tr
 async def test_a_start_after_a_crash_believes_in_nothing_that_was_given_up(trio: Trio, make_batch: Any) -> None:
     def write_down(directory: LogDirectory) -> None:
         trio.hosted(1).log.flush()
-        directory.offer_checkpoints()
+        directory.prepare_checkpoints()
         directory.write_checkpoints()
 
     assert await after_a_crash(trio, make_batch, "recovery-point-offset-checkpoint", write_down) <= 1
@@ -363,7 +363,7 @@ async def test_a_start_after_a_crash_believes_in_nothing_that_was_given_up(trio:
 async def test_a_start_after_a_crash_takes_nothing_for_clean_that_was_given_up(trio: Trio, make_batch: Any) -> None:
     def write_down(directory: LogDirectory) -> None:
         trio.hosted(1).log.cleaner.checkpoint = 2
-        directory.offer_cleaner_checkpoint()
+        directory.prepare_cleaner_checkpoint()
         directory.write_cleaner_checkpoint()
 
     assert await after_a_crash(trio, make_batch, "cleaner-offset-checkpoint", write_down) == 0

@@ -115,7 +115,7 @@ class LogDirectory:
 
     # --- the logs
 
-    def holds(self, topic: str, partition: int) -> bool:
+    def has_log(self, topic: str, partition: int) -> bool:
         """Whether there is a log of that name, be it one that cannot be opened."""
         return (topic, partition) in self.logs or (topic, partition) in self.failed
 
@@ -151,10 +151,10 @@ class LogDirectory:
                 self.env.reporter.warning("leaving a set-aside partition alone", directory=f"{self.path}/{name}")
             else:
                 key = topic, partition
-                self._load_one(key, config_of(topic), recovery_points.get(key, 0), start_offsets.get(key, 0))
-                self._tell_checkpoint_of_cleaner(key, cleaned.get(key))
+                self._load_log(key, config_of(topic), recovery_points.get(key, 0), start_offsets.get(key, 0))
+                self._set_cleaner_checkpoint(key, cleaned.get(key))
 
-    def _load_one(self, key: TopicPartition, config: LogConfig, recovery_point: int, start_offset: int) -> None:
+    def _load_log(self, key: TopicPartition, config: LogConfig, recovery_point: int, start_offset: int) -> None:
         topic, partition = key
         directory = f"{self.path}/{file_names.partition_dir(topic, partition)}"
         try:
@@ -180,7 +180,7 @@ class LogDirectory:
                 error=f"{type(error).__name__}: {error}",
             )
 
-    def _tell_checkpoint_of_cleaner(self, key: TopicPartition, offset: int | None) -> None:
+    def _set_cleaner_checkpoint(self, key: TopicPartition, offset: int | None) -> None:
         log = self.logs.get(key)
         if log is not None:
             log.cleaner.checkpoint = offset
@@ -228,7 +228,7 @@ class LogDirectory:
         """The copy is the partition now: it is closed, renamed and opened again. Raises `OSError` and what opening
         raises; it is no copy any more then, unless the checkpoints cannot be written."""
         key = topic, partition
-        self._forget_offsets_of(key)
+        self._remove_stale_checkpoint_entries(key)
         future = self.futures.pop(key)
         config, end = future.config, future.log_end_offset
         start = future.log_start_offset
@@ -265,7 +265,7 @@ class LogDirectory:
         """A new partition. Raises `OSError`."""
         key = topic, partition
         assert key not in self.logs
-        self._forget_offsets_of(key)
+        self._remove_stale_checkpoint_entries(key)
         directory = f"{self.path}/{file_names.partition_dir(topic, partition)}"
         try:
             log = create_log(self.env, directory, topic=topic, partition=partition, topic_id=topic_id, config=config)
@@ -279,11 +279,11 @@ class LogDirectory:
         self.logs[key] = log
         return log
 
-    def _forget_offsets_of(self, key: TopicPartition) -> None:
+    def _remove_stale_checkpoint_entries(self, key: TopicPartition) -> None:
         """Should we crash, a partition must not be begun or recovered where a deleted one of its name was: the
         checkpoints know names only. (Kafka writes them with each deletion, LogManager.asyncDelete.)"""
         if self._recovery_points.names(key) or self._start_offsets.names(key) or self._cleaned.names(key):
-            self.offer_checkpoints()
+            self.prepare_checkpoints()
             if not self.write_checkpoints():
                 raise OSError(f"the checkpoints of {self.path} name a deleted partition and cannot be written")
 
@@ -356,34 +356,34 @@ class LogDirectory:
         """As last written."""
         return self._high_watermarks.read()
 
-    def offer_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> bool:
+    def prepare_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> bool:
         """What `write_high_watermarks` is to write; the mapping is not changed any more. Whether that is news."""
-        return self._high_watermarks.offer(offsets)
+        return self._high_watermarks.prepare(offsets)
 
     def write_high_watermarks(self) -> bool:
         """Any thread. False when they could not be written: reported, the old ones stay."""
         return self._high_watermarks.write()
 
-    def offer_checkpoints(self) -> None:
+    def prepare_checkpoints(self) -> None:
         """Note, for `write_checkpoints`, the recovery points of all logs, and the start offsets that differ from the
         first segment's. What the recovery points name was forced to the disk before."""
         recovery_points = {key: log.recovery_point for key, log in self.logs.items()}
-        self._recovery_points.offer(self._failed_recovery_points | recovery_points)
-        self.offer_start_offsets()
-        self.offer_cleaner_checkpoint()
+        self._recovery_points.prepare(self._failed_recovery_points | recovery_points)
+        self.prepare_start_offsets()
+        self.prepare_cleaner_checkpoint()
 
-    def offer_start_offsets(self) -> None:
-        """As `offer_checkpoints`, the start offsets alone, for `write_start_offsets`."""
+    def prepare_start_offsets(self) -> None:
+        """As `prepare_checkpoints`, the start offsets alone, for `write_start_offsets`."""
         start_offsets = {
             key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > log.first_base_offset
         }
-        self._start_offsets.offer(self._failed_start_offsets | start_offsets)
+        self._start_offsets.prepare(self._failed_start_offsets | start_offsets)
 
-    def offer_cleaner_checkpoint(self) -> None:
-        """As `offer_checkpoints`, of what the cleaner has done alone, for `write_cleaner_checkpoint`."""
+    def prepare_cleaner_checkpoint(self) -> None:
+        """As `prepare_checkpoints`, of what the cleaner has done alone, for `write_cleaner_checkpoint`."""
         cleaned = {key: at for key, log in self.logs.items() if (at := log.cleaner.checkpoint) is not None}
         if cleaned or self._cleaned.is_known:
-            self._cleaned.offer(self._failed_cleaned | cleaned)
+            self._cleaned.prepare(self._failed_cleaned | cleaned)
 
     def write_checkpoints(self) -> bool:
         """Write what was offered. Any thread. False when one could not be written: reported, its old content stays."""
@@ -430,7 +430,7 @@ class LogDirectory:
         if self.offline:
             self._lock.release()
             return
-        self._settle_all()
+        self._flush_all()
         clean = True
         for log in [*self.logs.values(), *self.futures.values()]:
             try:
@@ -441,7 +441,7 @@ class LogDirectory:
                 # A mistake of ours in one log is none of its neighbours' business.
                 self.env.reporter.error("partition cannot be closed", partition=log.name, error=repr(error))
             clean = clean and log.is_closed
-        self.offer_checkpoints()
+        self.prepare_checkpoints()
         if self.write_checkpoints() and clean:
             self._write_marker(broker_epoch)
         self._lock.release()
@@ -454,7 +454,7 @@ class LogDirectory:
         except OSError as error:
             self.env.reporter.error("could not write the marker of a clean shutdown", file=path, error=str(error))
 
-    def _settle_all(self) -> None:
+    def _flush_all(self) -> None:
         """Side by side, because a disk answers many waiting syncs almost as fast as one."""
         for log in self.logs.values():
             if log.failure is None:

@@ -22,13 +22,13 @@ class OffsetCheckpoint:
     go on. A full disk must not stop those that only read.
     """
 
-    __slots__ = ("_env", "_offered", "_one_writer", "_written", "path")
+    __slots__ = ("_env", "_one_writer", "_prepared", "_written", "path")
 
     def __init__(self, env: LogEnvironment, path: str) -> None:
         self._env = env
         self.path = path
         self._one_writer = Lock()
-        self._offered: Mapping[TopicPartition, int] | None = None
+        self._prepared: Mapping[TopicPartition, int] | None = None
         self._written: Mapping[TopicPartition, int] | None = None
 
     def read(self) -> dict[TopicPartition, int]:
@@ -43,25 +43,25 @@ class OffsetCheckpoint:
             self._written = found
         return found
 
-    def offer(self, offsets: Mapping[TopicPartition, int]) -> bool:
+    def prepare(self, offsets: Mapping[TopicPartition, int]) -> bool:
         """What the next `write` writes; the mapping is not changed any more. Whether the file has something else."""
-        self._offered = offsets
+        self._prepared = offsets
         return offsets != self._written
 
     def names(self, partition: TopicPartition) -> bool:
         """Whether the file has an offset of that partition, or is about to get one."""
-        return any(offsets is not None and partition in offsets for offsets in (self._offered, self._written))
+        return any(offsets is not None and partition in offsets for offsets in (self._prepared, self._written))
 
     @property
     def is_known(self) -> bool:
         """Whether the file has entries, or anything was offered for it."""
-        return self._offered is not None or self._written is not None
+        return self._prepared is not None or self._written is not None
 
     def write(self) -> bool:
         """Replace the file, if it has other offsets than were offered last. Any thread. False when the disk fails; the
         old content stays then."""
         with self._one_writer:
-            offsets = self._offered
+            offsets = self._prepared
             if offsets is None or offsets == self._written:
                 return True
             try:

@@ -116,7 +116,7 @@ def test_segments_below_the_recovery_point_are_not_read_again(tmp_path: Path) ->
         append(log, b"%d" % at * 20)
     log.flush_sealed()
     assert log.recovery_point == log.segments[-1].base_offset
-    directory.offer_checkpoints()
+    directory.prepare_checkpoints()
     directory.write_checkpoints()
     directory.abandon()
     first = tmp_path / "t-0" / LOG

@@ -218,15 +218,15 @@ def test_settings_come_from_kafkas_names_and_unknown_ones_are_passed_over() -> N
 
 def test_the_newest_checkpoint_wins_whoever_writes_it(tmp_path: Path) -> None:
     directory = open_directory(tmp_path, Time())
-    assert directory.offer_high_watermarks({("t", 0): 1})
-    assert directory.offer_high_watermarks({("t", 0): 2})
+    assert directory.prepare_high_watermarks({("t", 0): 1})
+    assert directory.prepare_high_watermarks({("t", 0): 2})
     # The two writers of these offers may run in any order.
     directory.write_high_watermarks()
     (tmp_path / "replication-offset-checkpoint").unlink()
     directory.write_high_watermarks()
     assert directory.high_watermarks() == {}
-    assert not directory.offer_high_watermarks({("t", 0): 2})
-    assert directory.offer_high_watermarks({("t", 0): 3})
+    assert not directory.prepare_high_watermarks({("t", 0): 2})
+    assert directory.prepare_high_watermarks({("t", 0): 3})
     directory.write_high_watermarks()
     assert directory.high_watermarks() == {("t", 0): 3}
 
@@ -238,7 +238,7 @@ def test_a_partition_does_not_begin_where_a_deleted_one_of_its_name_did(tmp_path
     append(log, b"a", b"b", b"c")
     log.advance_log_start_offset(2)
     log.flush()
-    directory.offer_checkpoints()
+    directory.prepare_checkpoints()
     directory.write_checkpoints()
     if restarted:
         directory.abandon()
@@ -258,7 +258,7 @@ def test_a_copy_that_becomes_the_partition_does_not_begin_where_a_deleted_one_of
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
     append(log, b"a", b"b", b"c")
     log.advance_log_start_offset(3)
-    directory.offer_checkpoints()
+    directory.prepare_checkpoints()
     directory.write_checkpoints()
     directory.delete_log("t", 0, "0" * 32)
     append(directory.create_future_log("t", 0, TOPIC_ID, LogConfig(), "1" * 32), b"d")
@@ -294,7 +294,7 @@ def test_a_partition_is_not_begun_where_the_offsets_of_a_deleted_one_of_its_name
     disk = FailingDisk(tmp_path)
     directory = open_directory(tmp_path, Time(), disk=disk)
     directory.create_log("t", 0, TOPIC_ID, LogConfig())
-    directory.offer_checkpoints()
+    directory.prepare_checkpoints()
     directory.write_checkpoints()
     directory.delete_log("t", 0, "0" * 32)
     disk.fail(errno.ENOSPC, lambda name, path, _: name == "replace_file" and "checkpoint" in path)
@@ -310,7 +310,7 @@ def test_a_checkpoint_names_what_was_on_the_disk_when_it_was_offered(tmp_path: P
     append(log, b"a")
     log.flush()
     append(log, b"b")
-    directory.offer_checkpoints()
+    directory.prepare_checkpoints()
     log.flush()
     directory.write_checkpoints()
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 1\n"

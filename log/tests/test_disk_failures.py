@@ -175,12 +175,12 @@ def test_a_checkpoint_that_cannot_be_written_keeps_its_content_and_the_partition
     directory = _directory(tmp_path, disk, sentences)
     log = directory.create_log("t", 0, TOPIC_ID, CONFIG)
     append(log, b"a")
-    directory.offer_high_watermarks({("t", 0): 1})
+    directory.prepare_high_watermarks({("t", 0): 1})
     directory.write_high_watermarks()
     disk.fail(errno.ENOSPC, lambda name, _path, _: name == "replace_file")
-    directory.offer_high_watermarks({("t", 0): 2})
+    directory.prepare_high_watermarks({("t", 0): 2})
     directory.write_high_watermarks()
-    directory.offer_checkpoints()
+    directory.prepare_checkpoints()
     assert not directory.write_checkpoints()
     assert directory.high_watermarks() == {("t", 0): 1}
     assert append(log, b"b").first_offset == 1

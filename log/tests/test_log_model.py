@@ -147,7 +147,7 @@ class LogAndItsModel(RuleBasedStateMachine):
     @rule(checkpoint=st.booleans())
     def crash_and_open(self, checkpoint: bool) -> None:
         if checkpoint:
-            self.directory.offer_checkpoints()
+            self.directory.prepare_checkpoints()
             self.directory.write_checkpoints()
         self.directory.abandon()
         self._open()

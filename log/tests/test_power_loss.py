@@ -79,7 +79,7 @@ def test_what_was_flushed_is_there_after_a_power_loss_and_the_rest_is_a_prefix(t
         if chance.random() < 0.1:
             log.flush_sealed()
         if chance.random() < 0.1:
-            directory.offer_checkpoints()
+            directory.prepare_checkpoints()
             directory.write_checkpoints()
     flushed = log.recovery_point
     if chance.random() < 0.3:
@@ -123,7 +123,7 @@ def test_after_a_power_loss_transactions_are_what_the_batches_say_that_are_left(
         if chance.random() < 0.1:
             log.flush()
         if chance.random() < 0.1:
-            directory.offer_checkpoints()
+            directory.prepare_checkpoints()
             directory.write_checkpoints()
     directory.close() if chance.random() < 0.3 else directory.abandon()
     disk.pull(tmp_path, chance)
@@ -171,7 +171,7 @@ def test_what_a_killed_process_had_written_is_forced_to_the_disk_by_the_next_one
     directory.load(lambda _: LogConfig())
     directory.logs["t", 0].roll()
     directory.logs["t", 0].flush()
-    directory.offer_checkpoints()
+    directory.prepare_checkpoints()
     directory.write_checkpoints()
     directory.abandon()
     disk.pull(tmp_path, Worst())
@@ -209,7 +209,7 @@ def test_what_says_when_records_were_written_is_on_the_disk_before_anybody_belie
             assert log.has_unflushed_sealed
         log.flush_sealed()
         assert not log.has_unflushed_sealed
-        directory.offer_checkpoints()
+        directory.prepare_checkpoints()
         directory.write_checkpoints()
         directory.abandon()
     disk.pull(tmp_path, Torn())
@@ -233,7 +233,7 @@ def test_empty_segments_behind_a_lost_tail_are_given_up_and_flushed_ones_are_not
             log.append(batch(value, key=b"k"), 0)
             log.roll()
         log.flusher.recovery_point = recovery_point
-        directory.offer_checkpoints()
+        directory.prepare_checkpoints()
         directory.write_checkpoints()
         directory.abandon()
         os.truncate(tmp_path / name / "t-0" / f"{1:020d}.log", 0)

@@ -105,9 +105,9 @@ def test_a_start_offset_and_a_high_watermark_survive_by_their_checkpoints(tmp_pa
     log = directory.create_log("t", 0, TOPIC_ID, LogConfig())
     append(log, b"a", b"b", b"c")
     log.advance_log_start_offset(2)
-    directory.offer_checkpoints()
+    directory.prepare_checkpoints()
     directory.write_checkpoints()
-    directory.offer_high_watermarks({("t", 0): 3})
+    directory.prepare_high_watermarks({("t", 0): 3})
     directory.write_high_watermarks()
     assert (tmp_path / "log-start-offset-checkpoint").read_bytes() == b"0\n1\nt 0 2\n"
     assert (tmp_path / "recovery-point-offset-checkpoint").read_bytes() == b"0\n1\nt 0 0\n"

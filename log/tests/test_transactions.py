@@ -151,7 +151,7 @@ def test_what_a_snapshot_says_of_producers_is_nothing_worth_when_batches_behind_
     _end(log, 7, commit=True)
     append(log, b"last")
     log.advance_log_start_offset(5)
-    directory.offer_checkpoints()
+    directory.prepare_checkpoints()
     directory.write_checkpoints()
     directory.abandon()
     log = _reopened(tmp_path, time)

@@ -292,7 +292,7 @@ class Fetcher:
         truncated, self._truncated = self._truncated, {}
         for directory in {partition.directory for partition in truncated}:
             assert directory is not None, "what was truncated has a log"
-            directory.offer_checkpoints()
+            directory.prepare_checkpoints()
             if not directory.write_checkpoints():
                 for partition in truncated:
                     if partition.directory is directory:

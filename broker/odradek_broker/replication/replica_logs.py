@@ -193,13 +193,13 @@ class ReplicaLogs:
     def delete_all_named(self, topic: str, index: int) -> None:
         """Delete every log of this name."""
         for directory in self._log_directories.online:
-            if directory.holds(topic, index):
+            if directory.has_log(topic, index):
                 self._delete(directory, topic, index)
 
     def set_aside_all_named(self, topic: str, index: int) -> None:
         """Set every log of this name aside as a stray."""
         for directory in self._log_directories.online:
-            if directory.holds(topic, index):
+            if directory.has_log(topic, index):
                 self._set_aside(directory, topic, index)
 
     def _delete(self, directory: LogDirectory, topic: str, index: int) -> None:

@@ -79,7 +79,7 @@ class SealedSegments:
             timer.cancel()
         if directory.offline:
             return
-        directory.offer_checkpoints()
+        directory.prepare_checkpoints()
 
         def write() -> None:
             if not directory.write_checkpoints():

@@ -216,7 +216,7 @@ class LogCleaner:
         )
         directory = partition.directory
         assert directory is not None, "what was cleaned has a directory"
-        directory.offer_cleaner_checkpoint()
+        directory.prepare_cleaner_checkpoint()
         if not await self._executor.finish(directory.write_cleaner_checkpoint):
             self._log_directories.handle_failure(directory)
         return True

@@ -181,7 +181,7 @@ class LogManager:
     def _checkpoint_start_offsets(self) -> None:
         """Write the start offsets of logs whose first records were deleted: a crash must not bring them back."""
         for directory in self._log_directories.online:
-            directory.offer_start_offsets()
+            directory.prepare_start_offsets()
             self._executor.run("start offset checkpoint", self._or_fail(directory, directory.write_start_offsets))
 
     def _or_fail(self, directory: LogDirectory, write: Callable[[], bool]) -> Callable[[], None]:
@@ -205,7 +205,7 @@ class LogManager:
         for partition in self._partitions:
             if partition.directory is not None and partition.directory in found:
                 found[partition.directory][partition.topic, partition.index] = partition.high_watermark
-        return [directory for directory, offsets in found.items() if directory.offer_high_watermarks(offsets)]
+        return [directory for directory, offsets in found.items() if directory.prepare_high_watermarks(offsets)]
 
 
 def import_cleaner() -> type[LogCleaner]:

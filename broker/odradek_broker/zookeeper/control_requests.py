@@ -122,6 +122,6 @@ class ControlRequestHandler:
         for each in response.partition_errors:
             key = (each.topic_name, each.partition_index)
             if delta.replica_actions.get(key) is ReplicaAction.DELETE and any(
-                directory.holds(*key) for directory in directories
+                directory.has_log(*key) for directory in directories
             ):
                 each.error_code = ErrorCode.KAFKA_STORAGE_ERROR
