@@ -26,7 +26,7 @@ def append(log: Log, view: memoryview) -> AppendInfo | None:
     for header in headers:
         segment = log.segments.active
         size = header.end - (run[0].position if run else header.position)
-        if segment.is_full_for(size, header.max_timestamp, header.last_offset, log.config):
+        if segment.should_roll(size, header.max_timestamp, header.last_offset, log.config):
             _write(log, view, run)
             run = []
             # The leader may have compacted offsets away: the new segment is named after what comes.

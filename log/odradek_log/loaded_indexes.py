@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class IndexOwner(Protocol):
-    def forget_indexes(self) -> None: ...
+    def unload_indexes(self) -> None: ...
 
 
 class LoadedIndexes:
@@ -30,4 +30,4 @@ class LoadedIndexes:
             oldest, oldest_size = self._loaded.popleft()
             self._bytes -= oldest_size
             if oldest is not owner:
-                oldest.forget_indexes()
+                oldest.unload_indexes()

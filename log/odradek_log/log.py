@@ -95,7 +95,7 @@ class Log:
         self.on_roll: Callable[[Log], object] | None = None
         """Told that there is one more sealed segment, which nothing but `flush_sealed` forces to the disk soon."""
         self.segments = LogSegments(env, directory, loaded.segments)
-        self.segments.active.begin_appends(config)
+        self.segments.active.activate(config)
         self.snapshots = loaded.snapshots
         self.cleaner = CleanerState()
         self.flusher = LogFlusher(self.segments, self.leader_epoch_file, self.snapshots, recovery_point, env.wall_ms)
@@ -110,7 +110,7 @@ class Log:
     def update_config(self, config: LogConfig) -> None:
         """Other settings, from the next append on."""
         self._config = config
-        self.segments.active.begin_appends(config)
+        self.segments.active.activate(config)
 
     @property
     def size_bytes(self) -> int:
@@ -170,7 +170,7 @@ class Log:
             if origin is _CLIENT:
                 known = self.producers.check(header, guard)
             else:
-                known = None if header.is_control else self.producers.check_coordinators(header, guard)
+                known = None if header.is_control else self.producers.check_coordinator_batch(header, guard)
             if known is not None:
                 if isinstance(known, BatchMetadata):
                     first, last, timestamp = known.first_offset, known.last_offset, known.timestamp
@@ -180,7 +180,7 @@ class Log:
         last_offset = first_offset + header.last_offset_delta
         segment = self.segments.active
         try:
-            if segment.is_full_for(size, max_timestamp, last_offset, config):
+            if segment.should_roll(size, max_timestamp, last_offset, config):
                 segment = self.roll_segment()
             if leader_epoch != self.leader_epochs.latest or self.leader_epochs.dirty:
                 self.leader_epoch_file.begin(leader_epoch, first_offset)
@@ -253,13 +253,13 @@ class Log:
             else:
                 if offset < segment.base_offset:
                     segment = self.segments.containing(offset)
-                found = segment.locate(offset)
+                found = segment.translate_offset(offset)
                 while found is None:
                     # Compaction leaves gaps, also at a segment's end.
                     if segment is self.segments.active:
                         return None
                     segment = self.segments.after(segment)
-                    found = segment.locate(offset)
+                    found = segment.translate_offset(offset)
                 position, size, _ = found
             available = (segment.size if limit == end else self.segments.position_in(segment, limit)) - position
         except (OSError, CorruptLogError) as error:

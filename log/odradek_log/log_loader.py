@@ -80,7 +80,7 @@ def load(
     if not segments:
         # A name tells the offset, so that only a beginning at 0 may do without a file.
         begin_at = LogSegment.create(env, directory, log_start_offset, config) if log_start_offset else None
-        segments = [begin_at or LogSegment.unwritten(env, directory, config)]
+        segments = [begin_at or LogSegment.without_files(env, directory, config)]
         epochs.clear()
     if clean_shutdown:
         next_offset = segments[-1].next_offset()
@@ -251,7 +251,7 @@ def _check_segment(segment: LogSegment, next_offset: int, epochs: LeaderEpochCac
             header = _sound_batch(chunk, at, segment)
             if header is None or header.base_offset < next_offset:
                 break
-            segment.account(position + at, header.size_in_bytes, header.last_offset, header.max_timestamp)
+            segment.update_indexes(position + at, header.size_in_bytes, header.last_offset, header.max_timestamp)
             if header.partition_leader_epoch > epochs.latest:
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
             next_offset = header.next_offset

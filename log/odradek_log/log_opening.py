@@ -24,7 +24,9 @@ def create_log(
     if topic_id is not None:
         env.disk.write_file(f"{directory}/{PARTITION_METADATA}", encode_topic_id(topic_id))
     snapshots = ProducerSnapshots(env, directory, [])
-    loaded = log_loader.LoadedLog([LogSegment.unwritten(env, directory, config)], 0, 0, LeaderEpochCache(), snapshots)
+    loaded = log_loader.LoadedLog(
+        [LogSegment.without_files(env, directory, config)], 0, 0, LeaderEpochCache(), snapshots
+    )
     return Log(
         env=env,
         directory=directory,

@@ -122,7 +122,7 @@ class LogSegment:
         return segment
 
     @classmethod
-    def unwritten(cls, env: LogEnvironment, directory: str, config: LogConfig) -> LogSegment:
+    def without_files(cls, env: LogEnvironment, directory: str, config: LogConfig) -> LogSegment:
         """The first segment of a partition that nothing was ever appended to: its files come with its first batch, for
         creating files is what creating a partition costs. (Kafka makes them where there are none.)"""
         segment = cls(env, directory, 0, size=0, created_ms=env.wall_ms(), index_interval=config.index_interval_bytes)
@@ -153,7 +153,7 @@ class LogSegment:
 
     # --- appending
 
-    def begin_appends(self, config: LogConfig) -> None:
+    def activate(self, config: LogConfig) -> None:
         """This is the active segment now, with these settings (called again when they change)."""
         self._index_interval = config.index_interval_bytes
         self._publishes = True
@@ -165,13 +165,13 @@ class LogSegment:
             bound = min(config.segment_jitter_ms, config.segment_ms)
             self.jitter_ms = self._env.random_below(bound) if bound > 0 else 0
 
-    def is_full_for(self, size: int, max_timestamp: int, last_offset: int, config: LogConfig) -> bool:
+    def should_roll(self, size: int, max_timestamp: int, last_offset: int, config: LogConfig) -> bool:
         """Whether a batch of that size belongs into a new segment (LogSegment.shouldRoll)."""
         if self.size > config.segment_bytes - size:
             return True
         if last_offset - self.base_offset > _MAX_RELATIVE:
             return True
-        if self.size and self._waited(max_timestamp) > config.roll_ms - self.jitter_ms:
+        if self.size and self._open_for_ms(max_timestamp) > config.roll_ms - self.jitter_ms:
             return True
         entries = self._offset_index
         if entries is not None:
@@ -182,7 +182,7 @@ class LogSegment:
             )
         return False
 
-    def _waited(self, max_timestamp: int) -> int:
+    def _open_for_ms(self, max_timestamp: int) -> int:
         """How long the segment is open, by the records' time as far as they have one, else by the clock."""
         first = self.first_timestamp
         if first >= 0 and max_timestamp >= 0:
@@ -202,14 +202,14 @@ class LogSegment:
         """One batch at the end of the file. After an error the file is as long as before."""
         position = self.size
         self._write(data)
-        self.account(position, len(data), last_offset, max_timestamp)
+        self.update_indexes(position, len(data), last_offset, max_timestamp)
 
     def append_batches(self, data: bytes | bytearray | memoryview, headers: list[RecordBatchHeader]) -> None:
         """Several batches in one write; the headers say where they stand, relative to the first."""
         start = self.size - headers[0].position
         self._write(data)
         for header in headers:
-            self.account(start + header.position, header.size_in_bytes, header.last_offset, header.max_timestamp)
+            self.update_indexes(start + header.position, header.size_in_bytes, header.last_offset, header.max_timestamp)
 
     def _write(self, data: bytes | bytearray | memoryview) -> None:
         if self._time_index is None:
@@ -230,7 +230,7 @@ class LogSegment:
         self.size += size
         self.sealed = False
 
-    def account(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+    def update_indexes(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """What LogSegment.append keeps in mind of a batch: the largest timestamp, and an index entry once more than an
         interval was written since the last."""
         largest = self._largest
@@ -277,7 +277,7 @@ class LogSegment:
             self._largest = (timestamp, self.base_offset + relative)
 
     def reset_indexes(self) -> None:
-        """Forget everything about the content; `account` is told of every batch then."""
+        """Forget everything about the content; the caller passes every batch to `update_indexes` then."""
         self._offset_index, self._time_index = OffsetIndex(), TimeIndex()
         self._largest = None
         self._first_timestamp = None
@@ -289,7 +289,7 @@ class LogSegment:
         """Read the log's headers and make the indexes anew."""
         self.reset_indexes()
         for header in file_batches.batch_headers(self.open(), 0, self.size):
-            self.account(header.position, header.size_in_bytes, header.last_offset, header.max_timestamp)
+            self.update_indexes(header.position, header.size_in_bytes, header.last_offset, header.max_timestamp)
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -305,12 +305,12 @@ class LogSegment:
             assert self._time_index is not None
         return self._time_index
 
-    def forget_indexes(self) -> None:
+    def unload_indexes(self) -> None:
         """Give their memory back, if the files have it all; they are read again when they are needed."""
         if self.sealed:
             self._offset_index = self._time_index = None
             if self._transaction_index is not None:
-                self._transaction_index.forget()
+                self._transaction_index.unload()
 
     def publish_indexes(self) -> None:
         """Bring the index files of the active segment up to date with memory, for Kafka's tools: they read a file with
@@ -360,7 +360,7 @@ class LogSegment:
 
     # --- looking up
 
-    def locate(self, offset: int) -> tuple[int, int, int] | None:
+    def translate_offset(self, offset: int) -> tuple[int, int, int] | None:
         """(position, size, base offset) of the batch that holds `offset`, or the first one after it."""
         index = self._offset_index
         if index is None:
@@ -378,7 +378,7 @@ class LogSegment:
 
     def headers_from(self, offset: int) -> Iterator[RecordBatchHeader]:
         """The headers of the batches from the one that holds `offset` on; positions are the file's."""
-        found = self.locate(offset)
+        found = self.translate_offset(offset)
         if found is not None:
             yield from file_batches.batch_headers(self.open(), found[0], self.size)
 

@@ -61,7 +61,7 @@ class LogSegments:
             return 0
         if segment is not self.active and offset >= self.after(segment).base_offset:
             return segment.size
-        found = segment.locate(offset)
+        found = segment.translate_offset(offset)
         return segment.size if found is None else found[0]
 
     def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
@@ -117,7 +117,7 @@ class LogSegments:
                     old.create_file()
                 self.seal(old)
         segment = LogSegment.create(self._env, self.directory, base_offset, config)
-        segment.begin_appends(config)
+        segment.activate(config)
         self._segments.append(segment)
         self._bases.append(base_offset)
         self.active = segment
@@ -141,7 +141,7 @@ class LogSegments:
         """The last segment is another one now: those behind it were removed."""
         assert segment is self._segments[-1]
         self.active = segment
-        segment.begin_appends(config)
+        segment.activate(config)
 
     def replace(self, old: Sequence[LogSegment], new: LogSegment) -> list[str]:
         """Another segment takes the place of neighbours, whose files are renamed; returns the new names, for

@@ -99,14 +99,14 @@ class ProducerStateEntry:
     def last_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else -1
 
-    def has_open(self, producer_epoch: int) -> bool:
+    def has_ongoing_transaction(self, producer_epoch: int) -> bool:
         """Whether a transaction of that epoch has begun here. One of an older epoch may have been ended meanwhile."""
         return self.current_txn_first_offset is not None and self.producer_epoch == producer_epoch
 
-    def is_old(self, header: RecordBatchHeader) -> bool:
-        return header.producer_epoch < self.producer_epoch or self.kept(header) is not None
+    def is_duplicate_or_fenced(self, header: RecordBatchHeader) -> bool:
+        return header.producer_epoch < self.producer_epoch or self.find_duplicate_batch(header) is not None
 
-    def kept(self, header: RecordBatchHeader) -> BatchMetadata | None:
+    def find_duplicate_batch(self, header: RecordBatchHeader) -> BatchMetadata | None:
         """The one of the last batches that `header` repeats."""
         if header.producer_epoch == self.producer_epoch:
             first, last = header.base_sequence, header.last_sequence
@@ -134,7 +134,7 @@ def _out_of_order(header: RecordBatchHeader, newest: int) -> Rejection:
     )
 
 
-def _outdated(producer_id: int, producer_epoch: int, entry: ProducerStateEntry) -> Rejection:
+def _fenced_epoch(producer_id: int, producer_epoch: int, entry: ProducerStateEntry) -> Rejection:
     return Rejection(
         ErrorCode.INVALID_PRODUCER_EPOCH,
         f"Epoch of producer {producer_id} is {producer_epoch}, which is smaller than the last seen epoch "
@@ -177,8 +177,8 @@ class ProducerStateManager:
         entry = self._entries.get(producer_id)
         if entry is not None:
             if producer_epoch < entry.producer_epoch:
-                return _outdated(producer_id, producer_epoch, entry)
-            if entry.has_open(producer_epoch):
+                return _fenced_epoch(producer_id, producer_epoch, entry)
+            if entry.has_ongoing_transaction(producer_epoch):
                 return ONGOING
         return self.verification_guards.begin(producer_id, producer_epoch, sequence, adds=adds, now_ms=now_ms)
 
@@ -201,22 +201,22 @@ class ProducerStateManager:
             return self._check_sequence(header, entry)
         return self._check_sequence(header, entry) or _outside_transaction(header)
 
-    def check_coordinators(
+    def check_coordinator_batch(
         self, header: RecordBatchHeader, guard: VerificationGuard | None = NOT_REQUIRED
     ) -> Rejection | None:
         """As `check`, of a batch that a group coordinator writes for a transaction: its sequence means nothing."""
         entry = self._entries.get(header.producer_id)
         if entry is not None and header.producer_epoch < entry.producer_epoch:
-            return _outdated(header.producer_id, header.producer_epoch, entry)
-        return self._check_begins(header, entry, guard)
+            return _fenced_epoch(header.producer_id, header.producer_epoch, entry)
+        return self._check_transaction_begin(header, entry, guard)
 
-    def _check_begins(
+    def _check_transaction_begin(
         self, header: RecordBatchHeader, entry: ProducerStateEntry | None, guard: VerificationGuard | None
     ) -> Rejection | None:
         if not header.attributes & TRANSACTIONAL_BIT or guard is NOT_REQUIRED:
             return None
         if guard is not None and (
-            (entry is not None and entry.has_open(header.producer_epoch))
+            (entry is not None and entry.has_ongoing_transaction(header.producer_epoch))
             or guard is self.verification_guards.open.get(header.producer_id)
         ):
             return None
@@ -230,15 +230,15 @@ class ProducerStateManager:
     ) -> Rejection | None:
         """What is refused because of a verification, or for want of one. A batch that is repeated, and one of an old
         epoch, are nothing of that kind."""
-        question = self.verification_guards.open.get(header.producer_id)
-        if question is None and not header.attributes & TRANSACTIONAL_BIT:
+        pending = self.verification_guards.open.get(header.producer_id)
+        if pending is None and not header.attributes & TRANSACTIONAL_BIT:
             return None
-        if guard is not None and entry is not None and entry.is_old(header):
+        if guard is not None and entry is not None and entry.is_duplicate_or_fenced(header):
             return None
-        rejection = self._check_begins(header, entry, guard)
-        if rejection is not None or question is None:
+        rejection = self._check_transaction_begin(header, entry, guard)
+        if rejection is not None or pending is None:
             return rejection
-        lowest = 0 if question.adds and (entry is None or not entry.batches) else question.lowest_sequence
+        lowest = 0 if pending.adds and (entry is None or not entry.batches) else pending.lowest_sequence
         return _out_of_order(header, lowest - 1) if header.base_sequence > lowest else None
 
     @staticmethod
@@ -252,9 +252,9 @@ class ProducerStateManager:
             newest = batches[-1].last_sequence
             if sequence == newest + 1 or (sequence == 0 and newest == _MAX_SEQUENCE):
                 return None
-            return entry.kept(header) or _out_of_order(header, newest)
+            return entry.find_duplicate_batch(header) or _out_of_order(header, newest)
         if epoch < entry.producer_epoch:
-            return _outdated(header.producer_id, epoch, entry)
+            return _fenced_epoch(header.producer_id, epoch, entry)
         if sequence != 0 and entry.producer_epoch != -1:
             return Rejection(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

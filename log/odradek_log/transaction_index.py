@@ -58,7 +58,7 @@ class TransactionIndex:
     def is_empty(self) -> bool:
         return not (self._read() if self._data is None else self._data)
 
-    def forget(self) -> None:
+    def unload(self) -> None:
         """Give the memory back."""
         if self._data:
             self._data = None

@@ -21,7 +21,7 @@ def truncate(log: Log, offset: int) -> None:
         log.segments.make_active(segment, log.config)
     log.log_start_offset = min(log.log_start_offset, offset)
     # Compaction leaves gaps, also at a segment's end: the log does not reach what it has nothing of.
-    found = segment.locate(offset)
+    found = segment.translate_offset(offset)
     if found is None:
         end = segment.next_offset()
     else:

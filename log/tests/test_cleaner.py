@@ -154,7 +154,7 @@ def test_the_last_batch_of_an_active_producer_stays_without_records_until_it_wri
     assert [(each.base_offset, each.count) for each in log.segments.first.headers_from(0)] == [(0, 0), (2, 1)]
     log.producers.clear()
     log.snapshots.remove_all()
-    log.load_producers()
+    log.rebuild_producer_state()
     entry = log.producers.get(7)
     assert entry is not None
     assert list(entry.batches) == [BatchMetadata(1, 1, 1, START_MS + 1)]
@@ -414,7 +414,7 @@ def test_whatever_was_written_every_reader_ends_with_the_same_values(tmp_path: P
     last_sequences = {entry.producer_id: entry.batches[-1].last_sequence for entry in log.producers}
     log.producers.clear()
     log.snapshots.remove_all()
-    log.load_producers()
+    log.rebuild_producer_state()
     assert {entry.producer_id: entry.batches[-1].last_sequence for entry in log.producers} == last_sequences
     directory.abandon()
     assert left(_opened(tmp_path)[1]) == held

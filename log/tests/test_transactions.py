@@ -191,13 +191,13 @@ def test_what_a_reader_must_skip_reaches_to_the_next_batch_in_the_index(tmp_path
 
 def test_an_index_that_memory_did_without_is_read_again(tmp_path: Path) -> None:
     log = _with_transactions(tmp_path)
-    log.segments.first.forget_indexes()
+    log.segments.first.unload_indexes()
     assert log.aborted_transactions(0, 11) == [FIRST, SECOND]
 
 
 def test_an_index_of_an_unknown_version_takes_the_log_offline(tmp_path: Path) -> None:
     log = _with_transactions(tmp_path)
-    log.segments.first.forget_indexes()
+    log.segments.first.unload_indexes()
     (tmp_path / "t-0" / TXN_INDEX).write_bytes(b"\0\1" + bytes(32))
     with pytest.raises(CorruptLogError, match="unknown version 1"):
         log.aborted_transactions(0, 11)

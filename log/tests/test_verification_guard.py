@@ -5,7 +5,7 @@ from __future__ import annotations
 from log.tests.log_kit import START_MS
 
 from odradek_log.append import Rejection
-from odradek_log.producer_replay import tell
+from odradek_log.producer_replay import update
 from odradek_log.producer_state_manager import BatchMetadata, ProducerStateManager
 from odradek_log.verification_guard import NOT_REQUIRED, ONGOING, VerificationGuard
 from odradek_wire.errors import ErrorCode
@@ -42,7 +42,7 @@ def end(producers: ProducerStateManager, epoch: int, offset: int = 50) -> None:
     assert marker.attributes & CONTROL_BIT
     assert marker.attributes & TRANSACTIONAL_BIT
     marker.base_offset = offset
-    tell(producers, marker, batch)
+    update(producers, marker, batch)
 
 
 def error(verdict: Rejection | BatchMetadata | None) -> ErrorCode | None:
@@ -151,11 +151,11 @@ def test_a_batch_outside_the_producers_open_transaction_is_refused() -> None:
 def test_what_a_coordinator_writes_needs_a_verification_and_has_no_sequence() -> None:
     producers = ProducerStateManager(HOUR_MS)
     mine = begin(producers, sequence=-1)
-    assert error(producers.check_coordinators(header(-1), None)) is ErrorCode.INVALID_TXN_STATE
-    assert producers.check_coordinators(header(-1), mine) is None
+    assert error(producers.check_coordinator_batch(header(-1), None)) is ErrorCode.INVALID_TXN_STATE
+    assert producers.check_coordinator_batch(header(-1), mine) is None
     producers.update(header(-1, epoch=1), 10)
-    assert producers.check_coordinators(header(-1, epoch=1), ONGOING) is None
-    assert error(producers.check_coordinators(header(-1), None)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert producers.check_coordinator_batch(header(-1, epoch=1), ONGOING) is None
+    assert error(producers.check_coordinator_batch(header(-1), None)) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_a_verification_that_nobody_used_expires_as_producers_do() -> None:

@@ -44,7 +44,7 @@ class CleanedSegment:
         write_all(self._disk, self.file.fd, data)
         segment = self.segment
         for header in headers:
-            segment.account(segment.size, header.size_in_bytes, header.last_offset, header.max_timestamp)
+            segment.update_indexes(segment.size, header.size_in_bytes, header.last_offset, header.max_timestamp)
             segment.size += header.size_in_bytes
         return len(data)
 
