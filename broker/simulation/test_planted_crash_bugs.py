@@ -14,9 +14,9 @@ from odradek_broker.groups.core.pending_offsets import PendingTransactionalOffse
 from odradek_broker.replication.log_syncer import LogSyncer
 from odradek_broker.replication.partition import Partition
 from odradek_log.log import Log
+from odradek_log.log_segment import LogSegment
+from odradek_log.log_segments import LogSegments
 from odradek_log.producer_state_manager import ProducerStateManager
-from odradek_log.segment import Segment
-from odradek_log.segments import Segments
 from simulation.crashes import CRASHES, Crashes
 from simulation.embedded_members import EmbeddedMembers
 from simulation.simulation import Failure, Simulation, simulate
@@ -38,14 +38,14 @@ def disk_that_forgets_though_no_acknowledgement_waits_for_it(patch: pytest.Monke
 
 def acknowledgements_that_wait_for_no_disk(patch: pytest.MonkeyPatch) -> None:
     def begin(self: LogSyncer, partition: Partition) -> None:
-        partition.log.flushing.recovery_point = partition.log.log_end_offset
+        partition.log.flusher.recovery_point = partition.log.log_end_offset
         partition.synced()
 
     patch.setattr(LogSyncer, "begin", begin)
 
 
 def syncs_that_do_not_reach_the_disk(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Segment, "flush", lambda self: None)
+    patch.setattr(LogSegment, "flush", lambda self: None)
 
 
 def producers_that_a_restart_forgets(patch: pytest.MonkeyPatch) -> None:
@@ -57,7 +57,7 @@ def duplicates_that_are_appended(patch: pytest.MonkeyPatch) -> None:
 
 
 def readers_that_are_told_of_no_aborted_transaction(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Segments, "aborted", lambda self, start, end: [])
+    patch.setattr(LogSegments, "aborted", lambda self, start, end: [])
 
 
 def committed_records_that_end_at_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
