@@ -1,1 +1,1 @@
-"""Sockets: listeners, connections, the path of a request from bytes to bytes."""
+"""Sockets: listeners, connections, the path of a request from its bytes to those of the response."""

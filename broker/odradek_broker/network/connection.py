@@ -1,11 +1,11 @@
-"""One client connection: who it is, and its requests in a straight line from bytes to bytes.
+"""One client connection: its principal, and its requests from their bytes to the bytes of the responses.
 
-Owns the usual way of a request through decoder, handler and encoder, what happens when a client misbehaves, and the
-coming and going of the connection. Receiving is `receiver`'s, requests that must wait or go wrong are `exchange`'s,
-file slices reach the socket by `sender`. Leaves what requests mean to the handlers.
+Owns the usual path of a request through decoder, handler and encoder, the gate that authentication opens, the reaction
+to a client that violates the protocol, and the life of the connection. Leaves receiving to `receiver`, requests that
+wait or fail to `exchange`, sending slices of log files to `sender`, and the meaning of requests to their handlers.
 
-A request's `records` are views into a receive buffer that is used again. They are valid until the handler returns; a
-handler that goes on later (a coroutine, a `Deferred`) must not look at them any more.
+A request's `records` are views into a receive buffer that the next request overwrites. They are valid until the handler
+returns; a handler that continues later (a coroutine, a `Deferred`) must not read them after that.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from odradek_broker.network.server import Server
 
 NO_ROUTES: dict[int, Route] = {}
-"""The routes of a connection whose authentication has not completed; stays empty."""
+"""The routes of a connection before its authentication has completed; stays empty."""
 UNKNOWN_SOFTWARE = ("unknown", "unknown")
 IMPOSSIBLE_SIZE = "request is shorter than its header or larger than socket.request.max.bytes"
 
 
 class Connection:
-    """See the module. `busy` is true while a request waits for its answer or an answer for the socket."""
+    """See the module. `busy` is true while a request has no response yet, or a response waits for the socket."""
 
     __slots__ = (
         "_broker",
@@ -95,10 +95,10 @@ class Connection:
         self._waiting: Exchange | None = None
         self._long: LongRequest | None = None
 
-    # -- coming and going ---------------------------------------------------------------------------------------------
+    # -- life cycle ---------------------------------------------------------------------------------------------------
 
     def opened(self, transport: asyncio.Transport) -> None:
-        """The receiver has been given its transport."""
+        """Begin, with the transport that the event loop has given to the receiver."""
         self.transport = transport
         peer = transport.get_extra_info("peername")
         if peer:
@@ -109,7 +109,7 @@ class Connection:
         self.server.connected(self)
 
     def lost(self) -> None:
-        """The transport is closed. What a request waits for is cancelled, never what it has done."""
+        """End, after the transport has closed. A request that waits is cancelled; its effects stay."""
         self._sender.close()
         if self._waiting is not None:
             self._waiting.cancel()
@@ -120,23 +120,23 @@ class Connection:
         self.server.disconnected(self)
 
     def close(self) -> None:
-        """Close after what has been written is out. Idempotent."""
+        """Close after the transport has sent its buffer. Idempotent."""
         if not self.closing:
             self.closing = True
             self.transport.close()
 
     def abort(self) -> None:
-        """Close at once, as a crash would."""
+        """Close without sending the buffer, as a crash does."""
         self.closing = True
         self.transport.abort()
 
     def refuse(self, why: str, ctx: Context | None = None, **facts: Any) -> None:
-        """The client sent what cannot be a request: close its connection, and log why."""
+        """Close the connection because of something that the client sent, and log the reason `why`."""
         self.warn(why + "; closing the connection", ctx, **facts)
         self.close()
 
     def refuse_size(self, size: int, first: bytes) -> None:
-        """The first four bytes of a request are no possible `size`; `first` are those and what came with them."""
+        """Close the connection because no request has this `size`. `first` are the first bytes of the request."""
         greeting = recognize(first)
         if greeting is None:
             limit = self.server.request_max_bytes
@@ -145,28 +145,28 @@ class Connection:
             self.refuse(greeting.event, hint=greeting.hint, listener=self.listener)
 
     def warn(self, event: str, ctx: Context | None = None, **facts: Any) -> None:
-        """Log what this client caused, or count it if there was a line on the same event within the last second."""
+        """Log a warning that this client caused, or count it if the same event was logged within the last second."""
         self.server.repeated_warnings.warning(self.log_of(ctx), event, facts)
 
     def drain(self) -> None:
-        """Shutdown: let the request in flight be answered, handle no other, then close."""
+        """Close after the response to the request in progress, as a shutdown does; handle no other request."""
         self._draining = True
         if not self.busy:
             self.close()
 
     def hold(self) -> None:
-        """`max.connections` is reached: be connected, but handle nothing until `release`. Loops differ in whether
-        reading can be stopped this early, so that what arrives all the same is kept."""
+        """Stay connected, but handle nothing until `release`, because `max.connections` is reached. Some event loops
+        cannot stop reading this early; the receiver keeps the bytes that arrive."""
         self.busy = True
         self.receiver.pause()
 
     def release(self) -> None:
         self.busy = False
-        self.receiver.go_on()
+        self.receiver.resume()
 
     def log_of(self, ctx: Context | None) -> Logger:
-        """A logger that knows the client, and the request if there is one; else what the last request called it that
-        did not take the shortcut."""
+        """Return a logger with the client's address and id, and with the request's API if there is one. Without a
+        request, the client id is that of the last request that did not take the fast path."""
         facts: dict[str, Any] = {"client": f"{self.address}:{self.port}", "client_id": self._client_id}
         if ctx is not None:
             facts["client_id"] = ctx.client_id
@@ -200,8 +200,8 @@ class Connection:
     # -- a request ----------------------------------------------------------------------------------------------------
 
     def dispatch(self, frame: memoryview, key_and_version: int, correlation_id: int, client_id_size: int) -> None:
-        """One request, from its bytes to the bytes of its answer unless it has to wait. `MemoryExhausted` if its
-        handler finds no room and did nothing: the same request has to come again later."""
+        """Serve one request, and write its response unless it has to wait. Raises MemoryExhausted if the handler found
+        no room for the request and had no effect: the receiver dispatches the request again later."""
         route = self._known_routes.get(key_and_version)
         if route is None:
             route = self._route(key_and_version)
@@ -214,7 +214,7 @@ class Connection:
             try:
                 body = self._fast_path_body(route, frame, client_id_size)
             except Exception as error:
-                # It may have taken effect: the general way must not do it again.
+                # The request may have had its effect: the general path must not repeat it.
                 self.log_of(None).error(
                     "handler failed; closing the connection",
                     **named(frame, key_and_version, client_id_size),
@@ -232,7 +232,7 @@ class Connection:
         return None
 
     def _fast_path_body(self, route: Route, frame: memoryview, client_id_size: int) -> bytes | None:
-        """The answer's body if this is the usual request of its API and nothing stands between it and the handler."""
+        """Return the body of the response by the API's fast path; None if the request needs the general path."""
         position = HEADER_MIN_BYTES + client_id_size if client_id_size > 0 else HEADER_MIN_BYTES
         if route.flexible:
             if position >= len(frame) or frame[position]:
@@ -243,11 +243,12 @@ class Connection:
             return None
         memory = self.memory
         if memory.used and memory.used + CONVERSION * len(frame) > memory.limit:
-            return None  # the handler must ask for room first
-        return route.fast_path(broker, self, frame, position)  # type: ignore[misc]  # asked before
+            return None  # the handler must check the budget first
+        return route.fast_path(broker, self, frame, position)  # type: ignore[misc]  # checked by the caller
 
     def _body(self, route: Route, frame: memoryview, correlation_id: int, client_id_size: int) -> bytes | None:
-        """The general way: decode, handle, encode. None if that is not all, and the rest is seen to elsewhere."""
+        """Decode, handle and encode on the general path. Return the body of the response; None if it is written
+        elsewhere, or later, or not at all."""
         position = HEADER_MIN_BYTES
         if client_id_size > 0:
             position += client_id_size
@@ -284,7 +285,7 @@ class Connection:
             verdict = interceptors.on_request(ctx, request)
             if verdict is not None:
                 if isinstance(verdict, Delay):
-                    request = _decoded(route, bytearray(frame), position)  # its views must outlive this callback
+                    request = _decoded(route, bytearray(frame), position)  # its views must stay valid longer
                 faults.apply_before_handler(Exchange(self, ctx, route, request, len(frame), is_long=is_long), verdict)
                 return None
         if is_long:
@@ -306,7 +307,7 @@ class Connection:
             or not broker.quotas.unlimited
             or self.closing
         ):
-            Exchange(self, ctx, route, request, len(frame)).settle(response)
+            Exchange(self, ctx, route, request, len(frame)).continue_with(response)
             return None
         if route.sends_files:
             self.send(ctx, route, response)
@@ -318,44 +319,44 @@ class Connection:
             return None
 
     def _not_served(self, frame: memoryview, key_and_version: int, correlation_id: int, client_id_size: int) -> None:
-        """An API or a version that is not served: Kafka closes the connection, except for ApiVersions (KIP-511), which
-        is answered in version 0 with the versions of ApiVersions itself."""
+        """React to an API or a version that is not served, as Kafka: close the connection, but respond to ApiVersions
+        in version 0 with the versions of ApiVersions itself (KIP-511)."""
         if key_and_version >> 16 == ApiKey.API_VERSIONS:
-            answer = self.routes.downgrade
-            self.transport.write(response_head(correlation_id, False, len(answer)) + answer)
+            body = self.routes.downgrade
+            self.transport.write(response_head(correlation_id, False, len(body)) + body)
         elif not self._may_be_routed(key_and_version):
             self.refuse("request before authentication has completed", **named(frame, key_and_version, client_id_size))
         else:
             self.refuse("API or version is not served", **named(frame, key_and_version, client_id_size))
 
     def has_room(self, size: int) -> bool:
-        """May a handler hold `size` bytes until it returns, beside what was received of this connection?"""
+        """Return whether the memory budget has room for `size` bytes beside the received bytes of this connection."""
         return self.memory.has_room(size, self.receiver.held)
 
     def make_room(self, size: int) -> None:
-        """To be called before a handler has any effect: `MemoryExhausted`, which it lets pass, if there is no room. A
-        request that has been kept waiting already is not sent back any more."""
+        """Raise MemoryExhausted if the memory budget has no room for `size` bytes. A handler calls this before it has
+        any effect, and lets the exception pass. Does nothing for a request that has waited already."""
         if not self.busy and not self.has_room(size):
             raise MemoryExhausted(size)
 
     def starved(self, arrived: memoryview) -> None:
-        """The receiver stopped reading for want of memory, with this much of a request in hand."""
+        """Log that the receiver waits for memory. `arrived` are the first bytes of the request."""
         facts: dict[str, Any] = {"used_bytes": self.memory.used}
         if len(arrived) >= SIZE_BYTES + HEADER_MIN_BYTES:
             _, key_and_version, _, client_id_size = HEAD.unpack_from(arrived)
             facts |= named(arrived[SIZE_BYTES:], key_and_version, client_id_size)
         self.warn("memory for requests is exhausted; reading later", **facts)
 
-    # -- its answer ---------------------------------------------------------------------------------------------------
+    # -- its response -------------------------------------------------------------------------------------------------
 
     def wait_for(self, exchange: Exchange) -> None:
-        """The request in flight is answered later, and ends with `done`."""
+        """Handle no other request until `done`, because the exchange responds later."""
         self.busy = True
         self._waiting = exchange
 
     def send(self, ctx: Context, route: Route, response: Any) -> bool:
-        """Encode and write. False when it does not end here: the socket is full and `done` will be called, or the
-        connection is being closed."""
+        """Encode and write a response. Return False if the request does not end here: the socket is full and `done`
+        will be called, or the connection closes."""
         try:
             parts = route.encode(response)
         except Exception as error:
@@ -364,7 +365,7 @@ class Connection:
         return self.send_parts(ctx, route, parts)
 
     def send_parts(self, ctx: Context, route: Route, parts: list[Part]) -> bool:
-        """Write an encoded response; as `send`."""
+        """Write an encoded response; returns as `send`."""
         if not route.sends_files:
             body = b"".join(cast("list[bytes]", parts))
             self.transport.write(response_head(ctx.correlation_id, route.response_has_tags, len(body)) + body)
@@ -372,7 +373,7 @@ class Connection:
         try:
             if self._sender.send(ctx.correlation_id, route.response_has_tags, parts):
                 return True
-        except Exception as error:  # the disk: whoever woke this fetch has others to wake
+        except Exception as error:  # of the disk; the caller has other fetches to complete
             self.log_of(ctx).error("response cannot be sent; closing the connection", exc_info=error)
             self.abort()
             return False
@@ -380,7 +381,7 @@ class Connection:
         return False
 
     def done(self) -> None:
-        """The request in flight has its answer: the next one may be looked at."""
+        """End the request in progress, and handle the next one."""
         self.busy = False
         self._waiting = None
         if self._long is not None:
@@ -389,20 +390,20 @@ class Connection:
         if self._draining:
             self.close()
         else:
-            self.receiver.go_on()
+            self.receiver.resume()
 
     def _sent(self) -> None:
-        """The sender got rid of an answer that did not fit into the socket at once."""
+        """Continue after the sender has sent a response that did not fit into the socket."""
         if not self.closing:
             self.done()
 
     def _truncated(self, error: OSError) -> None:
-        # Nothing but an answer to Fetch is cut short: no other has slices of files.
+        # Only responses to Fetch have slices of files.
         log = self.log_of(None)
-        log.error("answer was cut short; closing the connection", api=ApiKey.FETCH.name, error=str(error))
+        log.error("response was cut short; closing the connection", api=ApiKey.FETCH.name, error=str(error))
 
     def not_encoded(self, ctx: Context, error: Exception) -> None:
-        """The response cannot be encoded, which is a mistake of ours: close the connection."""
+        """Close the connection because a response cannot be encoded, which is an error in Odradek."""
         self.log_of(ctx).error("response cannot be encoded; closing the connection", exc_info=error)
         self.close()
 

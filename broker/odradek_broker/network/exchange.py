@@ -1,7 +1,7 @@
-"""One request off the straight line: it waits, fails, is throttled or interfered with.
+"""A request that waits or fails, that is throttled or divided, or that an interceptor changes.
 
-Owns its way from the handler's promise of an answer to the answer. Made only for such requests; the usual ones are
-answered by `connection` without it. Leaves what interceptors order to `faults`.
+Owns the path from the handler's result to the response. `connection` makes an exchange only for such requests, and
+responds to the usual ones itself. Leaves the effect of an interceptor's verdict to `faults`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class Exchange:
-    """A request and what became of it so far. `size` counts the request's bytes. `is_long`: handle it in slices if its
-    API can be divided, and encode a response with many elements on a thread."""
+    """A request and its progress. `size` is the request's number of bytes. An exchange that `is_long` is handled in
+    slices if its API has a divider, and its response is encoded on a thread if it has many elements."""
 
     __slots__ = ("_awaited", "connection", "ctx", "is_long", "request", "route", "size")
 
@@ -42,20 +42,20 @@ class Exchange:
         self._awaited: Deferred[Any] | asyncio.Task[Any] | None = None
 
     def handle(self) -> None:
-        """Call the handler, later than usual."""
+        """Call the handler, in slices if the request is long."""
         if self.connection.closing:
             return None
         slices = self.route.api.slices
         if self.is_long and slices is not None:
-            return self.settle(handle_in_slices(self.route.handle, self.ctx, self.request, slices))
+            return self.continue_with(handle_in_slices(self.route.handle, self.ctx, self.request, slices))
         try:
             response = self.route.handle(self.ctx, self.request)
         except Exception as error:
             return self.fail(error)
-        return self.settle(response)
+        return self.continue_with(response)
 
-    def settle(self, response: Any) -> None:
-        """Whatever a handler returns: the response, something to wait for, or nothing at all."""
+    def continue_with(self, response: Any) -> None:
+        """Continue with the result of the handler: the response, an awaitable of it, or None for no response."""
         if response is None or response.__class__ is self.route.response_class:
             return self.respond(response)
         self.connection.wait_for(self)
@@ -72,12 +72,12 @@ class Exchange:
         return None
 
     def cancel(self) -> None:
-        """The client went away: nobody waits for the answer any more."""
+        """Stop waiting, because the client has disconnected."""
         if self._awaited is not None:
             self._awaited.cancel()
 
     def respond(self, response: Any) -> None:
-        """Intercept, throttle, encode, write. None: the client expects no answer (acks=0)."""
+        """Intercept, throttle, encode and write the response. None if the client expects none (acks=0)."""
         if self.connection.closing:
             return None
         if response is None:
@@ -90,7 +90,7 @@ class Exchange:
         return self.write(response)
 
     def write(self, response: Any) -> None:
-        """Throttle, encode, write; then the next request may be looked at."""
+        """Throttle, encode and write the response, then let the connection handle the next request."""
         connection = self.connection
         if connection.closing:
             return
@@ -121,18 +121,18 @@ class Exchange:
             self._sent(muted_ms)
 
     def _sent(self, muted_ms: int) -> None:
-        """The response is written: the next request may be looked at, unless the client is to be slowed down."""
+        """Let the connection handle the next request, after `muted_ms`."""
         connection, broker = self.connection, self.ctx.broker
         if muted_ms:
-            # KIP-219: the answer goes out at once, the connection is not read for as long as it tells the client.
+            # KIP-219: the response is sent immediately, and the connection is not read for the time that it names.
             connection.busy = True
             broker.timers.call_later(muted_ms, connection.done)
         else:
             connection.done()
 
     def fail(self, error: BaseException) -> None:
-        """An exception that no handler foresaw: UNKNOWN_SERVER_ERROR for the client, a traceback for us. That another
-        broker is the controller, or that it cannot keep what is asked for, any may find."""
+        """Respond to an exception of the handler. The errors of the controller channel, which every handler may pass
+        on, have error codes; any other exception is logged, and the client receives UNKNOWN_SERVER_ERROR."""
         if isinstance(error, NotControllerError):
             self.respond_with(ErrorCode.NOT_CONTROLLER)
         elif isinstance(error, RefusedRecordError):
@@ -142,7 +142,7 @@ class Exchange:
             self.respond_with(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def respond_with(self, error: ErrorCode) -> None:
-        """Answer that the whole request failed; where an answer has no place for that, close the connection."""
+        """Respond with an error of the whole request; close the connection if the response has no field for it."""
         response = self.route.failure(self.ctx, self.request, error)
         if response is None:
             self.connection.close()
@@ -159,7 +159,7 @@ class Exchange:
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         self._awaited = None
         if task.cancelled():
-            # The client went away; or a handler gave up on its own, and no other request may wait behind it for ever.
+            # The client has disconnected; or the handler cancelled itself, and later requests must not wait forever.
             self.connection.close()
             return
         error = task.exception()
@@ -170,7 +170,7 @@ class Exchange:
 
 
 def _has_many_elements(response: Any) -> bool:
-    """Whether encoding takes long: the arrays of the response and of their entries have many elements in all."""
+    """Return whether the arrays of the response and of their entries have so many elements that encoding is slow."""
     left = ELEMENTS
     structs = [response]
     while structs:

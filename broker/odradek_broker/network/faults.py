@@ -1,7 +1,6 @@
-"""Carries out what an interceptor orders: delay, error, silence, disconnection.
+"""The effects of an interceptor's verdict: delay, error, no response, disconnection.
 
-Owns what each verdict does to a request, before its handler and after. Leaves the verdicts and who gives them to
-`interceptors`.
+Owns the effect of each verdict on a request, before its handler and after. Leaves the verdicts to `interceptors`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def apply_before_handler(exchange: Exchange, verdict: Verdict) -> None:
-    """The handler has not been asked."""
+    """Apply a verdict to a request in place of calling its handler."""
     match verdict:
         case Delay():
             exchange.connection.busy = True
@@ -31,7 +30,7 @@ def apply_before_handler(exchange: Exchange, verdict: Verdict) -> None:
 
 
 def apply_before_write(exchange: Exchange, response: Any, verdict: Verdict) -> None:
-    """The handler has done its work, and `response` is ready."""
+    """Apply a verdict to a request whose handler has returned `response`, in place of writing the response."""
     match verdict:
         case Delay():
             exchange.connection.busy = True

@@ -1,4 +1,4 @@
-"""The first bytes of clients that speak another protocol than the listener, so that the log can name it.
+"""The first bytes of clients that speak another protocol than Kafka's, so that the log can name it.
 
 Owns the recognition of TLS and HTTP. Leaves closing the connection to `connection`.
 """
@@ -13,7 +13,7 @@ _HTTP = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"TRAC",
 
 
 class Greeting(NamedTuple):
-    """What a client seems to speak, and the setting that is probably wrong."""
+    """The log event for a client's protocol, and a hint at the setting that is probably wrong."""
 
     event: str
     hint: str
@@ -30,7 +30,7 @@ HTTP = Greeting(
 
 
 def recognize(first: bytes) -> Greeting | None:
-    """The protocol that these first bytes of a connection belong to, four at least; None if they say nothing."""
+    """Return the protocol that a connection's first bytes, at least four, belong to; None for any other bytes."""
     if first.startswith(_TLS_HANDSHAKE):
         return TLS
     return HTTP if first[:4] in _HTTP else None

@@ -1,7 +1,6 @@
-"""The first bytes of a request, as the hot path reads them: in one step, without a message object.
+"""The size and the header of a request, which the hot path reads in one step, without a message object.
 
-Owns the layout of length and header. What does not fit it is a `ValueError` or `IndexError`, on which the connection
-closes.
+Owns the layout of both. A header that violates it raises ValueError or IndexError, and the connection closes.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from odradek_wire.frames import HEADER_MIN_BYTES
 # Length, API key and version as one number, correlation id, length of the client id.
 HEAD = Struct(">iIih")
 TAGS_MAX = 1000
-"""Tagged fields of a header; Kafka defines none."""
+"""Tagged fields that a header may have; Kafka defines none."""
 
 
 def named(frame: memoryview, key_and_version: int, client_id_size: int) -> dict[str, Any]:
-    """Who asks for what, for the log: from the head alone, where nobody has read or can read more."""
+    """Return the client id and the API of a request as facts for the log, read from the header alone."""
     key, version = key_and_version >> 16, key_and_version & 0xFFFF
     raw = bytes(frame[HEADER_MIN_BYTES : HEADER_MIN_BYTES + client_id_size]) if client_id_size >= 0 else None
     return {
@@ -29,7 +28,8 @@ def named(frame: memoryview, key_and_version: int, client_id_size: int) -> dict[
 
 
 def skip_tagged_fields(frame: memoryview, position: int) -> int:
-    """Skip the tagged fields of a request header; Kafka knows none so far, clients may send some."""
+    """Return the position after the tagged fields of a request header. Kafka defines none so far, but clients may send
+    some."""
     count, position = _varint(frame, position)
     if count > TAGS_MAX:
         raise ValueError(f"{count} tagged fields in the header, at most {TAGS_MAX} are read")

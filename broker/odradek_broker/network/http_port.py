@@ -1,7 +1,6 @@
-"""An optional port for people's tools: `/metrics` for Prometheus, `/ready` for whoever waits for the broker.
+"""The optional HTTP port (`metrics.http.port`): `/metrics` for Prometheus, `/ready` for readiness probes.
 
-Owns as much of HTTP as these two need: one GET for each connection, answered and closed. Leaves the figures to
-`metrics`.
+Owns as much of HTTP as these two need: one GET request for each connection. Leaves the figures to `metrics`.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ import asyncio
 from collections.abc import Callable
 
 REQUEST_MAX_BYTES = 8192
-PATIENCE_S = 5
+REQUEST_TIMEOUT_S = 5
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class HttpPort:
-    """`ready` and `metrics` are asked anew for each request."""
+    """Calls `ready` or `metrics` for each request."""
 
     def __init__(self, ready: Callable[[], bool], metrics: Callable[[], str]) -> None:
         self._ready = ready
@@ -24,7 +23,7 @@ class HttpPort:
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
-        """Bind and serve; port 0 takes a free one."""
+        """Bind and serve. Port 0 binds a free port, which `port` has then."""
         self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_MAX_BYTES)
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -35,7 +34,7 @@ class HttpPort:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
             status, body = self._answer(head)
             data = body.encode()
@@ -46,7 +45,7 @@ class HttpPort:
             )
             await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
-            pass  # whoever it was, it was no tool that we know
+            pass  # the client is too slow, or speaks another protocol
         finally:
             writer.close()
 

@@ -1,7 +1,7 @@
-"""The two points where faults and traces plug in: between decode and handler, between handler and write.
+"""The two points where faults and traces plug in: between decoder and handler, between handler and write.
 
-Owns the verdicts and the order of interceptors. Leaves carrying a verdict out to `network.faults`. Both lists are empty
-in normal work, and an empty list costs one truth test per request.
+Owns the verdicts and the order of interceptors. Leaves the effects of a verdict to `network.faults`. Both lists are
+usually empty, and an empty list costs one truth test for each request.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from odradek_wire.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Wait on the clock of timeouts, then go on. The connection is not read meanwhile, as with a slow broker."""
+    """Wait on the clock of timeouts, then continue. The connection is not read meanwhile, as with a slow broker."""
 
     delay_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Answer with an error for the whole request; the handler does not run (before) or has run already (after)."""
+    """Respond with an error of the whole request, in place of the handler or of the handler's response."""
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Never answer; the client runs into its own timeout."""
+    """Send no response; the client runs into its own timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Close the connection without an answer."""
+    """Close the connection without a response."""
 
 
 Verdict = Delay | Fail | Drop | Disconnect
@@ -44,7 +44,7 @@ BeforeWrite = Callable[[Context, Any, Any], Verdict | None]
 
 
 class Interceptors:
-    """The first verdict that is not None counts. Mutate the lists freely; they are read on each request."""
+    """The interceptors of a broker. The first verdict that is not None counts. The lists may change at any time."""
 
     __slots__ = ("before_handle", "before_write")
 

@@ -1,4 +1,4 @@
-"""Listeners: where a broker accepts connections, and under which address clients are told to find it.
+"""Listeners: the addresses that a broker binds, and those that it advertises to clients.
 
 Owns parsing `listeners`, `advertised.listeners` and `listener.security.protocol.map`. Leaves sockets to `server`.
 """
@@ -26,8 +26,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One listener of this broker. `port` and `advertised_port` are 0 until the socket is bound, when 0 was asked
-    for."""
+    """One listener of this broker. A `port` of 0 stays 0 until the socket is bound, and `advertised_port` with it."""
 
     name: str
     protocol: str
@@ -37,11 +36,12 @@ class Listener:
     advertised_port: int
 
     def bound(self, port: int) -> Listener:
+        """Return this listener with the port that its socket is bound to."""
         return replace(self, port=port, advertised_port=self.advertised_port or port)
 
 
 class ListenerError(ValueError):
-    """The configuration of listeners cannot be served; the message names the setting and the entry."""
+    """Listeners that the broker cannot serve; the message names the setting and the entry."""
 
 
 def parse_endpoint(setting: str, text: str) -> Endpoint:
@@ -58,9 +58,9 @@ def parse_endpoint(setting: str, text: str) -> Endpoint:
 def parse_listeners(
     config: BrokerConfig, hostname: str, supported_protocols: Collection[str] = CHANNEL_BUILDERS
 ) -> list[Listener]:
-    """The listeners for clients, in order. `hostname` is advertised for a listener on every interface, as Kafka does.
+    """Return the listeners for clients, in order. As in Kafka, a listener on every interface advertises `hostname`.
 
-    An advertised port of 0 stands for the bound one, so that port 0 works in tests."""
+    An advertised port of 0 means the bound port, so that port 0 works in tests. Raises ListenerError."""
     protocols = _protocol_map(config.text("listener.security.protocol.map"))
     controllers = {name.upper() for name in config.words("controller.listener.names")}
     advertised = {
@@ -71,7 +71,7 @@ def parse_listeners(
     for word in config.words("listeners"):
         endpoint = parse_endpoint("listeners", word)
         if endpoint.name in controllers:
-            continue  # One process holds the controller: nothing talks to it over a socket.
+            continue  # The controller is in the same process: no client connects to it.
         protocol = protocols.get(endpoint.name)
         if protocol is None:
             raise ListenerError(f"listener.security.protocol.map: no security protocol for listener {endpoint.name}")

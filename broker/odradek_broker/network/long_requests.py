@@ -1,8 +1,8 @@
 """Requests with many elements: decoded on a thread, handled in slices, their responses encoded on the thread.
 
-Owns the limits that keep such requests from holding up other clients and from taking the memory: the thread, how many
-elements may be held at a time, the refusal of a request with more than `odradek.request.elements.max`. Kafka, which
-has threads for requests, refuses none. Leaves the division into slices to the API (`apis.slices`).
+Owns the limits that keep such a request from delaying other clients and from exhausting the memory: the thread, the
+number of elements in memory, and `odradek.request.elements.max`, above which the connection closes. Kafka, which has
+threads for requests, has no such limit. Leaves the division into slices to the API (`apis.slices`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REQUESTS_HELD = 4
-"""Requests of the largest size whose elements may be held at a time."""
+"""Requests of the largest size whose elements may be in memory at a time."""
 
 
 class LongRequests:
-    """The long requests of one server. `elements` are those of requests that are decoded, handled and answered."""
+    """The long requests of one server. `elements` counts the elements of those in progress."""
 
     __slots__ = ("_executor", "_limit", "_loop", "_waiting", "elements", "elements_max")
 
@@ -43,13 +43,13 @@ class LongRequests:
         self.elements_max = elements_max
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run work that needs nothing of the broker on the thread, one after the other."""
+        """Run work that touches no state of the broker on the thread, and return its result."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="odradek-codec")
         return await self._loop.run_in_executor(self._executor, work)
 
     async def take(self, elements: int) -> None:
-        """Wait until there is room for so many elements, of which there are at most `elements_max`, and count them."""
+        """Wait until there is room for so many elements, at most `elements_max`, and count them."""
         while self.elements + elements > self._limit:
             turn = self._loop.create_future()
             self._waiting.append(turn)
@@ -70,7 +70,7 @@ class LongRequests:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _next(self) -> None:
-        # All of them look again: there may be room for several.
+        # All of them check again: there may be room for several.
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -78,12 +78,12 @@ class LongRequests:
 
 
 class LongRequest:
-    """One long request of a connection, which is read no further until `end`."""
+    """One long request of a connection, which is not read until `end`."""
 
     __slots__ = ("_connection", "_ctx", "_elements", "_frame", "_position", "_route", "_task")
 
     def __init__(self, connection: Connection, ctx: Context, route: Route, frame: memoryview, position: int) -> None:
-        """The frame is copied, and the copy counted in the memory budget."""
+        """Copy the frame, count the copy in the memory budget, and serve the request in a task."""
         self._connection = connection
         self._ctx = ctx
         self._route = route
@@ -95,7 +95,7 @@ class LongRequest:
         self._task: asyncio.Task[None] | None = connection.server.loop.create_task(self._serve())
 
     def end(self) -> None:
-        """The request has its response, or its connection is lost."""
+        """Release memory and elements, after the response or the loss of the connection."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -106,10 +106,10 @@ class LongRequest:
         connection, ctx, route = self._connection, self._ctx, self._route
         long_requests = connection.server.long_requests
         limit = elements_max(route.api, long_requests.elements_max)
-        # Until it is decoded, what is known of its elements is that each has a byte at least.
-        most = min(limit, len(self._frame))
-        await long_requests.take(most)
-        self._elements = most
+        # An element has at least one byte; the request has no more elements than bytes before it is decoded.
+        upper_bound = min(limit, len(self._frame))
+        await long_requests.take(upper_bound)
+        self._elements = upper_bound
         try:
             request, self._elements = await long_requests.run(
                 lambda: route.decode_limited(self._frame, self._position, limit)
@@ -118,7 +118,7 @@ class LongRequest:
             return connection.refuse("request has too many elements", ctx, elements_max=limit, setting=REQUEST_ELEMENTS)
         except (DecodeError, IndexError, ValueError) as error:
             return connection.refuse("request cannot be read", ctx, error=str(error))
-        long_requests.give_back(most - self._elements)
+        long_requests.give_back(upper_bound - self._elements)
         self._task = None
         if connection.closing:
             return None

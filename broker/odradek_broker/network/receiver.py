@@ -1,9 +1,9 @@
-"""From the loop's bytes to whole requests, one at a time; and when to stop reading.
+"""Framing: whole requests out of received bytes, one at a time, and back-pressure.
 
-Owns framing, the receive buffer of one connection, and back-pressure in both directions. As in Kafka, the next request
-is looked at when the present one has been answered, so that answers come in order. What arrives meanwhile stays in the
-buffer; when that is full, when the broker's memory is exhausted or answers pile up, reading stops. Leaves what is in a
-request to `connection`.
+Owns the receive buffer of one connection, and back-pressure in both directions. As in Kafka, a connection handles its
+next request after the response to the previous one, so that responses come in order. Bytes that arrive meanwhile stay
+in the buffer; the receiver stops reading when the buffer is full, when the broker's memory budget is exhausted, or when
+the client does not read its responses. Leaves the contents of requests to `connection`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ GREETING_BYTES = 16
 
 
 class Receiver(asyncio.BufferedProtocol):
-    """What the loop talks to. `starved` is true while the connection waits for memory, `write_blocked` while its client
-    does not read its answers."""
+    """The protocol that the event loop calls. `starved` is true while the connection waits for memory, `write_blocked`
+    while the client does not read its responses."""
 
     __slots__ = (
         "_buffer",
@@ -60,11 +60,11 @@ class Receiver(asyncio.BufferedProtocol):
     # -- the event loop calls these -----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by class, but by its methods
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass, but has the methods
         self._connection.opened(self._transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._connection.closing = True  # before others are served with the memory that comes back here
+        self._connection.closing = True  # before the memory that comes back here goes to other connections
         self._buffers.budget.forget(self._room_again)
         self._release_buffer()
         self._forget_buffered()
@@ -94,7 +94,7 @@ class Receiver(asyncio.BufferedProtocol):
             self._consume(buffer, self._filled)
 
     def pause_writing(self) -> None:
-        """The client does not read its answers: handle no other request, and count what is buffered for it."""
+        """Handle no other request, because the client does not read its responses, and count the buffered bytes."""
         self.write_blocked = True
         self._buffered = self._transport.get_write_buffer_size()
         self._buffers.budget.take_unchecked(self._buffered)
@@ -102,7 +102,7 @@ class Receiver(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self.write_blocked = False
         self._forget_buffered()
-        self.go_on()
+        self.resume()
 
     def _forget_buffered(self) -> None:
         buffered, self._buffered = self._buffered, 0
@@ -113,17 +113,17 @@ class Receiver(asyncio.BufferedProtocol):
 
     @property
     def held(self) -> int:
-        """Bytes taken from the memory budget for what was received."""
+        """Bytes that the receive buffer has taken from the memory budget."""
         return 0 if self._buffer is None else len(self._buffer)
 
     def pause(self) -> None:
-        """Read no more, until `go_on` finds everything handled."""
+        """Stop reading, until `resume` finds every received request handled."""
         if not self._paused and not self._connection.closing:
             self._paused = True
             self._transport.pause_reading()
 
-    def go_on(self) -> None:
-        """Whatever held the connection is over: handle what has arrived meanwhile, read again."""
+    def resume(self) -> None:
+        """Handle the requests that have arrived meanwhile, then read again, unless the connection must still wait."""
         if self._consuming or not self._is_free():
             return
         buffer = self._buffer
@@ -134,21 +134,22 @@ class Receiver(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def idle_for(self, now: float) -> float:
-        """Seconds without traffic, told to the server's sweep; a connection whose request waits is not idle."""
+        """Return the seconds since the last sweep of the server that saw traffic. A connection whose request
+        waits is not idle."""
         if self.active or self._connection.busy or self.starved:
             self.active = False
             self.idle_since = now
         return now - self.idle_since
 
     def _is_free(self) -> bool:
-        """Whether another request may be handled."""
+        """Return whether the connection may handle another request."""
         connection = self._connection
         return not (connection.busy or self.write_blocked or connection.closing or self.starved)
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def _consume(self, view: memoryview, end: int) -> None:
-        """Have every whole request in `view[:end]` handled; keep what is left."""
+        """Dispatch every whole request in `view[:end]`; keep the bytes that are left."""
         connection = self._connection
         start = 0
         self._consuming = True
@@ -177,8 +178,8 @@ class Receiver(asyncio.BufferedProtocol):
         return None
 
     def _keep(self, view: memoryview, start: int, end: int) -> None:
-        """Keep `view[start:end]`, which is not a whole request or must wait, in a buffer of our own that fits the
-        rest."""
+        """Keep `view[start:end]`, part of a request or requests that must wait, in a buffer that has room for the rest
+        of the first one."""
         left = end - start
         needed = left
         if left >= SIZE_BYTES:
@@ -215,9 +216,9 @@ class Receiver(asyncio.BufferedProtocol):
     # -- waiting for memory -------------------------------------------------------------------------------------------
 
     def _wait_for_memory(self, kept: bytes) -> None:
-        """The broker's memory budget is exhausted: read no further until others have given back what they hold."""
+        """Stop reading until other connections have given memory back, because the budget is exhausted."""
         if self._buffer is not None:
-            # What the connection itself holds may be all that is missing.
+            # The memory that this connection holds may be enough.
             self._release_buffer()
             return self._keep(memoryview(kept), 0, len(kept))
         self._starve(memoryview(kept))
@@ -228,7 +229,7 @@ class Receiver(asyncio.BufferedProtocol):
             self.starved = False
             view = memoryview(kept)
             self._keep(view, 0, len(view))
-            self.go_on()
+            self.resume()
 
         self._buffers.budget.when_available(retry)
         return None
@@ -247,7 +248,7 @@ class Receiver(asyncio.BufferedProtocol):
 
     def _room_again(self) -> None:
         self.starved = False
-        self.go_on()
+        self.resume()
 
     def _starve(self, arrived: memoryview) -> None:
         self.pause()

@@ -1,7 +1,7 @@
-"""From (API key, version) to everything needed to serve it, compiled at first use.
+"""Routes: from API key and version to decoder, handler and encoder, compiled at first use.
 
 Owns the routes of one server. The first four bytes of a request, read as one number, are the key of the lookup, so that
-the hot path takes one step from bytes to decoder, handler and encoder. Leaves the table itself to `apis.table`.
+the hot path finds everything in one step. Leaves the table of APIs to `apis.table`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from odradek_wire.codec import Part, decode_prefix, decoder, encoder, limited_de
 from odradek_wire.errors import DecodeError, ErrorCode
 
 UNDIVIDED_PART = 20
-"""APIs whose requests are handled in one go may have this part of the elements of others."""
+"""Requests of an API without a divider may have this part of `odradek.request.elements.max`."""
 
 Handle = Callable[[Context, Any], Any | Awaitable[Any] | None]
 
 
 def elements_max(api: Api[Any, Any], setting: int) -> int:
-    """Elements that a request may have, when `odradek.request.elements.max` is `setting`."""
+    """Return how many elements a request may have when `odradek.request.elements.max` is `setting`."""
     part = api.elements_part or (UNDIVIDED_PART if api.slices is None else 1)
     return max(setting // part, 1)
 
@@ -53,7 +53,7 @@ class Route:
     )
 
     def __init__(self, key: ApiKey, version: int, api: Api[Any, Any], *, limited: bool = True) -> None:
-        """`limited`: how many elements a request may have is counted while it is decoded."""
+        """A route that is `limited` counts the elements of a request while it decodes them."""
         self.key = key
         self.requests = 0
         self.version = version
@@ -63,34 +63,34 @@ class Route:
         self.encode: Callable[[Any], list[Part]] = encoder(api.response, version)
         self.response_class = api.response
         self.flexible: bool = version >= api.request.FLEXIBLE_FROM
-        # Header v0 even in flexible versions: the client must read the answer to ApiVersions before it knows which
-        # versions we speak (KIP-511).
+        # Header v0 even in flexible versions: the client must read the response to ApiVersions before it knows the
+        # broker's versions (KIP-511).
         self.response_has_tags: bool = self.flexible and key != ApiKey.API_VERSIONS
-        # Only answers to Fetch hold slices of log files; all others are bytes.
+        # Only responses to Fetch have slices of log files; all others are bytes.
         self.sends_files = key == ApiKey.FETCH
         self.fast_path = None if api.fast_path is None else api.fast_path(version)
         self.throttled = "throttle_time_ms" in api.response.__slots__
         self.slice_elements = ELEMENTS if api.slices is None else api.slices.elements
-        # Records are views into the receive buffer, and a request in slices needs them longer: it is copied.
+        # A Produce in slices needs its records longer than the receive buffer is valid: such a request is copied.
         self.decoded_elements_max = self.slice_elements if key == ApiKey.PRODUCE else ELEMENTS
-        # Nearly every element takes four bytes. Most of a larger Produce is records, and its few elements are counted.
+        # Below this size the elements need not be counted: nearly every element takes four bytes.
         self.unlimited_decode_bytes_max = 4 * self.slice_elements if limited else sys.maxsize
 
     def decode_limited(self, frame: Any, position: int, limit: int) -> tuple[Any, int]:
-        """The request and how many elements it has. Raises TooManyElementsError above `limit`, DecodeError, and what
-        the header's fields may raise."""
+        """Return the request and its number of elements. Raises TooManyElementsError above `limit`, and DecodeError,
+        IndexError or ValueError for a request that cannot be read."""
         try:
             return limited_decoder(self.api.request, self.version)(frame, position, limit)
         except DecodeError:
             return decode_prefix(self.api.request, self.version, frame, position, limit)[0], limit
 
     def decode_with_trailing_bytes(self, frame: Any, position: int) -> Any:
-        """For what `decode` refuses: Kafka does not mind bytes after a request, and librdkafka sends some (its Metadata
-        v13 for all topics is followed by three). `DecodeError` if that was not the reason."""
+        """Decode a request with bytes after its end, which `decode` refuses and Kafka ignores. librdkafka sends three
+        after a Metadata v13 for all topics. Raises DecodeError if the request itself cannot be read."""
         return decode_prefix(self.api.request, self.version, frame, position)[0]
 
     def failure(self, ctx: Context, request: Any, error: ErrorCode) -> Any | None:
-        """The answer when the whole request fails; None when this API has no place for such an error."""
+        """Return the response for an error of the whole request; None if the response has no field for it."""
         if self.api.failed is not None:
             return self.api.failed(ctx, request, error)
         if "error_code" not in self.response_class.__slots__:
@@ -101,23 +101,24 @@ class Route:
 
 
 class Routes:
-    """Answers `get(first four bytes)`; None for what is not served."""
+    """The routes of a listener, by the first four bytes of a request."""
 
     __slots__ = ("downgrade", "inter_broker", "known", "table")
 
     def __init__(self, table: Table, downgrade: bytes, *, inter_broker: bool = False) -> None:
-        """`downgrade` is the body of the answer to an ApiVersions request in a version that we do not know;
-        `inter_broker`: other brokers are served, too."""
+        """`downgrade` is the body of the response to an ApiVersions request in an unknown version. With `inter_broker`
+        the requests of other brokers are served, too."""
         self.table = table
         self.inter_broker = inter_broker
         self.downgrade = downgrade
         self.known: dict[int, Route] = {}
 
     def served(self) -> dict[int, tuple[int, int]]:
-        """API key to versions."""
+        """Return lowest and highest version by API key."""
         return self.table.for_brokers() if self.inter_broker else self.table.for_clients()
 
     def get(self, key_and_version: int) -> Route | None:
+        """Return the route; None for an API or a version that is not served."""
         route = self.known.get(key_and_version)
         return self._make(key_and_version) if route is None else route
 
@@ -130,7 +131,7 @@ class Routes:
         lowest, highest = self.served().get(key, (0, -1))
         if not lowest <= version <= highest:
             return None
-        # A controller may tell a broker of more partitions than any client asks for.
+        # A controller may send more partitions to a broker than any client asks for.
         limited = not self.table.is_inter_broker(key)
         route = self.known[key_and_version] = Route(key, version, self.table[key], limited=limited)
         return route

@@ -1,10 +1,10 @@
-"""How an answer that holds slices of log files reaches its socket.
+"""Sending a response with slices of log files to its socket.
 
-Owns the choice between `os.sendfile` and reading, and waiting for the socket to take more. Every other answer is bytes
-and goes through the transport. A connection sends one answer at a time.
+Owns the choice between `os.sendfile` and reading, and waiting for the socket to accept more. Every other response is
+bytes and goes through the transport. A connection sends one response at a time.
 
-The descriptor is written to directly, past the transport, only while the transport has nothing buffered, so that bytes
-cannot overtake each other. Where the platform or the listener's transport (TLS) has no sendfile, slices are read.
+The sender writes to the descriptor directly, past the transport, only while the transport has nothing buffered, so that
+bytes stay in order. Where the platform or the listener's transport (TLS) has no sendfile, slices are read.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from odradek_log.log_segment import FileSlice
 from odradek_wire.codec import Part
 
 SENDFILE_MIN_BYTES = 64 * 1024
-"""Below this, one read and one write through the transport are cheaper than the system calls around sendfile. Server's
-CPU for an answer, read / sendfile: 4 KiB 27 / 51 us, 32 KiB 33 / 35, 64 KiB 38 / 40, 128 KiB 58 / 50, 256 KiB 296 / 67,
-and above that a third to a quarter (1 MiB: 1.15 / 0.37 s per GB)."""
+"""Below this, one read and one write through the transport are cheaper than the system calls around sendfile. The
+server's CPU for a response, read / sendfile: 4 KiB 27 / 51 us, 32 KiB 33 / 35, 64 KiB 38 / 40, 128 KiB 58 / 50, 256 KiB
+296 / 67, and above that a third to a quarter (1 MiB: 1.15 / 0.37 s per GB)."""
 MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
-_SHORTER = "a log file is shorter than what was found in it"
+_SHORTER = "a log file is shorter than the batches that were found in it"
 
 
 RESPONSE_HEAD = Struct(">ii")
@@ -33,15 +33,15 @@ RESPONSE_HEAD_WITH_TAGS = Struct(">iib")
 
 
 def response_head(correlation_id: int, tagged: bool, size: int) -> bytes:
-    """Length and header of an answer whose body has `size` bytes; header v1 ends with (no) tagged fields."""
+    """Return size and header of a response whose body has `size` bytes; header v1 ends with (no) tagged fields."""
     if tagged:
         return RESPONSE_HEAD_WITH_TAGS.pack(size + 5, correlation_id, 0)
     return RESPONSE_HEAD.pack(size + 4, correlation_id)
 
 
 class Sender:
-    """Sends lists of parts over one transport. `sent` is called when an answer that had to wait is out,
-    `truncated` when the disk fails in the middle of one, before the transport is aborted."""
+    """Sends lists of parts over one transport. Calls `sent` after a response that had to wait for the socket, and
+    `truncated` when the disk fails in the middle of a response, before it aborts the transport."""
 
     __slots__ = (
         "_fd",
@@ -75,8 +75,8 @@ class Sender:
         self.sending = False
 
     def send(self, correlation_id: int, tagged: bool, parts: list[Part]) -> bool:
-        """Send an answer, its length and header first. True when it is handed over, False when `sent` will be
-        called."""
+        """Send a response, size and header first. Return True if it is sent or in the transport's buffer, False if
+        `sent` will be called."""
         in_files = 0
         for part in parts:
             if part.__class__ is FileSlice:
@@ -94,7 +94,7 @@ class Sender:
         return not self.sending
 
     def close(self) -> None:
-        """The transport is gone, and its descriptor with it."""
+        """Stop sending; the transport has closed, and its descriptor with it."""
         self._parts.clear()
         self.sending = False
         self._stop_waiting()
@@ -103,7 +103,7 @@ class Sender:
             self._socket = None
 
     def _direct(self) -> bool:
-        """May we write to the descriptor ourselves?"""
+        """Return whether the sender may write to the descriptor, and prepare that."""
         transport = self._transport
         if transport.get_write_buffer_size():
             return False
@@ -116,19 +116,19 @@ class Sender:
             # A second object for the transport's own descriptor; it is detached, never closed.
             self._fd = plain.fileno()
             self._socket = socket.socket(plain.family, socket.SOCK_STREAM, plain.proto, fileno=self._fd)
-            # The descriptor does not block; the object would all the same, after `socket.setdefaulttimeout`.
+            # The descriptor does not block, but the object does, after `socket.setdefaulttimeout`.
             self._socket.settimeout(0)
         return True
 
     def _push(self) -> None:
-        """Write until everything is out or the socket is full."""
+        """Write until everything is sent or the socket is full."""
         try:
             while self._parts:
                 self._push_one(self._parts[0])
         except BlockingIOError:
             self._wait()
         except OSError as error:
-            self._give_up(error)
+            self._abort(error)
         else:
             self.sending = False
             self._stop_waiting()
@@ -151,7 +151,7 @@ class Sender:
 
     def _wait(self) -> None:
         if self._waiting_fd < 0:
-            # A loop refuses to watch the descriptor of a transport: watch a duplicate.
+            # An event loop refuses to watch the descriptor of a transport: watch a duplicate.
             self._waiting_fd = os.dup(self._fd)
             self._loop.add_writer(self._waiting_fd, self._writable)
 
@@ -166,8 +166,8 @@ class Sender:
             os.close(self._waiting_fd)
             self._waiting_fd = -1
 
-    def _give_up(self, error: OSError) -> None:
-        """Half an answer cannot be repaired: the client must reconnect."""
+    def _abort(self, error: OSError) -> None:
+        """Abort the transport after half a response: the client must reconnect."""
         if not isinstance(error, ConnectionError):
             self._truncated(error)
         self._parts.clear()

@@ -1,6 +1,6 @@
-"""The sockets of one broker: listening, counting connections, idleness, orderly shutdown.
+"""The sockets of one broker: listeners, limits of connections, idle connections, orderly shutdown.
 
-Owns every connection and what they share (routes, buffers, memory budget). Leaves requests to `connection`.
+Owns every connection and the parts that they share (routes, buffers, memory budget). Leaves requests to `connection`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from odradek_broker.network.routes import Routes
 from odradek_broker.security.authenticator import ChannelBuilder
 
 IDLE_SWEEPS = 8
-"""How often in `connections.max.idle.ms` the connections are looked at: one is closed at most an eighth too late."""
+"""Sweeps for idle connections in `connections.max.idle.ms`: a connection closes at most an eighth of it too late."""
 BACKLOG = 1024
 """Used unless `socket.listen.backlog.size` is set: tests open many connections at once."""
 SOCKET_BUFFERS = {
@@ -33,13 +33,13 @@ SOCKET_BUFFERS = {
 
 
 class ServedBroker(BrokerServices, Protocol):
-    """The broker behind the sockets: what handlers reach, and the points where faults plug in."""
+    """The broker behind the sockets: the services of handlers, and the interceptors."""
 
     interceptors: Interceptors
 
 
 class Server:
-    """See the module. `listeners` are the bound ones once `bind` has returned."""
+    """See the module. `listeners` have their bound ports after `bind`."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Server:
         self.buffers = ReceiveBuffers(MemoryBudget(queued if queued > 0 else DEFAULT_BUDGET))
         self.request_max_bytes = config.request_max_bytes
         self.connections: dict[Connection, None] = {}
-        """In the order in which they came."""
+        """The open connections that `max.connections` admits, oldest first."""
         self._waiting: deque[Connection] = deque()
         self._per_address: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
@@ -74,12 +74,12 @@ class Server:
         self._all_gone: asyncio.Future[None] | None = None
 
     def requests_handled(self) -> int:
-        """Since the start."""
+        """Return the number of requests since the start."""
         return sum(route.requests for routes in self.routes for route in routes.known.values())
 
     async def bind(self) -> None:
-        """Bind every listener, so that its port is known; accept nothing yet. OSError (address in use, no such
-        address) leaves nothing open."""
+        """Bind every listener, so that its port is known; accept no connection yet. Raises OSError (address in use, no
+        such address), and leaves nothing open then."""
         try:
             for number, listener in enumerate(self.listeners):
                 self.listeners[number] = await self._bind(listener)
@@ -94,7 +94,7 @@ class Server:
         self._schedule_sweep()
 
     async def stop(self, grace_ms: int = 5000) -> None:
-        """Accept nothing more, let requests in flight be answered for at most `grace_ms`, close every connection."""
+        """Close the listeners, wait at most `grace_ms` for the requests in progress, close every connection."""
         self._close_listeners()
         if self._sweep is not None:
             self._sweep.cancel()
@@ -102,7 +102,7 @@ class Server:
             connection.close()
         for connection in list(self.connections):
             connection.drain()
-        # Only now does a wait that ends make way for no other one of the same connection.
+        # After `drain`, a connection whose delayed operation expires handles no further request.
         self.broker.purgatory.expire_all()
         if self.connections:
             self._all_gone = self.loop.create_future()
@@ -116,7 +116,7 @@ class Server:
         self.long_requests.close()
 
     def abort(self) -> None:
-        """Break every connection, as a crash would."""
+        """Abort every connection, as a crash does."""
         self._close_listeners()
         if self._sweep is not None:
             self._sweep.cancel()
@@ -140,14 +140,14 @@ class Server:
             start_serving=False,
         )
         for name, option in SOCKET_BUFFERS.items():
-            # Only when somebody asked: the sizes that the operating system chooses grow with the traffic.
+            # Only if the setting is given: the sizes that the operating system chooses grow with the traffic.
             if name in config.static and config.integer(name) > 0:
                 for listening in server.sockets:
                     listening.setsockopt(socket.SOL_SOCKET, option, config.integer(name))
         self._servers.append(server)
         port = server.sockets[0].getsockname()[1]
         if listener.port == 0 and len(server.sockets) > 1:
-            # Every interface, IPv4 and IPv6, and a free port: both must be the same one.
+            # Every interface, IPv4 and IPv6, and a free port: both sockets need the same port.
             server.close()
             self._servers.remove(server)
             return await self._bind(_with_port(listener, port))
@@ -166,7 +166,7 @@ class Server:
         elif self._per_address[connection.address] > config.max_connections_from(connection.address):
             connection.refuse("max.connections.per.ip reached")
         elif len(self.connections) >= config.max_connections:
-            # Kafka's acceptor blocks: the client is connected, and waits until another one goes.
+            # As with Kafka's blocking acceptor, the client is connected, and waits until another connection closes.
             self._waiting.append(connection)
             connection.hold()
             return
@@ -187,7 +187,7 @@ class Server:
         if not self.connections and self._all_gone is not None and not self._all_gone.done():
             self._all_gone.set_result(None)
 
-    # -- idleness -----------------------------------------------------------------------------------------------------
+    # -- idle connections ---------------------------------------------------------------------------------------------
 
     def _schedule_sweep(self) -> None:
         idle_ms = self.broker.config.connections_max_idle_ms
@@ -199,7 +199,7 @@ class Server:
         longest = self.broker.config.connections_max_idle_ms / 1000
         for connection in list(self.connections):
             if connection.receiver.idle_for(now) >= longest:
-                # One that does not read its answers would never be done with a close.
+                # A client that does not read its responses would keep `close` waiting forever.
                 connection.abort() if connection.receiver.write_blocked else connection.close()
         self._schedule_sweep()
 
