@@ -270,9 +270,9 @@ class Broker:
             self.replication_quotas.apply(delta)
         changes = self.replica_manager.apply(delta, self.config)
         for partition in changes.not_following:
-            self.replica_fetcher_manager.leave(partition)
+            self.replica_fetcher_manager.remove(partition)
         for partition, leader in changes.following:
-            self.replica_fetcher_manager.follow(partition, leader)
+            self.replica_fetcher_manager.add(partition, leader)
         if changes.replicas_changed or any(
             each.leader is not None and not each.leader.is_sole_replica for each in changes.elected
         ):
@@ -303,7 +303,7 @@ class Broker:
     def _replicas_lost(self, partitions: Sequence[Partition]) -> None:
         """Stop fetching these partitions and report them, so that another replica can become leader."""
         for partition in partitions:
-            self.replica_fetcher_manager.leave(partition)
+            self.replica_fetcher_manager.remove(partition)
         if self._notify_log_dir_failure is not None:
             self._notify_log_dir_failure()
         elif self.image.levels.directories:
@@ -332,7 +332,7 @@ class Broker:
             leader = partition.leader
             if leader is not None and broker_id in leader.followers:
                 partition.apply_effects(leader.cannot_join(broker_id))
-                partition.wake()
+                partition.try_complete_delayed()
 
     def check_lag(self) -> None:
         """Propose to drop from ISRs who has been behind for longer than `replica.lag.time.max.ms`."""

@@ -67,7 +67,7 @@ class GroupPartition:
             write_timeout_ms=write_timeout_ms,
         )
         self._durable = self._coordinator.durable
-        partition.coordinator = self
+        partition.marker_listener = self
 
     @property
     def partition(self) -> Partition:
@@ -95,8 +95,8 @@ class GroupPartition:
 
     def resign(self) -> None:
         """Another broker coordinates these groups now."""
-        if self.partition.coordinator is self:
-            self.partition.coordinator = None
+        if self.partition.marker_listener is self:
+            self.partition.marker_listener = None
         self._coordinator.resign()
 
     # -- steps ----------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""One follower's task: copy partitions from one leader, batch for batch, as long as both live.
+"""A replica fetcher: copies partitions from one leader, batch for batch (Kafka's ReplicaFetcherThread).
 
-Owns the rounds of Fetch requests, and what becomes of a partition whose log has gone another way than its leader's.
-Leaves the connection to `inter_broker.channel`, where logs part to `core.partition_follower`, what a request mentions
-to `core.follower_session`, and appending to the partition.
+Owns the rounds of Fetch requests, and the truncation of a log that has diverged from its leader's. Leaves the
+connection to `inter_broker.channel`, the point of divergence to `core.partition_follower`, the partitions that a
+request names to `core.follower_session`, and appending to the partition.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIRST_VERSION_WITH_REPLICA_STATE = 15
 
 
 class Fetcher:
-    """Fetches from `leader` as long as it has partitions."""
+    """Fetches from `leader` until `close`; `number` tells fetchers of one leader apart."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Fetcher:
         quota: ReplicationQuota,
         log_syncer: LogSyncer | None,
     ) -> None:
-        """`quota` limits what is fetched of throttled replicas; `log_syncer` is given if a fetch waits for the disk."""
+        """`quota` limits the bytes of throttled replicas; `log_syncer` is given if a Fetch waits for the disk."""
         self.leader = leader
         self.number = number
         self._state = state
@@ -52,14 +52,14 @@ class Fetcher:
         self._log_syncer = log_syncer
         self._log = state.log.bind(leader=leader, fetcher=number)
         self._partitions: dict[Key, Partition] = {}
-        self._touched: dict[Key, None] = {}
-        """Partitions whose position is to be looked at anew before the next round."""
-        self._waiting: dict[Key, int] = {}
-        """Partitions that had an error, and when they may be asked for again (ms on the clock of timeouts)."""
+        self._changed: dict[Key, None] = {}
+        """Partitions whose position may differ from the session's."""
+        self._delayed: dict[Key, int] = {}
+        """Partitions that had an error or are throttled, and when to fetch them again (ms on the clock of timeouts)."""
         self._caught_up: set[Key] = set()
-        """Those of the throttled ones that have everything: they are in sync, and never held up."""
+        """The throttled partitions that have caught up: a replica in sync is not throttled."""
         self._truncated: dict[Partition, None] = {}
-        """Those of which a checkpoint on disk says that more is there than is."""
+        """Partitions that were truncated below a checkpoint on disk."""
         self._session = FollowerSession()
         self._backoff_ms = state.config.integer("replica.fetch.backoff.ms")
         self._channel = channel
@@ -73,23 +73,23 @@ class Fetcher:
     def add(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.index)
         self._partitions[key] = partition
-        self._touched[key] = None
-        self._waiting.pop(key, None)
+        self._changed[key] = None
+        self._delayed.pop(key, None)
         self._wake.set()
 
     def remove(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.index)
         self._partitions.pop(key, None)
-        self._waiting.pop(key, None)
+        self._delayed.pop(key, None)
         self._caught_up.discard(key)
-        self._touched[key] = None
+        self._changed[key] = None
 
-    def touch(self, partition: Partition) -> None:
-        """Its log begins elsewhere: the leader is told in the next round."""
-        self._touched[partition.topic_id, partition.index] = None
+    def log_changed(self, partition: Partition) -> None:
+        """Send the partition's offsets to the leader in the next round."""
+        self._changed[partition.topic_id, partition.index] = None
 
     def close(self) -> asyncio.Task[None]:
-        """Stop at once; the task is over soon."""
+        """Cancel the task and return it."""
         self._partitions.clear()
         self._task.cancel()
         self._channel.close()
@@ -106,84 +106,84 @@ class Fetcher:
             except BrokerConnectionError as error:
                 if self._reachable:
                     self._reachable = False
-                    self._log.warning("leader cannot be fetched from; trying again", error=str(error))
+                    self._log.warning("fetching from the leader failed, retrying", error=str(error))
                 self._channel.close()
                 await self._pause(self._backoff_ms)
             except Exception as error:
-                self._log.error("fetching failed; trying again", exc_info=error)
+                self._log.error("fetching failed, retrying", exc_info=error)
                 self._channel.close()
                 await self._pause(self._backoff_ms)
 
     async def _round(self) -> None:
-        await self._settle()
-        self._look_again()
+        await self._sync()
+        self._update_session()
         if not len(self._session):
             await self._pause(self._next_due_ms())
             return
         if await self._channel.connect():
-            self._session.begin_anew()
-            await self._settle()
-            self._look_again()
+            self._session.reset()
+            await self._sync()
+            self._update_session()
         version = self._state.image.levels.fetch_version
         request = self._request(version)
         response = await self._channel.request(request, version, FetchResponse)
         if response.error_code:
-            self._session.begin_anew()
+            self._session.reset()
             if response.error_code not in (
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,
                 ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
             ):
-                raise BrokerConnectionError(f"Fetch was answered with {ErrorCode(response.error_code).name}")
+                raise BrokerConnectionError(f"Fetch failed: {ErrorCode(response.error_code).name}")
             return
-        self._session.answered(response.session_id)
+        self._session.handle_response(response.session_id)
         out_of_range = []
         for topic in response.responses:
             for data in topic.partitions:
                 key = (Uuid(topic.topic_id), data.partition_index)
                 partition = self._partitions.get(key)
-                asked = self._session.asked(key)
-                if partition is None or asked is None or not _is_followed_in(partition, asked.leader_epoch):
+                fetched = self._session.position(key)
+                if partition is None or fetched is None or not _is_followed_in(partition, fetched.leader_epoch):
                     continue  # The metadata has changed meanwhile.
-                self._touched[key] = None
+                self._changed[key] = None
                 if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     out_of_range.append(partition)
                 elif data.error_code:
-                    self._put_off(partition, data.error_code)
+                    self._delay_after_error(partition, data.error_code)
                 else:
-                    self._take(partition, asked, data)
-        self._vouch_no_more()
+                    self._process(partition, fetched, data)
+        self._write_checkpoints_of_truncated()
         for partition in out_of_range:
-            await self._restart(partition)
+            await self._handle_out_of_range(partition)
 
-    async def _settle(self) -> None:
-        """The next request says what we have, and that is to be on the disk if the leader's acknowledgements are."""
+    async def _sync(self) -> None:
+        """With `odradek.sync=always` the next request must not have an offset above what is on the disk."""
         log_syncer = self._log_syncer
-        while log_syncer is not None and (logs := [log for log in self._touched_logs() if is_unsynced(log)]):
+        while log_syncer is not None and (logs := [log for log in self._changed_logs() if is_unsynced(log)]):
             await log_syncer.wait_until_synced(logs)
 
-    def _touched_logs(self) -> Iterator[Log]:
-        for key in self._touched:
+    def _changed_logs(self) -> Iterator[Log]:
+        for key in self._changed:
             partition = self._partitions.get(key)
             if partition is not None and partition.served_log is not None:
                 yield partition.served_log
 
-    def _look_again(self) -> None:
-        """Bring the session in line with what stands in the logs."""
-        if self._waiting:
+    def _update_session(self) -> None:
+        """Bring the positions of the session in line with the logs."""
+        if self._delayed:
             now_ms = self._state.timers.now_ms()
-            for key in [key for key, due_ms in self._waiting.items() if due_ms <= now_ms]:
-                del self._waiting[key]
-                self._touched[key] = None
-        for key in self._touched:
+            for key in [key for key, due_ms in self._delayed.items() if due_ms <= now_ms]:
+                del self._delayed[key]
+                self._changed[key] = None
+        for key in self._changed:
             partition = self._partitions.get(key)
-            if partition is not None and key not in self._waiting and self._should_throttle(key, partition):
-                self._wait(key)
-            log = None if partition is None or key in self._waiting else partition.served_log
+            if partition is not None and key not in self._delayed and self._should_throttle(key, partition):
+                self._delay(key)
+            log = None if partition is None or key in self._delayed else partition.served_log
             if partition is None or log is None or log.failure is not None:
-                self._session.leave(key)
+                self._session.remove(key)
             else:
-                self._session.want(
+                self._session.put(
                     key,
                     Position(
                         log.log_end_offset,
@@ -193,17 +193,17 @@ class Fetcher:
                         partition.high_watermark,
                     ),
                 )
-        self._touched.clear()
+        self._changed.clear()
 
     def _request(self, version: int) -> FetchRequest:
         broker, config = self._state, self._state.config
-        said = self._session.next()
+        session_request = self._session.next()
         request = FetchRequest(
             max_wait_ms=config.integer("replica.fetch.wait.max.ms"),
             min_bytes=config.integer("replica.fetch.min.bytes"),
             max_bytes=config.integer("replica.fetch.response.max.bytes"),
-            session_id=said.session_id,
-            session_epoch=said.session_epoch,
+            session_id=session_request.session_id,
+            session_epoch=session_request.session_epoch,
         )
         if version >= FIRST_VERSION_WITH_REPLICA_STATE:
             request.replica_state = FetchRequest.ReplicaState(broker.node_id, broker.epoch)
@@ -211,7 +211,7 @@ class Fetcher:
             request.replica_id = broker.node_id
         topics: dict[bytes, FetchRequest.FetchTopic] = {}
         max_bytes = config.integer("replica.fetch.max.bytes")
-        for (topic_id, index), position in said.wanted:
+        for (topic_id, index), position in session_request.wanted:
             topic = topics.get(topic_id)
             if topic is None:
                 topic = topics[topic_id] = FetchRequest.FetchTopic(topic_id=topic_id)
@@ -227,14 +227,14 @@ class Fetcher:
             if version >= FIRST_VERSION_WITH_HIGH_WATERMARK:
                 wanted.high_watermark = position.high_watermark
             topic.partitions.append(wanted)
-        for topic_id, index in said.forgotten:
+        for topic_id, index in session_request.forgotten:
             request.forgotten_topics_data.append(FetchRequest.ForgottenTopic(topic_id=topic_id, partitions=[index]))
         return request
 
-    # -- answers ------------------------------------------------------------------------------------------------------
+    # -- responses ----------------------------------------------------------------------------------------------------
 
-    def _take(self, partition: Partition, asked: Position, data: FetchResponse.PartitionData) -> None:
-        """What is wrong with one partition must not keep the others from being copied."""
+    def _process(self, partition: Partition, fetched: Position, data: FetchResponse.PartitionData) -> None:
+        """Append or truncate. Never raises: an error of one partition must not affect the others."""
         log = partition.log
         try:
             if data.diverging_epoch.epoch >= 0:
@@ -244,34 +244,34 @@ class Fetcher:
                 if partition.truncate_to(point):
                     self._truncated[partition] = None
                 self._log.info("log truncated to follow its leader", partition=log.name, offset=point)
-            elif log.log_end_offset == asked.fetch_offset:
+            elif log.log_end_offset == fetched.fetch_offset:
                 records = cast("memoryview", data.records or b"")
                 partition.append_as_follower(records, data.high_watermark, data.log_start_offset)
                 self._count(partition, len(records), data.high_watermark)
         except CorruptRecordError as error:
-            self._log.warning("records from the leader are damaged; asking again", partition=log.name, error=str(error))
-            self._put_off(partition, ErrorCode.CORRUPT_MESSAGE)
+            self._log.warning("records from the leader are corrupt, retrying", partition=log.name, error=str(error))
+            self._delay_after_error(partition, ErrorCode.CORRUPT_MESSAGE)
         except STORAGE_ERRORS:
             partition.take_offline()
         except Exception as error:
-            self._log.error("partition is not copied until there is news of it", partition=log.name, exc_info=error)
+            self._log.error("partition is not fetched until its metadata changes", partition=log.name, exc_info=error)
             self.remove(partition)
 
-    async def _restart(self, partition: Partition) -> None:
-        """The leader does not have what we asked for: ask where its log begins and ends."""
+    async def _handle_out_of_range(self, partition: Partition) -> None:
+        """The leader does not have the fetch offset: get its log start and end offset, and truncate."""
         epoch = partition.leader_epoch
         leader_end = await self._offset(partition, epoch, LATEST)
         leader_start = await self._offset(partition, epoch, EARLIEST)
         key = (partition.topic_id, partition.index)
         if self._partitions.get(key) is not partition or not _is_followed_in(partition, epoch):
-            return  # The metadata has changed meanwhile: this log may be the one that counts.
+            return  # The metadata has changed meanwhile: this log may be the leader's now.
         if leader_end is None or leader_start is None:
-            self._put_off(partition, ErrorCode.OFFSET_OUT_OF_RANGE)
+            self._delay_after_error(partition, ErrorCode.OFFSET_OUT_OF_RANGE)
             return
         log = partition.log
         restart = after_out_of_range(leader_start, leader_end, log.log_end_offset)
         self._log.warning(
-            "log is out of its leader's range",
+            "log end is out of the leader's range",
             partition=log.name,
             end=log.log_end_offset,
             leader_start=leader_start,
@@ -281,17 +281,17 @@ class Fetcher:
             cut = partition.start_at if restart.empty else partition.truncate_to
             if cut(restart.offset):
                 self._truncated[partition] = None
-                self._vouch_no_more()
+                self._write_checkpoints_of_truncated()
         except STORAGE_ERRORS:
             partition.take_offline()
-        self._touched[key] = None
+        self._changed[key] = None
 
-    def _vouch_no_more(self) -> None:
-        """Write recovery points below what was truncated, before anything else is appended there: after a crash the old
-        ones would vouch for other records (Kafka's LogManager.truncateTo). Here and now, on the loop: it is rare."""
+    def _write_checkpoints_of_truncated(self) -> None:
+        """Write lower recovery points before the next append: after a crash the old ones would skip the recovery of
+        other records (Kafka's LogManager.truncateTo). On the loop, because it is rare."""
         truncated, self._truncated = self._truncated, {}
         for directory in {partition.directory for partition in truncated}:
-            assert directory is not None, "what was truncated has a log"
+            assert directory is not None, "a truncated partition has a log"
             directory.prepare_checkpoints()
             if not directory.write_checkpoints():
                 for partition in truncated:
@@ -308,32 +308,32 @@ class Fetcher:
         (found,) = topic.partitions
         return None if found.error_code else found.offset
 
-    def _put_off(self, partition: Partition, error: int) -> None:
-        """Ask again after a while: the error goes away with the next metadata, or with time."""
+    def _delay_after_error(self, partition: Partition, error: int) -> None:
+        """Retry after the back-off: the error ends with the next metadata, or with time."""
         key = (partition.topic_id, partition.index)
-        self._wait(key)
-        self._touched[key] = None
+        self._delay(key)
+        self._changed[key] = None
         self._log.debug(
             "partition cannot be fetched now", partition=f"{partition.topic}-{partition.index}", error=error
         )
 
-    def _wait(self, key: Key) -> None:
-        self._waiting[key] = self._state.timers.now_ms() + self._backoff_ms
+    def _delay(self, key: Key) -> None:
+        self._delayed[key] = self._state.timers.now_ms() + self._backoff_ms
 
     # -- throttling (KIP-73) ------------------------------------------------------------------------------------------
 
     def _should_throttle(self, key: Key, partition: Partition) -> bool:
-        throttle = self._quota
+        quota = self._quota
         return (
-            throttle.is_throttled(partition.topic, partition.index)
+            quota.is_throttled(partition.topic, partition.index)
             and key not in self._caught_up
-            and throttle.is_exceeded(self._state.timers.now_ms())
+            and quota.is_exceeded(self._state.timers.now_ms())
         )
 
     def _count(self, partition: Partition, size: int, leader_high_watermark: int) -> None:
-        throttle = self._quota
-        if throttle.is_throttled(partition.topic, partition.index):
-            throttle.record(size, self._state.timers.now_ms())
+        quota = self._quota
+        if quota.is_throttled(partition.topic, partition.index):
+            quota.record(size, self._state.timers.now_ms())
             key = (partition.topic_id, partition.index)
             if partition.log.log_end_offset >= leader_high_watermark:
                 self._caught_up.add(key)
@@ -343,10 +343,10 @@ class Fetcher:
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def _next_due_ms(self) -> int | None:
-        return max(min(self._waiting.values()) - self._state.timers.now_ms(), 1) if self._waiting else None
+        return max(min(self._delayed.values()) - self._state.timers.now_ms(), 1) if self._delayed else None
 
     async def _pause(self, delay_ms: int | None) -> None:
-        """Until a partition is added, also one that was since the round began, or the delay is over if there is one."""
+        """Wait until a partition is added, or was since the round began, or until the delay is over."""
         timer = None if delay_ms is None else self._state.timers.call_later(delay_ms, self._wake.set)
         try:
             await self._wake.wait()

@@ -1,8 +1,8 @@
-"""One partition on this broker: its log joined to its leader core and to the requests that wait for it.
+"""A partition on this broker: joins the log, the leader core and the requests that wait for the partition.
 
-Owns appending as leader, the high watermark that readers see, waking waiters, and going offline when the disk fails.
-Leaves the rule of the high watermark to `core.partition_leader`, bytes to the log, and who leads what to metadata
-deltas (`replica_manager.py`).
+Owns appending as leader, the high watermark that readers see, trying delayed operations after a change, and going
+offline when the disk fails. Leaves the rule of the high watermark to `core.partition_leader`, bytes to the log, and the
+choice of leaders to metadata deltas (`replica_manager.py`).
 """
 
 from __future__ import annotations
@@ -33,27 +33,26 @@ _CLIENT = AppendOrigin.CLIENT
 STORAGE_ERRORS = (OSError, CorruptLogError, LogOfflineError)
 
 
-class Copying(Protocol):
-    """Whoever copies a partition from its leader."""
+class PartitionFetcher(Protocol):
+    """Fetches a partition from its leader."""
 
-    def touch(self, partition: Partition) -> None:
-        """Something about the log changed that the leader is told."""
+    def log_changed(self, partition: Partition) -> None:
+        """Send the partition's offsets to the leader in the next Fetch."""
 
 
-class Coordinator(Protocol):
-    """What keeps its state in a partition, and has to know when a transaction ends there."""
+class MarkerListener(Protocol):
+    """A coordinator that has transactional state in the partition, and learns when a transaction ends there."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has loaded what was there before."""
+        """Whether the coordinator has loaded the partition's records."""
 
     def transaction_ended(self, marker: TransactionMarker) -> None:
-        """The marker stands at the log's end; it counts when the high watermark has passed it."""
+        """The marker was appended; it takes effect when the high watermark has passed it."""
 
 
 class Partition:
-    """A replica hosted here. `error` says at a glance whether a client may use it: NONE on the leader with a healthy
-    log."""
+    """A replica on this broker. `error` is NONE on the leader with a healthy log, else the error that clients get."""
 
     __slots__ = (
         "_first_new_offset",
@@ -61,7 +60,6 @@ class Partition:
         "_went_offline",
         "bytes_in",
         "bytes_out",
-        "coordinator",
         "directory",
         "error",
         "fetcher",
@@ -73,6 +71,7 @@ class Partition:
         "leader_epoch",
         "log",
         "log_syncer",
+        "marker_listener",
         "min_insync_replicas",
         "needs_full_checks",
         "purgatory",
@@ -85,7 +84,7 @@ class Partition:
     )
 
     log: Log
-    """Not there while `error` is KAFKA_STORAGE_ERROR from the start; ask `error` first, or `served_log`."""
+    """Unset if the log could not be opened: check `error` first, or use `served_log`."""
 
     def __init__(
         self,
@@ -110,9 +109,9 @@ class Partition:
         self._went_offline = went_offline
         self.log_syncer = log_syncer
         self.watchers = Watchers()
-        """Who waits for the high watermark: consumers, produces, coordinators."""
+        """Operations that wait for the high watermark: Fetches of consumers, Produces, coordinators."""
         self.replica_watchers = Watchers()
-        """Who waits for the log's end: followers."""
+        """Operations that wait for the log end offset: Fetches of followers."""
         self.leader: PartitionLeader | None = None
         self.leader_epoch = -1
         self.bytes_in = 0
@@ -121,27 +120,27 @@ class Partition:
         self.high_watermark = 0
         self.min_insync_replicas = 1
         self.needs_full_checks = topic in INTERNAL_TOPICS or log_syncer is not None
-        """Whether a produce must be looked at closely: an internal topic, too few replicas in sync, or an answer that
-        waits for the disk."""
+        """Whether Produce must not take its short checks: an internal topic, an ISR below `min.insync.replicas`, or
+        responses that wait for the disk."""
         self.strict = False
         self.follows = False
-        """Whether a leader is followed."""
-        self.coordinator: Coordinator | None = None
-        """Where group coordinators keep what is committed in transactions."""
-        self.fetcher: Copying | None = None
+        """Whether this replica follows a leader."""
+        self.marker_listener: MarkerListener | None = None
+        """The group coordinator of a partition of `__consumer_offsets`."""
+        self.fetcher: PartitionFetcher | None = None
         self.future: Log | None = None
-        """A copy in another log directory that will take the log's place."""
+        """The future log, in another log directory: it replaces `log` when it has caught up."""
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def use(self, log: Log, directory: LogDirectory, high_watermark: int = 0) -> None:
-        """Serve this log, of which so much is known to be committed: what was written down last."""
+        """Serve this log; `high_watermark` is the checkpointed one."""
         self.log = self.served_log = log
         self.directory = directory
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self._first_new_offset = log.log_end_offset
 
     def replace_log(self, log: Log, directory: LogDirectory) -> None:
-        """The copy in another directory has everything, and is the log now."""
+        """Serve the future log, which has caught up, from now on."""
         assert log.log_end_offset == self.log.log_end_offset
         self.log = self.served_log = log
         self.directory = directory
@@ -164,26 +163,26 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where read_committed stops: where the oldest transaction begins whose outcome is not known to be in all
-        in-sync replicas, else at the high watermark. It moves when that does, or the log's start."""
+        """The end of what read_committed reads: the first offset of the oldest transaction whose marker is not below
+        the high watermark, else the high watermark. It advances with the high watermark or the log start offset."""
         if not self.log.producers.transactions.any:
-            return self.high_watermark  # without a further call, for it is asked in every fetch
+            return self.high_watermark  # without a further call: every Fetch reads it
         unstable = self.log.first_unstable_offset(self.high_watermark)
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether something must be synced before it is acknowledged, and has not been, or cannot be."""
+        """Whether a record must be on the disk before it is acknowledged, and is not."""
         return self.log_syncer is not None and self.log.recovery_point < self.log.log_end_offset
 
     @property
     def is_behind_epoch_start(self) -> bool:
-        """Whether less is committed than there was when this leader was elected (KIP-207)."""
+        """Whether the high watermark is below the log end offset at this leader's election (KIP-207)."""
         return self.leader is not None and self.high_watermark < self.leader.leader_epoch_start_offset
 
     def check_epoch(self, asked: int) -> ErrorCode:
-        """May a client that believes in leader epoch `asked` (-1: it does not say) use this partition now? Who believes
-        in another one is told so first, also by a follower."""
+        """Return the error for a client whose request has the leader epoch `asked`, -1 for none. A follower, too,
+        returns an error of the epoch before any other."""
         if asked in (-1, self.leader_epoch) or self.error == ErrorCode.KAFKA_STORAGE_ERROR:
             return self.error
         return ErrorCode.FENCED_LEADER_EPOCH if asked < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -207,23 +206,23 @@ class Partition:
         self._update_checks()
         if self.error != ErrorCode.KAFKA_STORAGE_ERROR:
             self.error = ErrorCode.NONE
-        self.wake()
+        self.try_complete_delayed()
 
     def resign(self, leader_epoch: int, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Another broker leads, or nobody, or the topic is gone: whoever waits here is answered with `error`."""
+        """Another broker leads, or none, or the topic is deleted: `error` completes the requests that wait here."""
         self.leader = None
         self.follows = False
         self.leader_epoch = leader_epoch
         if self.error != ErrorCode.KAFKA_STORAGE_ERROR:
             self.error = error
-        self.wake()
+        self.try_complete_delayed()
 
     def begin_verification(
         self, producer_id: int, producer_epoch: int, sequence: int, *, adds: bool
     ) -> VerificationGuard | ErrorCode:
-        """Before a transactional batch is appended by the leader: what to bring once its coordinator has confirmed that
-        this partition is part of the transaction, or (`adds`) has added it. ONGOING when it need not be asked, or
-        why the batch is refused anyway."""
+        """Return the guard for `append` of a transactional batch, to be used when the transaction coordinator has
+        confirmed that this partition is part of the transaction, or, with `adds`, has added it. Return ONGOING if the
+        coordinator need not be asked, or the error for a batch that is rejected anyway."""
         if self.leader is None or self.error:
             return self.error
         log = self.log
@@ -238,11 +237,10 @@ class Partition:
         origin: AppendOrigin = _CLIENT,
         guard: VerificationGuard | None = None,
     ) -> AppendResult:
-        """Append complete batches as leader. Offsets and the leader epoch are written into the given buffer. A batch
-        that begins a transaction is refused unless `guard` is what `begin_verification` gave, or NOT_REQUIRED.
+        """Append complete batches as leader. Writes offsets and the leader epoch into the given buffer. Rejects a batch
+        that begins a transaction unless `guard` is the result of `begin_verification`, or NOT_REQUIRED.
 
-        What the client did wrong, and a disk that fails, both come back as `Rejection`; a failing disk takes the
-        partition offline first."""
+        Returns a `Rejection` for an error of the client and for a failing disk, which takes the partition offline."""
         leader = self.leader
         if leader is None or self.error:
             return Rejection(self.error, "this broker does not lead the partition")
@@ -257,8 +255,8 @@ class Partition:
             return Rejection(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         self.bytes_in += len(records)
         if leader.is_sole_replica and self.log_syncer is None:
-            # Our log is the whole ISR: its end is the high watermark, without asking the core (profile of 1 KiB
-            # produces). `partition_leader` lists every such place.
+            # This log is the whole ISR: its end is the high watermark. A call of the core costs too much here (profile
+            # of 1 KiB produces); `partition_leader` lists every such place.
             self.high_watermark = leader.high_watermark = leader.log_end_offset = partition_log.log_end_offset
             if self.watchers.operations:
                 self.purgatory.check_and_complete(self.watchers)
@@ -272,29 +270,29 @@ class Partition:
         return result
 
     def synced(self) -> None:
-        """More of the log is on the disk; there is a leader core only if that counts."""
+        """More of the log is on the disk."""
         if self.leader is not None and not self.error:
             self.apply_effects(self.leader.appended(max(self.log.recovery_point, self.leader.log_end_offset)))
-            self.wake()  # acks=1 waits for nothing else
+            self.try_complete_delayed()  # acks=1 waits for this sync alone
 
     def end_transaction(self, marker: TransactionMarker) -> AppendResult:
-        """Append the marker that ends a producer's transaction here, for all replicas in sync to have."""
-        # Most brokers never see one.
+        """Append the marker that ends a producer's transaction in this partition."""
+        # Imported here because most brokers never append one.
         from odradek_wire.records.control import end_txn_marker_batch
 
         leader = self.leader
         if leader is None or self.error:
             return Rejection(self.error, "this broker does not lead the partition")
         if leader.under_min_isr:
-            return Rejection(ErrorCode.NOT_ENOUGH_REPLICAS, "too few replicas are in sync")
-        coordinator = self.coordinator
-        if coordinator is not None and not coordinator.is_ready:
-            # Transaction coordinators know no better word for it, and try again.
-            return Rejection(ErrorCode.NOT_LEADER_OR_FOLLOWER, "what the partition keeps is not loaded")
+            return Rejection(ErrorCode.NOT_ENOUGH_REPLICAS, "the ISR is below min.insync.replicas")
+        listener = self.marker_listener
+        if listener is not None and not listener.is_ready:
+            # Transaction coordinators retry after this error; no error code says that a partition is loading.
+            return Rejection(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not loaded yet")
         rejection = self.log.producers.check_marker(marker)
         if rejection is not None:
             return rejection
-        # Nobody may ever read here: what was decided long ago is not remembered for that.
+        # Forget the outcomes that are replicated, also if no consumer ever reads the partition.
         self.log.producers.transactions.on_high_watermark_updated(self.high_watermark)
         batch = end_txn_marker_batch(
             commit=marker.commit,
@@ -304,100 +302,100 @@ class Partition:
             timestamp=self.log.env.wall_ms(),
         )
         result = self.append(batch, AppendOrigin.COORDINATOR)
-        if coordinator is not None and not isinstance(result, Rejection):
-            coordinator.transaction_ended(marker)
+        if listener is not None and not isinstance(result, Rejection):
+            listener.transaction_ended(marker)
         return result
 
     # -- as a follower ------------------------------------------------------------------------------------------------
 
     def follow(self, leader_epoch: int) -> None:
-        """Another broker leads in this epoch, and is fetched from."""
+        """Another broker leads in this epoch, and this replica follows it."""
         self.resign(leader_epoch)
         self.follows = self.error != ErrorCode.KAFKA_STORAGE_ERROR
 
     def append_as_follower(self, records: memoryview, leader_high_watermark: int, leader_start: int) -> None:
-        """Append batches as the leader has them, and learn what is committed and what is deleted.
+        """Append batches from the leader's Fetch response, with its high watermark and log start offset.
 
-        Raises CorruptRecordError, and what a failing disk raises."""
+        Raises CorruptRecordError, or one of STORAGE_ERRORS."""
         log = self.log
         if records:
             log.append_as_follower(records)
             self.bytes_in += len(records)
         reached = min(leader_high_watermark, log.log_end_offset)
-        starts_later = leader_start > log.log_start_offset
-        if starts_later:
+        start_advanced = leader_start > log.log_start_offset
+        if start_advanced:
             log.advance_log_start_offset(min(leader_start, log.log_end_offset))
         if reached > self.high_watermark:
             self.high_watermark = reached
             log.producers.transactions.on_high_watermark_updated(reached)
-            self.wake()
-        elif starts_later:
-            self.wake()
+            self.try_complete_delayed()
+        elif start_advanced:
+            self.try_complete_delayed()
 
     def truncate_to(self, offset: int) -> bool:
-        """Give up what the leader does not have. Whether a checkpoint of the directory says of some of it that it is on
-        the disk, or clean: they must be written anew before anything is appended. Raises what a failing disk raises."""
-        vouched = max(self.log.recovery_point, self.log.cleaner.checkpoint or 0)
+        """Truncate the log. Return whether a checkpoint of the directory (recovery point, cleaner) is above the new
+        end: then the checkpoint must be written before the next append. Raises one of STORAGE_ERRORS."""
+        checkpointed = max(self.log.recovery_point, self.log.cleaner.checkpoint or 0)
         self.log.truncate_to(offset)
         if self.future is not None:
-            with suppress(*STORAGE_ERRORS):  # reported by the log; whoever copies finds it failed
+            with suppress(*STORAGE_ERRORS):  # the log reports it, and the move finds the future log failed
                 self.future.truncate_to(offset)
         self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
-        return self.log.log_end_offset < vouched
+        return self.log.log_end_offset < checkpointed
 
     def start_at(self, offset: int) -> bool:
-        """Give up everything: the leader's log begins after ours ends. As `truncate_to`."""
-        vouched = max(self.log.recovery_point, self.log.cleaner.checkpoint or 0)
+        """Delete all records, because the leader's log begins above the end of this one. Returns and raises as
+        `truncate_to`."""
+        checkpointed = max(self.log.recovery_point, self.log.cleaner.checkpoint or 0)
         self.log.truncate_fully_and_start_at(offset)
         self.high_watermark = offset
-        return vouched > 0
+        return checkpointed > 0
 
     def log_start_offset_advanced(self) -> None:
-        """Records were deleted at the log's beginning: readers, followers and the leader are told."""
+        """Records below the new log start offset were deleted: send that to readers, followers and the leader."""
         if self.fetcher is not None:
-            self.fetcher.touch(self)
-        self.wake()
+            self.fetcher.log_changed(self)
+        self.try_complete_delayed()
 
     # -- the in-sync replicas -----------------------------------------------------------------------------------------
 
     def follower_fetched(
         self, follower: int, fetch_offset: int, log_start: int, now_ms: int, broker_epoch: int, may_join: bool
     ) -> None:
-        """A follower holds everything before the offset at which it fetches."""
+        """Record a follower's Fetch in the leader core."""
         assert self.leader is not None
         progress = self.leader.followers.get(follower)
-        begins_later = progress is not None and log_start > progress.log_start_offset
+        start_advanced = progress is not None and log_start > progress.log_start_offset
         self.apply_effects(
             self.leader.follower_fetched(
                 follower, fetch_offset, log_start, now_ms, broker_epoch=broker_epoch, may_join=may_join
             )
         )
-        if begins_later and self.watchers.operations:
+        if start_advanced and self.watchers.operations:
             self.purgatory.check_and_complete(self.watchers)
 
     def check_lag(self, now_ms: int, lag_time_max_ms: int) -> None:
-        """Propose to drop followers that have been behind for too long."""
+        """Propose an ISR without the followers that lag for longer than `lag_time_max_ms`."""
         if self.leader is not None and not self.leader.is_sole_replica and self.error != ErrorCode.KAFKA_STORAGE_ERROR:
             self.apply_effects(self.leader.check_lag(now_ms, lag_time_max_ms))
 
     def isr_decided(self, isr: frozenset[int], partition_epoch: int) -> None:
-        """The controller's word on the in-sync replicas."""
+        """The controller has decided on the in-sync replicas."""
         assert self.leader is not None
         self.apply_effects(self.leader.isr_decided(isr, partition_epoch))
         self._update_checks()
-        # Followers that are no replicas any more, or not in sync, are to be seen as such at their next fetch, though
-        # nothing else happens to them.
+        # A waiting Fetch of a follower that is no replica any more, or not in the ISR, must be tried again.
         if self.replica_watchers.operations:
             self.purgatory.check_and_complete(self.replica_watchers)
 
     def isr_refused(self) -> None:
-        """The controller did not change them, for certain."""
+        """The controller has not changed the in-sync replicas."""
         assert self.leader is not None
         self.apply_effects(self.leader.isr_refused())
 
     def changed_within_epoch(self, replicas: tuple[int, ...], isr: frozenset[int], partition_epoch: int) -> None:
-        """Metadata: the leader and its epoch stay, others may have copies or be in sync now. What it knew before is no
-        news, and says nothing of what it has proposed since."""
+        """Apply metadata with the same leader epoch: replicas and ISR may differ. Metadata with an old partition epoch
+        is ignored, because it does not decide on a later proposal."""
         assert self.leader is not None
         if partition_epoch > self.leader.partition_epoch:
             if replicas != self.leader.replicas:
@@ -405,19 +403,20 @@ class Partition:
             self.isr_decided(isr, partition_epoch)
 
     def apply_effects(self, effects: list[Effect]) -> None:
-        """Do what the leader core decided."""
+        """Apply what the leader core decided."""
         for effect in effects:
             match effect:
                 case HighWatermarkAdvanced():
                     self.high_watermark = effect.high_watermark
-                    self.wake()
+                    self.try_complete_delayed()
                 case ProposeIsr():
                     self._propose(self, effect.isr)
                 case _:
                     assert_never(effect)
 
     def wait_for_high_watermark(self, offset: int, timeout_ms: int) -> Deferred[ErrorCode]:
-        """Done when everything before `offset` is in all in-sync replicas: NONE, or why that will not be known here."""
+        """Return NONE when every in-sync replica has the records below `offset`, or the error that prevents this leader
+        from learning it."""
         epoch = self.leader_epoch
 
         def reached() -> ErrorCode | None:
@@ -433,16 +432,16 @@ class Partition:
         return self.purgatory.watch([self.watchers], reached, lambda: ErrorCode.REQUEST_TIMED_OUT, timeout_ms)
 
     def take_offline(self) -> None:
-        """The disk under this log fails: nothing is served from it any more, and everybody who waits is told. Why is in
-        the log already, said by who met it."""
+        """Stop serving the partition because its disk failed; waiting requests get KAFKA_STORAGE_ERROR. The log has
+        reported the reason."""
         if self.error != ErrorCode.KAFKA_STORAGE_ERROR:
             self.error = ErrorCode.KAFKA_STORAGE_ERROR
             if self._went_offline is not None:
                 self._went_offline(self)
-            self.wake()
+            self.try_complete_delayed()
 
-    def wake(self) -> None:
-        """Something about this partition changed: whoever waits looks again."""
+    def try_complete_delayed(self) -> None:
+        """Try all operations again that wait for this partition."""
         if self.watchers.operations:
             self.purgatory.check_and_complete(self.watchers)
         if self.replica_watchers.operations:

@@ -1,7 +1,7 @@
-"""Which leader each partition is fetched from, and by which of this broker's fetchers.
+"""The replica fetcher manager: assigns each followed partition to a fetcher of its leader.
 
-Owns the fetchers: `num.replica.fetchers` for each leader, made when there is something to fetch. Who leads comes from
-metadata deltas (`broker.py`); fetching is the fetchers' (`fetcher.py`).
+Owns the fetchers, up to `num.replica.fetchers` for each leader, created with their first partition. Leaves the choice
+of leaders to metadata deltas (`replica_manager.py`) and fetching to `fetcher.py`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 
 
 class ReplicaFetcherManager:
-    """All that this broker follows. A partition knows its fetcher."""
+    """The fetchers of one broker; `Partition.fetcher` is the partition's own."""
 
     def __init__(
         self, state: BrokerState, *, channels: BrokerChannels, quota: ReplicationQuota, log_syncer: LogSyncer | None
     ) -> None:
-        """`quota` limits what this broker fetches of throttled replicas; `log_syncer` is given if a fetch waits for the
-        disk."""
+        """`quota` limits the bytes of throttled replicas; `log_syncer` is given if a Fetch waits for the disk."""
         self._state = state
         self._channels = channels
         self._quota = quota
@@ -37,13 +36,13 @@ class ReplicaFetcherManager:
     def __len__(self) -> int:
         return sum(len(fetcher) for fetcher in self._fetchers.values())
 
-    def follow(self, partition: Partition, leader: int) -> None:
-        """Fetch from this leader, in the partition's present leader epoch."""
+    def add(self, partition: Partition, leader: int) -> None:
+        """Fetch the partition from this leader, in the partition's present leader epoch."""
         spread = int.from_bytes(partition.topic_id[-4:]) + partition.index
         number = spread % self._state.config.integer("num.replica.fetchers")
         fetcher = self._fetchers.get((leader, number))
         if partition.fetcher not in (None, fetcher):
-            self.leave(partition)
+            self.remove(partition)
         if fetcher is None:
             timeout_s = self._state.config.integer("replica.socket.timeout.ms") / 1000
             fetcher = self._fetchers[leader, number] = Fetcher(
@@ -57,15 +56,15 @@ class ReplicaFetcherManager:
         partition.fetcher = fetcher
         fetcher.add(partition)
 
-    def leave(self, partition: Partition) -> None:
-        """Fetch it no more; nothing happens if it is not followed."""
+    def remove(self, partition: Partition) -> None:
+        """Stop fetching the partition. Idempotent."""
         fetcher, partition.fetcher = partition.fetcher, None
         if fetcher is not None:
             assert isinstance(fetcher, Fetcher)
             fetcher.remove(partition)
-            place = (fetcher.leader, fetcher.number)
-            if not len(fetcher) and self._fetchers.get(place) is fetcher:
-                del self._fetchers[place]
+            key = (fetcher.leader, fetcher.number)
+            if not len(fetcher) and self._fetchers.get(key) is fetcher:
+                del self._fetchers[key]
                 self._end(fetcher)
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The follower's half of an incremental fetch session (KIP-227): which partitions a request must mention.
+"""The follower's half of an incremental fetch session (KIP-227), Kafka's FetchSessionHandler.
 
-Owns what the leader was told of each partition, the session's id and epoch. A request costs what has changed, not what
-is followed. The leader's half is `fetch_session`.
+Owns the positions that were sent to the leader, and the session's id and epoch. A request has only the partitions whose
+position has changed. The leader's half is `fetch_session`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Key = tuple[Uuid, int]
 
 
 class Position(NamedTuple):
-    """What a follower asks of one partition."""
+    """The offsets and epochs that a follower sends of one partition."""
 
     fetch_offset: int
     last_fetched_epoch: int
@@ -27,7 +27,7 @@ class Position(NamedTuple):
 
 @dataclass(slots=True)
 class SessionRequest:
-    """What the next request says: who is asked for anew or differently, who is asked for no more."""
+    """The partitions of the next request: those added or changed, and those to forget."""
 
     session_id: int
     session_epoch: int
@@ -36,7 +36,7 @@ class SessionRequest:
 
 
 class FollowerSession:
-    """One connection's session; begins anew whenever the leader forgets it or the connection ends."""
+    """The session of one connection; `reset` it when the leader forgets it or the connection ends."""
 
     __slots__ = ("_changed", "_epoch", "_forgotten", "_id", "_wanted")
 
@@ -50,25 +50,25 @@ class FollowerSession:
     def __len__(self) -> int:
         return len(self._wanted)
 
-    def want(self, key: Key, position: Position) -> None:
-        """Ask for this partition, from here on."""
+    def put(self, key: Key, position: Position) -> None:
+        """Add the partition, or change its position."""
         if self._wanted.get(key) != position:
             self._wanted[key] = position
             self._changed[key] = None
             self._forgotten.pop(key, None)
 
-    def leave(self, key: Key) -> None:
-        """Ask for it no more; nothing happens if it is not asked for."""
+    def remove(self, key: Key) -> None:
+        """Remove the partition. Idempotent."""
         if self._wanted.pop(key, None) is not None:
             self._changed.pop(key, None)
             self._forgotten[key] = None
 
-    def asked(self, key: Key) -> Position | None:
-        """What the last request asked of it, as long as nothing was wanted or left since."""
+    def position(self, key: Key) -> Position | None:
+        """Return the partition's position in the last request, unless it was changed or removed since."""
         return self._wanted.get(key)
 
     def next(self) -> SessionRequest:
-        """The request for exactly the partitions that are wanted."""
+        """Return the next request, after which the leader's session has exactly the partitions of this one."""
         wanted = self._wanted
         if self._epoch == INITIAL_EPOCH:
             request = SessionRequest(self._id, self._epoch, list(wanted.items()))
@@ -79,14 +79,14 @@ class FollowerSession:
         self._forgotten.clear()
         return request
 
-    def answered(self, session_id: int) -> None:
+    def handle_response(self, session_id: int) -> None:
         """The request succeeded; the leader has a session with this id, or none (0)."""
         if session_id == NO_SESSION:
-            self.begin_anew()
+            self.reset()
         else:
             self._id = session_id
             self._epoch = 1 if self._epoch == EPOCH_MAX else self._epoch + 1
 
-    def begin_anew(self) -> None:
-        """The next request is a full one. An id that the leader still holds is given up with it."""
+    def reset(self) -> None:
+        """Make the next request a full one, which closes a session that the leader still has."""
         self._epoch = INITIAL_EPOCH

@@ -1,8 +1,8 @@
-"""One partition, seen from a follower: where its log and the leader's part, and how it gets back onto the leader's way.
+"""One partition, seen from a follower: the offset at which its log diverges from the leader's, to truncate to.
 
-Pure functions over (epoch, end offset) pairs as OffsetForLeaderEpoch and the diverging epoch of a Fetch tell them; -1
-stands for unknown. A follower never truncates to its high watermark while the leader can tell more: that loses
-acknowledged records (KIP-101, KIP-279).
+Pure functions over pairs of (epoch, end offset) as in OffsetForLeaderEpoch responses and the diverging epoch of Fetch
+responses; -1 means unknown. A follower truncates to its high watermark only if the leader does not know the epoch,
+because that may lose acknowledged records (KIP-101, KIP-279).
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ UNKNOWN = -1
 
 
 class EpochEnd(NamedTuple):
-    """The newest epoch that is not above the one asked about, and where it ends in that log."""
+    """The largest epoch of a log that is not above a requested one, and the end offset of that epoch."""
 
     epoch: int
     end_offset: int
 
 
 def truncation_point(leader: EpochEnd, own: EpochEnd, log_end_offset: int, high_watermark: int) -> int:
-    """Where to cut the log when the leader's epochs say that it has gone another way; `own` is the follower's own
-    answer about the leader's epoch.
+    """Return the offset to truncate a diverged log to; `own` is the follower's own end of the leader's epoch.
 
-    It may be above the true point of divergence: the next fetch, with an older last epoch, finds the rest.
+    The offset may be above the first diverging record: the next Fetch, with an older last epoch, finds the rest.
     """
     if leader.end_offset == UNKNOWN:
         return high_watermark
@@ -35,14 +34,15 @@ def truncation_point(leader: EpochEnd, own: EpochEnd, log_end_offset: int, high_
 
 
 class Restart(NamedTuple):
-    """Fetch on from here; `empty`: nothing of the log is left, it begins here."""
+    """The offset to fetch from; with `empty` the log is emptied and begins there."""
 
     offset: int
     empty: bool
 
 
 def after_out_of_range(leader_start: int, leader_end: int, log_end_offset: int) -> Restart:
-    """The leader does not have what was asked for: it ends before (an unclean election), or begins after our end."""
+    """Return the restart after OFFSET_OUT_OF_RANGE: the leader's log ends below this one's end (after an unclean
+    election), or begins above it."""
     if leader_end < log_end_offset:
         return Restart(leader_end, False)
     if leader_start > log_end_offset:
