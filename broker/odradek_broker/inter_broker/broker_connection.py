@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 from odradek_wire.apis import response_header_version
 from odradek_wire.codec import decoder
-from odradek_wire.errors import DecodeError
+from odradek_wire.errors import DecodeError, ErrorCode
 from odradek_wire.frames import encode_request
 from odradek_wire.message import Message
 
@@ -26,6 +26,14 @@ _RESPONSE_BYTES_MAX = 1 << 30
 
 class BrokerConnectionError(ConnectionError):
     """The other broker cannot be reached, closed the connection, or sent something that is not a valid response."""
+
+
+def error_code(code: int) -> ErrorCode:
+    """The error in another broker's response; UNKNOWN_SERVER_ERROR for a code that only later releases have."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class BrokerConnection(asyncio.BufferedProtocol):

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from odradek_broker.coordination.core.java_hash import partition_for
 from odradek_broker.deferred import Deferred
-from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
+from odradek_broker.inter_broker.broker_connection import BrokerConnectionError, error_code
 from odradek_broker.inter_broker.channel import BrokerChannel, BrokerChannels
 from odradek_broker.inter_broker.coalescing_retry import CoalescingRetry
 from odradek_broker.logger import Logger
@@ -250,7 +250,7 @@ class _CoordinatorQueue:
 
     def _handle(self, sent: Mapping[str, _Pending], response: AddPartitionsToTxnResponse) -> None:
         if response.error_code:
-            error = _error_code(response.error_code)
+            error = error_code(response.error_code)
             # The missing permission is the broker's, not the client's: as in Kafka the client does not see it.
             hidden = error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return self._fail_all(sent, ErrorCode.INVALID_TXN_STATE if hidden else error)
@@ -258,7 +258,7 @@ class _CoordinatorQueue:
             pending = sent.get(result.transactional_id)
             if pending is not None:
                 errors = pending.transaction.errors_of(
-                    ((topic.name, partition.partition_index), _error_code(partition.partition_error_code))
+                    ((topic.name, partition.partition_index), error_code(partition.partition_error_code))
                     for topic in result.topic_results
                     for partition in topic.results_by_partition
                 )
@@ -299,11 +299,3 @@ def _request(transactions: list[_Transaction]) -> AddPartitionsToTxnRequest:
             )
         )
     return request
-
-
-def _error_code(code: int) -> ErrorCode:
-    """A code of a later release is an error of its own partition only."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

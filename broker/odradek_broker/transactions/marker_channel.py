@@ -17,7 +17,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from odradek_broker.inter_broker.broker_connection import BrokerConnectionError
+from odradek_broker.inter_broker.broker_connection import BrokerConnectionError, error_code
 from odradek_broker.inter_broker.channel import BrokerChannel
 from odradek_broker.logger import Logger
 from odradek_broker.timers import TimerHandle, Timers
@@ -29,7 +29,7 @@ from odradek_wire.messages.write_txn_markers import WriteTxnMarkersRequest, Writ
 SLOW_MS = 100
 """Replication takes a few milliseconds: a request that takes longer than this is set aside."""
 TRANSACTIONS_MAX = 1_000
-"""In one request."""
+"""The number of transactions in one request."""
 SET_ASIDE_MAX = 64
 """Requests to one broker, each with a connection. No two of them name the same partition."""
 IDLE_CHANNELS_MAX = 2
@@ -232,7 +232,7 @@ class MarkerChannel:
             channel.close()
         return {
             row.producer_id: {
-                (topic.name, partition.partition_index): ErrorCode(partition.error_code)
+                (topic.name, partition.partition_index): error_code(partition.error_code)
                 for topic in row.topics
                 for partition in topic.partitions
             }

@@ -19,6 +19,7 @@ from broker.tests.transactions.producers import TransactionalProducer, Transacti
 from odradek_broker.broker import Broker
 from odradek_broker.deferred import Deferred
 from odradek_broker.inter_broker.broker_connection import BrokerConnection, BrokerConnectionError
+from odradek_broker.inter_broker.channel import BrokerChannel
 from odradek_broker.network.interceptors import Delay
 from odradek_broker.replication.partition import Partition
 from odradek_broker.transactions.core.transaction_metadata import Producer, TopicPartition
@@ -33,6 +34,7 @@ from odradek_broker.transactions.transaction_marker_channel_manager import (
 from odradek_wire.apis import ApiKey
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
+from odradek_wire.messages.write_txn_markers import WriteTxnMarkersResponse
 
 
 @pytest.fixture
@@ -552,6 +554,30 @@ async def test_a_late_connection_does_not_send_markers_of_moved_partitions(
     await trio.until(lambda: len(coordinator.written) == 2)
     assert coordinator.written == [("t", 0), ("u", 0)]
     assert requests == [["u"]]
+    await manager.close()
+
+
+async def test_a_marker_with_an_unknown_error_code_is_sent_again(
+    trio: Transactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, sender = 0, 1
+    await trio.create([leader])
+    request, unknown = BrokerChannel.request, [12345]
+
+    async def respond(self: BrokerChannel, *sent: Any) -> Any:
+        response = await request(self, *sent)
+        if isinstance(response, WriteTxnMarkersResponse) and unknown:
+            response.markers[0].topics[0].partitions[0].error_code = unknown.pop()
+        return response
+
+    monkeypatch.setattr(BrokerChannel, "request", respond)
+    manager, coordinator = manager_of(trio.cluster.nodes[sender].broker), Coordinator()
+    with structlog.testing.capture_logs() as logged:
+        manager.add(coordinator, markers_of(0, "t"))
+        await trio.until(lambda: coordinator.written)
+    assert [(line["event"], line["error"]) for line in logged if line["log_level"] in ("warning", "error")] == [
+        ("marker not written; retrying", "UNKNOWN_SERVER_ERROR")
+    ]
     await manager.close()
 
 
