@@ -293,7 +293,8 @@ async def main():
 asyncio.run(main())
 loaded = {name for name in sys.modules if name.startswith("odradek_broker.")}
 assert "odradek_broker.apis.table" in loaded
-for late in ("apis.produce", "apis.join_group", "groups.group_coordinator", "metrics", "network.http_port"):
+coordinators = ("groups", "transactions.transaction_coordinator")
+for late in (*coordinators, "apis.produce", "apis.join_group", "metrics", "network.http_port"):
     assert f"odradek_broker.{late}" not in loaded, late
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
