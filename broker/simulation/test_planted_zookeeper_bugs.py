@@ -193,7 +193,7 @@ PLANTED: list[tuple[Plant, str, Script | None]] = [
     ),
     (
         controller_that_heeds_a_registration_that_is_over,
-        "the controller takes alter_partition",
+        "the controller takes AlterPartitionRequest",
         a_leader_begins_anew_while_what_it_asks_for_is_under_way,
     ),
     (new_controller_that_does_not_see_who_began_anew, "retreats|goes back|is out of range|was acknowledged", None),

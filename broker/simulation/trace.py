@@ -14,7 +14,7 @@ DISK_ERRORS = (os.strerror(errno.EIO), os.strerror(errno.ENOSPC), "KAFKA_STORAGE
 DISK_EVENTS = (
     "log directory goes offline",
     "a broker has lost its disks and ends",
-    "this broker has lost its disks and ends",
+    "all log directories failed, the broker ends",
 )
 
 

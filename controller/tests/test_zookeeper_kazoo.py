@@ -147,5 +147,5 @@ async def test_what_kazoo_says_is_said_to_our_reporter_and_to_nobody_else(
     await zk.until_connected()
     await zk.close()
     network.close()
-    assert [said for said in reports.said if said.startswith("connection to ZooKeeper {'said': 'Connection dropped")]
+    assert [said for said in reports.said if said.startswith("connection to ZooKeeper {'message': 'Connection dropped")]
     assert not [record for record in caplog.records if record.name.startswith("kazoo")]

@@ -1,7 +1,7 @@
-"""A process of a cluster over ZooKeeper: one broker, and one candidate for the controller.
+"""A process of ZooKeeper mode: one broker, which is also a candidate for the controller.
 
-The composition root of that mode, beside `embedded`: owns the order in which session, broker, registration and
-candidacy begin and end. The connection to ZooKeeper is brought along, and closed here.
+The composition root of this mode, as `embedded` is of the other: owns the order in which session, broker, registration
+and candidacy begin and end. The caller opens the connection to ZooKeeper; `stop` closes it.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ DEFAULTS: Mapping[str, str] = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.min.isr": "2",
 }
-"""Kafka 3.9's, where 4.3 has none or a process of a cluster of its own has others."""
+"""Kafka 3.9's defaults, where 4.3 has none or an embedded cluster has others."""
 
 _SLACK_MS = 10_000
-"""A session may end later than its timeout by a tick of the server, or by the time of another server's election."""
+"""A session may end later than its timeout: by a tick of the server, or by an election among the servers."""
 
 
 class BrokerProcess:
-    """`start` one on a running loop; end it with `stop`, or with `kill` as a crash would."""
+    """The broker and its candidate. `start` it on a running loop; end it with `stop`, or as a crash would with
+    `kill`."""
 
     def __init__(self, node: Node, zk: ZooKeeper, environment: BrokerEnvironment) -> None:
         self.node = node
@@ -71,7 +72,7 @@ class BrokerProcess:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: asyncio.Task[None] | None = None
         self.ended = asyncio.Event()
-        """Set when it has ended because its disks failed."""
+        """Set when the broker has ended because all its log directories failed."""
         self.adapter = ControlRequestAdapter(ClusterImage(offset=0, levels=zookeeper_levels({})), node.id)
         self.configs = ConfigWatch(zk, self._configs_changed, node.timers.sleep, self._log)
         self.source = ZooKeeperSource(self.adapter, node.timers.sleep, self._log)
@@ -129,11 +130,11 @@ class BrokerProcess:
 
     @classmethod
     async def start(cls, static: Mapping[str, str], zk: ZooKeeper, environment: BrokerEnvironment) -> BrokerProcess:
-        """A broker that answers when this returns; who is the controller may not be decided by then.
+        """Return when the broker serves requests; there may be no controller yet.
 
-        Raises ValueError for a configuration that cannot be served, or when another broker has the id;
-        LogDirectoryError for a data directory that is in use or not ours, OSError when a port or the disk refuses, and
-        what a `ZooKeeper` raises. Nothing stays open then, but the connection to ZooKeeper."""
+        Raises ValueError for an unsupported configuration, or when another broker has the id; LogDirectoryError for a
+        log directory that is in use or belongs to another broker; OSError for a port or a disk; and the errors of
+        `ZooKeeper`. Then only the connection to ZooKeeper stays open."""
         node = await Node.open({**DEFAULTS, **static}, environment, Release.KAFKA_3_9)
         member = cls(node, zk, environment)
         try:
@@ -155,15 +156,13 @@ class BrokerProcess:
         await self.control_requests.entities_changed(entities)
         acls = await acl_znodes.stored_patterns(self._zk)
         if acls:
-            self._log.warning(
-                "the cluster has access control lists, and this broker enforces none", resources=len(acls)
-            )
+            self._log.warning("ACLs are not enforced by this broker", resources=len(acls))
         ports = ClusterPorts(
             self.source,
             self.channel,
             self.control_requests,
             ConsumerOffsets(self._zk),
-            self._log_dir_events.tell,
+            self._log_dir_events.notify,
         )
         await node.join(ports, self._directory_failed)
         self.role.start()
@@ -183,7 +182,7 @@ class BrokerProcess:
         own = self.adapter.image.brokers[self.node.id]
         self.source.publish(self.adapter.registered(own._replace(epoch=epoch)))
 
-    # -- where the controller is --------------------------------------------------------------------------------------
+    # -- the address of the controller --------------------------------------------------------------------------------
 
     @property
     def _control_listener(self) -> str:
@@ -208,7 +207,7 @@ class BrokerProcess:
     # -- as the controller --------------------------------------------------------------------------------------------
 
     def _elected(self, controller: ZooKeeperController) -> None:
-        self._log.info("this broker is the controller", epoch=controller.image.epoch)
+        self._log.info("elected as the controller", epoch=controller.image.epoch)
         self.channel.local = controller
         self._channel_manager = ControllerChannelManager(
             self.node.id,
@@ -221,12 +220,12 @@ class BrokerProcess:
         self._balancer.start(controller.balance_leaders)
 
     def _log_dir_failed(self, broker_ids: list[int]) -> None:
-        """Who is elected later asks everybody anyway."""
+        """Ask the brokers for their lost replicas, if this broker is the controller. A new controller asks all."""
         if self._channel_manager is not None:
             self._channel_manager.ask_again(broker_ids)
 
     def _resigned(self) -> None:
-        self._log.info("this broker is the controller no more")
+        self._log.info("resigned as the controller")
         self.channel.local = None
         manager, self._channel_manager = self._channel_manager, None
         if manager is not None:
@@ -242,8 +241,8 @@ class BrokerProcess:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     async def stop(self, grace_ms: int = 5000) -> None:
-        """Orderly: others lead first, requests in flight are answered, the node in ZooKeeper goes, the directories are
-        closed."""
+        """Shut down: move leaderships, complete requests in flight, delete the broker's znode, close the
+        directories."""
         if self._config.boolean("controlled.shutdown.enable"):
             await self._shut_down_controlled()
         await self.node.leave(grace_ms)
@@ -257,7 +256,7 @@ class BrokerProcess:
         await self._zk.close()
 
     async def _shut_down_controlled(self) -> None:
-        """Ask the controller for other leaders, as often as `controlled.shutdown.max.retries`."""
+        """Ask the controller to elect other leaders, with up to `controlled.shutdown.max.retries` retries."""
         retries = self._config.integer("controlled.shutdown.max.retries")
         for attempt in range(retries + 1):
             request = ControlledShutdownRequest(self.node.id, self.adapter.broker_epoch)
@@ -266,11 +265,10 @@ class BrokerProcess:
                 return
             if attempt < retries:
                 await self.node.timers.sleep(self._config.integer("controlled.shutdown.retry.backoff.ms"))
-        self._log.warning("the controller could not make others lead; going all the same")
+        self._log.warning("controlled shutdown failed, shutting down without it")
 
     async def kill(self) -> None:
-        """As kill -9 would end it: connections break, nothing is written any more, here or in ZooKeeper. Its session is
-        whoever's that brought it."""
+        """End as after kill -9: connections break, nothing more is written to disk or ZooKeeper. The session stays."""
         self.channel.local = None
         if self._channel_manager is not None:
             await self._channel_manager.close()
@@ -288,11 +286,11 @@ class BrokerProcess:
 
     def _directory_failed(self, node: Node) -> None:
         if not node.has_disk and self._ending is None:
-            self._log.error("this broker has lost its disks and ends")
+            self._log.error("all log directories failed, the broker ends")
             self._ending = asyncio.get_running_loop().create_task(self._end())
 
     async def _end(self) -> None:
-        """As if the process were killed: there is nothing left that could be closed in order."""
+        """End without a clean shutdown, because there is no log directory to close."""
         await self.kill()
         self.ended.set()
 

@@ -1,4 +1,4 @@
-"""A controller's deltas as the requests that the brokers of ZooKeeper mode understand: which broker gets which.
+"""The controller's deltas as requests to the brokers of ZooKeeper mode (Kafka's ControllerBrokerRequestBatch).
 
 Owns the forms (LeaderAndIsr v7, UpdateMetadata v8, StopReplica v4) and their order for one broker. Pure; sending is
 `propagation`'s. Every broker sees all that is live and every partition that changed; a replica is also given what it
@@ -27,18 +27,18 @@ from odradek_wire.uuid import Uuid
 
 VERSIONS: dict[type[Message], int] = {LeaderAndIsrRequest: 7, UpdateMetadataRequest: 8, StopReplicaRequest: 4}
 INCREMENTAL = 0
-"""What Kafka's controller says of a request that names what changed: nothing."""
+"""The type of a request that names only changes (AbstractControlRequest.Type)."""
 
 PartitionRef = tuple[TopicImage, int]
 
 
 def live_brokers(image: ClusterImage) -> dict[int, BrokerRegistration]:
-    """The brokers that are told: also those that are about to go."""
+    """Return the brokers that get requests, also those in controlled shutdown."""
     return {broker.id: broker for broker in image.live_brokers()}
 
 
 def restarted_brokers(delta: MetadataDelta) -> list[int]:
-    """The live brokers that know nothing yet of this controller's, or have registered again."""
+    """Return the live brokers that are new or have registered again."""
     before = live_brokers(delta.before)
     return [
         broker.id
@@ -64,7 +64,7 @@ def full_requests(
 
 
 def assigned_replicas(image: ClusterImage, broker_id: int, controller_id: int) -> list[Message]:
-    """What a broker has been given, once more."""
+    """Return the LeaderAndIsr request for all replicas of a broker."""
     held = [ref for ref in _all_refs(image) if broker_id in _partition(ref).replicas]
     return [_leader_and_isr(image, broker_id, controller_id, held, (), INCREMENTAL)] if held else []
 
@@ -72,7 +72,7 @@ def assigned_replicas(image: ClusterImage, broker_id: int, controller_id: int) -
 def deletion_requests(
     image: ClusterImage, broker_id: int, controller_id: int, topics: Iterable[TopicImage]
 ) -> list[Message]:
-    """These topics are not to be seen any more, and then what the broker holds of them is to go."""
+    """Return the requests that hide deleted topics from clients and then delete the broker's replicas."""
     stops = [
         (topic.name, _deleted(index))
         for topic in topics
@@ -90,7 +90,7 @@ def _deleted(index: int) -> StopReplicaRequest.StopReplicaPartitionState:
 
 
 class ChangeRequests:
-    """What one delta says, found out once for all brokers."""
+    """The requests for one delta, with the work that all brokers share."""
 
     def __init__(self, delta: MetadataDelta, controller_id: int, deletions: TopicDeletionManager) -> None:
         self._delta = delta
@@ -106,7 +106,7 @@ class ChangeRequests:
         self._deleted = [topic for topic in delta.deleted_topics.values() if topic.id not in deletions]
 
     def of(self, broker_id: int) -> list[Message]:
-        """In their order, for a broker that knows what was before."""
+        """Return the requests, in order, for a broker that has the state before the delta."""
         image, controller_id = self._image, self._controller_id
         found: list[Message] = []
         held = [ref for ref in self._refs if broker_id in _partition(ref).replicas]
@@ -134,7 +134,7 @@ class ChangeRequests:
             if broker_id not in after.replicas:
                 yield topic.name, state(index, after.leader_epoch, True)
             elif going and broker_id in before.isr and broker_id not in after.isr:
-                # It must not come back into the ISR that it has just been taken out of.
+                # Stop the follower, so that the leader does not add it to the ISR again.
                 yield topic.name, state(index, after.leader_epoch, False)
 
 
@@ -266,7 +266,7 @@ def _state(
 
 
 def _is_offline(image: ClusterImage, partition: PartitionRegistration, replica: int) -> bool:
-    """Its broker is not there, or the disk is not on which the broker had it."""
+    """Return whether the replica's broker is not live or its log directory has failed."""
     broker = image.brokers.get(replica)
     return broker is None or broker.fenced or partition.directory(replica) == LOST_DIRECTORY
 

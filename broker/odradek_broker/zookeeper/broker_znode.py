@@ -1,7 +1,7 @@
-"""`/brokers/ids/N`: this broker is there, as long as its session is.
+"""`/brokers/ids/N`: the registration of this broker, which lasts as long as its session.
 
-Owns the node, and creates it again in every new session: the broker's epoch is then another one (its czxid), and
-whoever is told of it takes that up. Source: KafkaZkClient.registerBroker and CheckedEphemeral.
+Owns the znode, and creates it again in every new session, with a new broker epoch (its czxid). Source:
+KafkaZkClient.registerBroker and CheckedEphemeral.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek_controller.zookeeper.znodes import BrokerZnode
 
 
 class BrokerZnodeRegistration:
-    """One broker's. `renewed` is called with the epoch of every registration but the first."""
+    """The registration of one broker. Calls `renewed` with the epoch of each registration except the first."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class BrokerZnodeRegistration:
         renewed: Callable[[int], None],
         log: Logger,
     ) -> None:
-        """`timeout_ms`: so long the node of a session before ours may be there still. `sleep` takes milliseconds."""
+        """`timeout_ms` is the time in which the znode of an earlier session must end. `sleep` takes milliseconds."""
         self._zk = zk
         self._path = paths.broker(broker_id)
         self._timeout_ms = timeout_ms
@@ -50,13 +50,13 @@ class BrokerZnodeRegistration:
         self._task: asyncio.Task[None] | None = None
 
     async def register(self, broker: BrokerZnode) -> int:
-        """The broker's epoch. Raises ValueError if another broker has this id."""
+        """Create the znode and return the broker epoch. Raises ValueError if another broker has this id."""
         self._broker = broker
         self._unlisten = self._zk.listen(self._session_event)
         return await self._create()
 
     async def close(self) -> None:
-        """The broker goes: the node too, if ZooKeeper can be reached."""
+        """Delete the znode, if ZooKeeper is reachable."""
         if self._unlisten is None:
             return
         self.abandon()
@@ -66,7 +66,7 @@ class BrokerZnodeRegistration:
                 await self._zk.delete(self._path)
 
     def abandon(self) -> None:
-        """As if the process had ended: the node stays until its session ends."""
+        """Leave the znode until its session ends, as after the end of a process."""
         if self._unlisten is not None:
             self._unlisten()
         if self._task is not None:
@@ -78,7 +78,7 @@ class BrokerZnodeRegistration:
         try:
             await asyncio.wait((work, limit), return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                raise ValueError(f"another broker is registered as {self._path}, or ZooKeeper does not answer")
+                raise ValueError(f"{self._path} belongs to another broker, or ZooKeeper does not respond")
             return work.result()
         finally:
             work.cancel()
@@ -99,10 +99,10 @@ class BrokerZnodeRegistration:
                 continue
 
     async def _try(self) -> int | None:
-        """None after a while in which the node of another session was there."""
+        """Return the epoch; None if the znode of another session existed, and has ended or may have changed."""
         assert self._broker is not None
         with suppress(NodeExistsError):
-            # What was asked for before the connection broke may have been done.
+            # An earlier request, whose response was lost with the connection, may have created it.
             data = self._broker._replace(timestamp_ms=self._wall_ms()).encode()
             await self._zk.create(self._path, data, ephemeral=True)
         gone = asyncio.Event()
@@ -111,7 +111,7 @@ class BrokerZnodeRegistration:
             return None
         if stat.ephemeral_owner == self._zk.session_id:
             return stat.czxid
-        self._log.warning("this broker's last registration is still there; waiting for its session to end")
+        self._log.warning("waiting for the session of this broker's previous registration to end")
         unlisten = self._zk.listen(lambda event: gone.set())
         try:
             await gone.wait()
@@ -121,7 +121,7 @@ class BrokerZnodeRegistration:
 
     def _session_event(self, event: SessionEvent) -> None:
         if event is SessionEvent.EXPIRED:
-            self._log.warning("the session with ZooKeeper has expired; registering again")
+            self._log.warning("ZooKeeper session expired, registering again")
             if self._task is not None:
                 self._task.cancel()
             self._task = asyncio.get_running_loop().create_task(self._renew())
@@ -131,7 +131,7 @@ class BrokerZnodeRegistration:
             try:
                 epoch = await self._create()
             except ValueError as error:
-                self._log.error("this broker cannot register again; trying on", error=str(error))
+                self._log.error("broker cannot register again, retrying", error=str(error))
             else:
                 self._renewed(epoch)
                 return

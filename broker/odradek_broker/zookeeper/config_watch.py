@@ -1,9 +1,8 @@
-"""Dynamic configurations, quotas and credentials as they stand in ZooKeeper, for a broker that is not the controller:
-read, and watched.
+"""Dynamic configurations, quotas and credentials in ZooKeeper: read and watched by every broker.
 
-Owns `/config/changes`: a sequential node for each change names the entity, whose node is then read again. A topic's
-configuration has no such node when the topic is created; it is read when the topic is first heard of. After a session
-has expired everything is read anew, for notifications go after a quarter of an hour.
+Owns `/config/changes`: a sequential znode for each change names the entity, which the broker then reads again. The
+first configuration of a topic has no notification; the broker reads it with the first request that names the topic.
+After an expired session the broker reads everything again, because notifications expire after 15 minutes.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from odradek_controller.zookeeper.znodes import decode_config_change
 
 Configs = Mapping[ConfigResource, Mapping[str, str]]
 Entities = Mapping[str, Mapping[str, str]]
-"""What stands below `/config` for users, clients and addresses (`users/u/clients/c`): quotas, credentials."""
+"""The quotas and credentials of users, clients and addresses, by entity path (`users/u/clients/c`)."""
 Found = TypeVar("Found")
 
 _AT_ONCE = 500
-"""How many requests are under way together."""
+"""The maximum number of concurrent requests."""
 _PAUSE_MS = 1_000
-"""Before everything is read anew, when something else failed than the connection."""
+"""The time before everything is read again after an error other than a lost connection."""
 
 
 class ConfigWatch:
-    """`changed` is called, and awaited, with what was read again. `sleep` takes milliseconds."""
+    """Awaits `changed` with the configurations that were read again. `sleep` takes milliseconds."""
 
     def __init__(
         self,
@@ -57,16 +56,16 @@ class ConfigWatch:
         self._seen: set[str] = set()
         self._known: set[ConfigResource] = set()
         self._known_entities: set[str] = set()
-        self._anew = False
+        self._reread_all = False
         self._wake = asyncio.Event()
         self._unlisten: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> tuple[Configs, Entities]:
-        """Everything there is; later changes are told."""
+        """Return all configurations; later ones go to `changed`."""
         self._unlisten = self._zk.listen(self._session_event)
-        # First the notifications, then what they are of: one that comes meanwhile is looked at once too often.
-        await self.retried(self._look)
+        # The notifications come first, so that a change made meanwhile is read twice rather than missed.
+        await self.retried(self._read_notifications)
         found = await self.retried(self._all)
         self._task = asyncio.get_running_loop().create_task(self._run())
         return found
@@ -79,7 +78,7 @@ class ConfigWatch:
             await asyncio.wait([self._task])
 
     async def of(self, resources: Iterable[ConfigResource]) -> Configs:
-        """As they are now; one without a configuration has an empty one."""
+        """Return the current configurations of the resources, empty where there is none."""
         paths_of: dict[ConfigResource, str] = {}
         for resource in resources:
             entity = config_entity(resource)
@@ -103,7 +102,7 @@ class ConfigWatch:
         return found
 
     async def retried(self, read: Callable[[], Awaitable[Found]]) -> Found:
-        """As soon as there is a connection."""
+        """Read when connected, again after a lost connection."""
         while True:
             await self._zk.until_connected()
             try:
@@ -115,7 +114,7 @@ class ConfigWatch:
         try:
             return await read_config(self._zk, entity) or {}
         except InvalidZnodeError as error:
-            self._log.error("a configuration cannot be read, and counts as empty", path=error.path, exc_info=error)
+            self._log.error("configuration cannot be read and counts as empty", path=error.path, exc_info=error)
             return {}
 
     async def _all(self) -> tuple[Configs, Entities]:
@@ -128,8 +127,8 @@ class ConfigWatch:
             sorted({*entities, *self._known_entities})
         )
 
-    async def _look(self) -> set[str]:
-        """What the notifications name that have come since the last look; a watch tells of the next."""
+    async def _read_notifications(self) -> set[str]:
+        """Return the entities of the notifications that are new since the last call, and register a watch."""
         names = set(await children(self._zk, paths.CONFIG_CHANGES, self._notified))
         news, self._seen = names - self._seen, names
         found: set[str] = set()
@@ -141,19 +140,19 @@ class ConfigWatch:
             except NoNodeError:
                 continue
             except InvalidZnodeError as error:
-                self._log.error("a configuration's change cannot be read", path=path, exc_info=error)
+                self._log.error("configuration change notification cannot be read", path=path, exc_info=error)
                 continue
             except BaseException:
                 self._seen -= news
                 raise
         return found
 
-    async def _again(self, changed: set[str]) -> tuple[Configs, Entities]:
+    async def _read_changed(self, changed: set[str]) -> tuple[Configs, Entities]:
         resources = {resource for entity in changed if (resource := config_resource(entity)) is not None}
         entities = sorted(filter(is_quota_entity, changed))
         return await self.of(sorted(resources)), await self._entities(entities)
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def _notified(self, event: WatchedEvent) -> None:
         self._wake.set()
@@ -161,7 +160,7 @@ class ConfigWatch:
     def _session_event(self, event: SessionEvent) -> None:
         match event:
             case SessionEvent.EXPIRED:
-                self._anew = True
+                self._reread_all = True
             case SessionEvent.CONNECTED:
                 self._wake.set()
 
@@ -170,15 +169,15 @@ class ConfigWatch:
             await self._wake.wait()
             self._wake.clear()
             try:
-                changed = await self.retried(self._look)
-                if self._anew:
-                    self._anew = False
+                changed = await self.retried(self._read_notifications)
+                if self._reread_all:
+                    self._reread_all = False
                     await self._changed(*await self.retried(self._all))
                 elif changed:
-                    await self._changed(*await self.retried(partial(self._again, changed)))
+                    await self._changed(*await self.retried(partial(self._read_changed, changed)))
             except Exception as error:
-                # No event may come that would be a reason to look, and what was to be read is forgotten.
-                self._log.error("configurations could not be read again; trying on", exc_info=error)
-                self._anew = True
+                # Read everything again: perhaps no event follows, and the changed entities are lost.
+                self._log.error("configurations could not be read again, retrying", exc_info=error)
+                self._reread_all = True
                 await self._sleep(_PAUSE_MS)
                 self._wake.set()

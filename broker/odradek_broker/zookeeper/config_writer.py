@@ -1,8 +1,7 @@
-"""AlterConfigs and IncrementalAlterConfigs on a broker of ZooKeeper mode, which need no controller.
+"""AlterConfigs and IncrementalAlterConfigs in ZooKeeper mode, which need no controller.
 
-Kafka's tools send what concerns one broker to that broker, and the rest to any. Whoever gets it writes the entity's
-node and a notification; everybody, the controller too, reads it by that (ZkAdminManager, AdminZkClient). What is
-allowed is decided by the controller's commands.
+The broker that gets the request writes the znode of the entity and a notification, after which every broker and the
+controller read it (ZkAdminManager, AdminZkClient). Leaves validation to the controller's commands.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ Decide = Callable[[ClusterImage], tuple[Sequence[Message], Response]]
 
 
 class ConfigWriter:
-    """One change at a time. `written` is told what stands there now, before the answer goes out."""
+    """Writes one change at a time. Awaits `written` with the new configurations before it returns the response."""
 
     def __init__(
         self,
@@ -85,7 +84,7 @@ class ConfigWriter:
                 await self._written(changed)
         for result in response.responses:
             if result.resource_type == Resource.CLIENT_METRICS:
-                # Kafka keeps these only where a quorum of controllers is.
+                # Kafka stores these only in KRaft mode.
                 result.error_code = ErrorCode.INVALID_REQUEST
                 result.error_message = (
                     "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS"

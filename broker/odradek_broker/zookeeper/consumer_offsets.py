@@ -1,6 +1,6 @@
-"""`/consumers/<group>/offsets/<topic>/<partition>`: where version 0 of OffsetCommit and OffsetFetch keeps offsets.
+"""`/consumers/<group>/offsets/<topic>/<partition>`: the offsets of version 0 of OffsetCommit and OffsetFetch.
 
-The consumers of before Kafka 0.9 wrote them there themselves; whoever asks a broker for version 0 means the same nodes.
+Consumers older than Kafka 0.9 write these znodes themselves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from odradek_controller.zookeeper.json_text import InvalidZnodeError
 from odradek_controller.zookeeper.znodes import decode_number, encode_number
 from odradek_wire.errors import ErrorCode
 
-NOTHING = -1
+NO_OFFSET = -1
 
 
 class ConsumerOffsets:
@@ -44,18 +44,18 @@ class ConsumerOffsets:
         return await _error(write)
 
     async def fetch(self, group: str, topic: str, partition: int) -> tuple[ErrorCode, int]:
-        """UNKNOWN_TOPIC_OR_PARTITION and NOTHING where nothing was committed, as in Kafka."""
+        """Return the offset; UNKNOWN_TOPIC_OR_PARTITION and NO_OFFSET if there is none, as in Kafka."""
         path = _path(group, topic, partition)
         if path is None:
-            return ErrorCode.INVALID_GROUP_ID, NOTHING
-        found = NOTHING
+            return ErrorCode.INVALID_GROUP_ID, NO_OFFSET
+        found = NO_OFFSET
 
         async def read() -> None:
             nonlocal found
             found = decode_number(path, (await self._zk.get(path))[0])
 
         error = await _error(read)
-        return error, found if error is ErrorCode.NONE else NOTHING
+        return error, found if error is ErrorCode.NONE else NO_OFFSET
 
 
 def _path(group: str, topic: str, partition: int) -> str | None:

@@ -1,10 +1,10 @@
-"""What a controller of ZooKeeper mode tells a broker, turned into the broker's one input: metadata deltas.
+"""Translates the control requests of ZooKeeper mode into metadata deltas.
 
-Owns the image that LeaderAndIsr, UpdateMetadata, StopReplica and the configurations' znodes make together, which
-replicas the controller has given to this broker, and the three epochs that decide whether a request still counts: the
-controller's, the broker's, a partition's leader's. UpdateMetadata says what clients see of every partition; what this
-broker holds, leads and follows only LeaderAndIsr and StopReplica say. Pure: neither reads nor sends.
-Source of the rules: ReplicaManager, ZkMetadataCache and KafkaApis of Kafka 3.9.
+Owns the image that LeaderAndIsr, UpdateMetadata, StopReplica and the znodes of configurations make together, the
+replicas that are assigned to this broker, and the three epochs that fence outdated requests: controller, broker and
+leader epoch. UpdateMetadata has the state of every partition for clients; only LeaderAndIsr and StopReplica change the
+replicas of this broker. Pure: it neither reads nor sends. Sources: ReplicaManager, ZkMetadataCache and KafkaApis of
+Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from odradek_wire.messages.update_metadata import UpdateMetadataRequest, UpdateM
 from odradek_wire.uuid import ZERO_UUID, Uuid
 
 FULL = 2
-"""The type of a request that names everything there is (AbstractControlRequest.Type); Kafka's own controller of
-ZooKeeper mode never says so."""
+"""The type of a request that names all partitions (AbstractControlRequest.Type); Kafka's controller of ZooKeeper mode
+never sends it."""
 LEADER_DURING_DELETE = -2
 EPOCH_DURING_DELETE = -2
 _NO_EPOCH = -1
 
 _UNKNOWN = PartitionRegistration((), (), NO_LEADER, -1, -1)
-"""Stands where a later partition of a topic has been told of, and this one has not."""
+"""A partition that no request has named yet, although one has named a later partition of the topic."""
 
 Response = TypeVar("Response")
 
 
 class Outcome(NamedTuple, Generic[Response]):
-    """What to apply, if anything, before the answer goes out."""
+    """A response, and the delta to apply, if any, before the broker sends it."""
 
     delta: MetadataDelta | None
     response: Response
 
 
 class AssignedReplica(NamedTuple):
-    """A replica that the controller has given to this broker."""
+    """A replica that the controller has assigned to this broker."""
 
     topic_id: Uuid
     leader_epoch: int
@@ -66,10 +66,10 @@ class AssignedReplica(NamedTuple):
 
 
 class ControlRequestAdapter:
-    """The controller's requests in, in their order; deltas out."""
+    """Translates the controller's requests, in their order, into deltas."""
 
     def __init__(self, image: ClusterImage, broker_id: int) -> None:
-        """`image` has the cluster's id, levels and configurations."""
+        """`image` has the cluster id, the levels and the configurations."""
         self.image = image
         self.broker_id = broker_id
         self.controller_epoch = 0
@@ -83,21 +83,21 @@ class ControlRequestAdapter:
         return -1 if registration is None else registration.epoch
 
     def registered(self, registration: BrokerRegistration) -> MetadataDelta:
-        """This broker has registered, anew perhaps. Clients are not told of it before the controller has."""
+        """Return the delta of this broker's registration. It stays fenced until an UpdateMetadata request names it."""
         known = self.image.brokers.get(self.broker_id)
         fenced = known is None or known.fenced
         brokers = {**self.image.brokers, self.broker_id: registration._replace(fenced=fenced)}
         return self._advance(replace(self.image, brokers=brokers), brokers=frozenset({self.broker_id}))
 
     def configs_changed(self, configs: Mapping[ConfigResource, Mapping[str, str]]) -> MetadataDelta:
-        """These resources have these configurations now, others than before."""
+        """Return the delta of these changed configurations."""
         return self._advance(self._with_configs(configs), configs=frozenset(configs))
 
     def entities_changed(
         self, entities: Mapping[str, Mapping[str, str]]
     ) -> tuple[MetadataDelta | None, list[InvalidZnodeError]]:
-        """Users, clients and addresses have these quotas and credentials now; None: that is no news. What cannot be
-        read stays as it was, and is returned."""
+        """Return the delta of the quotas and credentials, None if nothing has changed, and the errors of values that
+        cannot be read, whose entities do not change."""
         damaged, news = [], []
         for entity, values in entities.items():
             try:
@@ -110,7 +110,7 @@ class ControlRequestAdapter:
         return self._advance(replace(self.image, security=security), security=True), damaged
 
     def unknown_topics(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> list[str]:
-        """Topics that the request is the first to name: their configurations are to be read before it is handled."""
+        """Return the topics that no earlier request has named: the broker first reads their configurations."""
         topics = self.image.topics
         return [
             topic.topic_name
@@ -132,7 +132,7 @@ class ControlRequestAdapter:
             named.add((name, state.partition_index))
             error = self._assign(builder, name, self._topic_id(name, request_id), state)
             answered = LeaderAndIsrResponse.LeaderAndIsrPartitionError(name, state.partition_index, error)
-            # Before version 5 the answers of all topics stand together, from then on by topic.
+            # Before version 5 the response has one list for all topics, then one for each.
             response.partition_errors.append(answered)
             topic = by_topic.get(request_id)
             if topic is None:
@@ -181,7 +181,7 @@ class ControlRequestAdapter:
         for name, request_id, state in _update_metadata_states(request):
             topic_id = self._topic_id(name, request_id)
             if topic_id == ZERO_UUID:
-                continue  # A controller older than topic ids: nothing could be hosted or asked for under none.
+                continue  # A controller without topic ids: the broker cannot host the topic.
             named.add(topic_id)
             if state.leader == LEADER_DURING_DELETE:
                 builder.delete(topic_id)
@@ -223,7 +223,7 @@ class ControlRequestAdapter:
         if known is not None and (state.leader_epoch, state.zk_version) < (known.leader_epoch, known.partition_epoch):
             return
         replicas, isr = tuple(state.replicas), tuple(state.isr)
-        # Offline although its broker is there: on a disk that has failed.
+        # An offline replica of a live broker is on a failed disk.
         lost = {replica for replica in state.offline_replicas if replica in live}
         shown = PartitionRegistration(
             replicas,
@@ -238,7 +238,7 @@ class ControlRequestAdapter:
         builder.put(name, topic_id, index, shown)
         assigned = self._assigned.get((name, index))
         if assigned == AssignedReplica(topic_id, state.leader_epoch) and self.broker_id in replicas and shown != known:
-            # Within its epoch: who is in sync, which only UpdateMetadata tells after an AlterPartition.
+            # The ISR within the leader epoch, which after an AlterPartition only UpdateMetadata has.
             builder.changed.setdefault(topic_id, set()).add(index)
 
     def _brokers(self, request: UpdateMetadataRequest) -> dict[int, BrokerRegistration]:
@@ -248,7 +248,7 @@ class ControlRequestAdapter:
                 Endpoint(e.listener or _PROTOCOLS[e.security_protocol], e.host, e.port, e.security_protocol)
                 for e in live.endpoints
             ) or (Endpoint(_PROTOCOLS[0], live.v0_host, live.v0_port),)
-            # The epochs of others are the controller's business.
+            # The request has no epochs of other brokers; the controller checks those.
             epoch = self.broker_epoch if live.id == self.broker_id else -1
             brokers[live.id] = BrokerRegistration(live.id, epoch, ZERO_UUID, listeners, (), live.rack, fenced=False)
         own = self.image.brokers.get(self.broker_id)
@@ -271,7 +271,7 @@ class ControlRequestAdapter:
             if assigned is not None and 0 <= stop.leader_epoch < assigned.leader_epoch:
                 error = ErrorCode.FENCED_LEADER_EPOCH
             elif stop.delete:
-                # Also of a partition that is not given: its topic may have been deleted while this broker was down.
+                # Also of an unassigned replica: its topic may have been deleted while this broker was down.
                 replica_actions[key] = ReplicaAction.DELETE
                 self._assigned.pop(key, None)
             elif assigned is not None:
@@ -283,10 +283,10 @@ class ControlRequestAdapter:
         image = replace(self.image, epoch=request.controller_epoch)
         return Outcome(self._advance(image, replica_actions=replica_actions), response)
 
-    # -- all of them --------------------------------------------------------------------------------------------------
+    # -- all requests -------------------------------------------------------------------------------------------------
 
     def epoch_error(self, request: LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest) -> ErrorCode:
-        """Why the request does not count; if it does, its controller is the one from now on."""
+        """Return the error of a request of an outdated epoch; otherwise NONE, and record the controller epoch."""
         if request.broker_epoch != _NO_EPOCH and request.broker_epoch < self.broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         if request.controller_epoch < self.controller_epoch:
@@ -328,14 +328,14 @@ class ControlRequestAdapter:
 
 
 class _TopicsBuilder:
-    """The topics of an image while they are changed; what is not touched is shared."""
+    """The topics of an image and their changes; unchanged topics are shared."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
         self._names: dict[Uuid, str] = {}
         self._partitions: dict[Uuid, list[PartitionRegistration]] = {}
         self.changed: dict[Uuid, set[int]] = {}
-        """What of it this broker has to look at."""
+        """The partitions that this broker has to apply."""
         self.deleted: dict[Uuid, TopicImage] = {}
 
     def get(self, topic_id: Uuid, index: int) -> PartitionRegistration | None:
@@ -345,7 +345,7 @@ class _TopicsBuilder:
         return partitions[index] if index < len(partitions) else None
 
     def put(self, name: str, topic_id: Uuid, index: int, partition: PartitionRegistration) -> None:
-        """The later of this and what is known already."""
+        """Set the partition, unless the known state is newer."""
         partitions = self._partitions.get(topic_id)
         if partitions is None:
             known = self._image.topics_by_id.get(topic_id)
@@ -435,7 +435,7 @@ class _Stop(NamedTuple):
 
 
 def _stops(request: StopReplicaRequest) -> Iterator[_Stop]:
-    """What is to be stopped, in whichever of its three forms it is said."""
+    """Return the partitions to stop, from any of the three forms of the request."""
     for state in request.topic_states:
         for each in state.partition_states:
             yield _Stop(state.topic_name, each.partition_index, each.leader_epoch, each.delete_partition)

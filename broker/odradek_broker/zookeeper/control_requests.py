@@ -67,7 +67,7 @@ class ControlRequestHandler:
             delta, response = self._adapter.leader_and_isr(request)
             if delta is not None:
                 self._source.publish(delta)
-                self._report_broken_disks(response)
+                self._add_storage_errors(response)
             return response
 
     async def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
@@ -83,7 +83,7 @@ class ControlRequestHandler:
             delta, response = self._adapter.stop_replica(request)
             if delta is not None:
                 self._source.publish(delta)
-                self._report_what_is_still_there(delta, response)
+                self._add_failed_deletions(delta, response)
             return response
 
     async def configs_changed(self, configs: Configs) -> None:
@@ -99,7 +99,7 @@ class ControlRequestHandler:
         async with self._handling:
             delta, damaged = self._adapter.entities_changed(entities)
             for error in damaged:
-                self._log.error("a quota or a credential cannot be read", path=error.path, exc_info=error)
+                self._log.error("quota or credential cannot be read", path=error.path, exc_info=error)
             if delta is not None:
                 self._source.publish(delta)
 
@@ -110,14 +110,16 @@ class ControlRequestHandler:
             found = await self._configs.retried(lambda: self._configs.of(wanted))
             self._source.publish(self._adapter.configs_changed(found))
 
-    def _report_broken_disks(self, response: LeaderAndIsrResponse) -> None:
+    def _add_storage_errors(self, response: LeaderAndIsrResponse) -> None:
+        """Set KAFKA_STORAGE_ERROR for replicas in failed log directories."""
         partitions = self._broker().partitions
         for each in response.partition_errors:
             partition = partitions.get(each.topic_name, each.partition_index)
             if not each.error_code and partition is not None and partition.error == ErrorCode.KAFKA_STORAGE_ERROR:
                 each.error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
-    def _report_what_is_still_there(self, delta: MetadataDelta, response: StopReplicaResponse) -> None:
+    def _add_failed_deletions(self, delta: MetadataDelta, response: StopReplicaResponse) -> None:
+        """Set KAFKA_STORAGE_ERROR for replicas that the broker could not delete."""
         directories = self._broker().log_directories.all
         for each in response.partition_errors:
             key = (each.topic_name, each.partition_index)

@@ -1,4 +1,4 @@
-"""The controller channel over ZooKeeper: the controller is in this process, in another one, or absent for a while.
+"""The controller channel of ZooKeeper mode: the controller is in this process, in another one, or not elected yet.
 
 Owns the connection to the broker that `/controller` names, for requests of this broker itself. Requests of clients are
 not forwarded: a client gets NOT_CONTROLLER and finds the controller in the metadata.

@@ -1,8 +1,7 @@
-"""What the controller has decided, on its way to the brokers: a queue and a connection for each, its own broker too.
+"""The controller's requests to the brokers: a queue and a connection for each broker, its own broker included.
 
-Owns order and repetition: a broker gets its requests one after another, each until it is answered, as long as its
-registration lasts. What the requests say is `control_messages`'. They are sent without asking for versions first, as
-Kafka's controller does.
+Owns order and retries: a broker gets one request at a time, again until it responds or its registration ends. Leaves
+the content of requests to `broker_requests`. As Kafka's controller, it sends no ApiVersions request first.
 """
 
 from __future__ import annotations
@@ -39,32 +38,32 @@ if TYPE_CHECKING:
     from odradek_broker.logger import Logger
 
 _WAITING_MAX = 1000
-"""More requests do not wait for one broker: it is told everything anew instead."""
+"""The maximum length of a broker's queue; the requests with the full state replace a longer one."""
 BACKOFF_MS = (10, 20, 50, 100)
-"""Before a broker gets the same request again, after its first failure, the second …"""
+"""The delays before the retries of a request, the last one for all later retries."""
 
 
 class TermEvents(Protocol):
-    """Whose word this is: the controller (`ZooKeeperController`), which hears what brokers answer to it."""
+    """The part of `ZooKeeperController` that gets the brokers' responses."""
 
     @property
     def deletions(self) -> TopicDeletionManager: ...
 
     @property
     def unreadable(self) -> Collection[str]:
-        """Topics that are there, although the image does not have them."""
+        """Topics whose znodes cannot be read; the image does not have them."""
         ...
 
     def replicas_deleted(
         self, broker: BrokerRegistration, deleted: Collection[tuple[str, int]], failed: Collection[tuple[str, int]]
     ) -> None:
-        """What a broker of this registration has deleted, and could not delete."""
+        """Record the replicas that the broker has deleted and failed to delete."""
         ...
 
     async def replicas_reported(
         self, broker: BrokerRegistration, lost: Collection[tuple[Uuid, int]], served: Collection[tuple[Uuid, int]]
     ) -> None:
-        """What a broker of this registration serves no more, or again. Raises NotControllerError."""
+        """Record the replicas that the broker no longer serves, or serves again. Raises NotControllerError."""
         ...
 
 
@@ -73,7 +72,7 @@ Sleep = Callable[[int], Awaitable[None]]
 
 
 class ControllerChannelManager:
-    """Of one controller, for one term. Give it to `Controller.subscribe`; `close` it when the term ends."""
+    """The channels of one term. Subscribe `apply` to the controller, and `close` it when the term ends."""
 
     def __init__(
         self,
@@ -83,7 +82,7 @@ class ControllerChannelManager:
         sleep: Sleep,
         log: Logger,
     ) -> None:
-        """`channel` makes a channel to a broker, with `BACKOFF_MS`; `sleep` takes milliseconds."""
+        """`channel` returns a channel to a broker, with `BACKOFF_MS`; `sleep` takes milliseconds."""
         self._controller_id = controller_id
         self._term = term
         self.channel = channel
@@ -95,7 +94,7 @@ class ControllerChannelManager:
         term.deletions.begun = self._delete
 
     def apply(self, delta: MetadataDelta) -> None:
-        """Queue what follows from a change, unless it was under way when the term ended: the next controller has it."""
+        """Queue the requests for a change, unless the term has ended: then the next controller sends them."""
         if self._closed:
             return
         self.image = delta.image
@@ -121,8 +120,9 @@ class ControllerChannelManager:
             queue.add(deletion_requests(self.image, broker_id, self._controller_id, topics))
 
     def ask_again(self, broker_ids: Iterable[int]) -> None:
-        """These have lost replicas: which, their answers say when they are given them once more. (Who is going would
-        take up again what it has been told to halt.)"""
+        """Send these brokers a LeaderAndIsr request for all their replicas: the responses name the lost ones.
+
+        A broker in controlled shutdown gets none, because it would restart the replicas that it has stopped."""
         for broker_id in broker_ids:
             queue = self._queues.get(broker_id)
             if queue is not None and not self.image.brokers[broker_id].in_controlled_shutdown:
@@ -138,7 +138,7 @@ class ControllerChannelManager:
         if queues:
             await asyncio.wait([queue.task for queue in queues])
 
-    # -- queues call these --------------------------------------------------------------------------------------------
+    # -- called by the queues -----------------------------------------------------------------------------------------
 
     async def send(self, channel: BrokerChannel, request: Message) -> Message:
         """Raises BrokerConnectionError."""
@@ -149,7 +149,7 @@ class ControllerChannelManager:
         unreadable = self._term.unreadable
         if unreadable:
             self._log.error(
-                "topics cannot be read: what a broker holds of them stays, and what is a stray is not looked for",
+                "topics cannot be read, the broker keeps stray replicas",
                 broker=broker_id,
                 topics=sorted(unreadable),
             )
@@ -158,11 +158,11 @@ class ControllerChannelManager:
         return full_requests(self.image, broker_id, self._controller_id, self._term.deletions, kind)
 
     async def answered(self, broker: BrokerRegistration, request: Message, response: Message) -> None:
-        """A refusal is not asked again: a newer controller, or the broker's next registration, has made it void."""
-        error = ErrorCode(response.error_code)  # type: ignore[attr-defined]  # each of the three answers has it
+        """Handle a response. A failed request is not sent again: a newer controller or registration replaces it."""
+        error = ErrorCode(response.error_code)  # type: ignore[attr-defined]  # all three responses have it
         if error:
             self._log.warning(
-                "a broker refuses what the controller says",
+                "broker refused a request of the controller",
                 to=broker.id,
                 request=type(request).__name__,
                 error=error.name,
@@ -172,7 +172,7 @@ class ControllerChannelManager:
         elif isinstance(response, LeaderAndIsrResponse):
             refused = _refused(response)
             if refused:
-                self._log.error("a broker cannot hold partitions that it is given", to=broker.id, errors=refused)
+                self._log.error("broker refused partitions", to=broker.id, errors=refused)
             lost, served = self._news_of_disks(broker.id, response)
             if lost or served:
                 await self._term.replicas_reported(broker, lost, served)
@@ -191,8 +191,8 @@ class ControllerChannelManager:
     def _news_of_disks(
         self, broker_id: int, response: LeaderAndIsrResponse
     ) -> tuple[set[tuple[Uuid, int]], set[tuple[Uuid, int]]]:
-        """What the broker serves no more, and what it serves again. (That it has heard of a partition's epoch before
-        says neither.)"""
+        """Return the replicas that the broker no longer serves, and those that it serves again. (An outdated leader
+        epoch says neither.)"""
         lost, served = set(), set()
         for topic in response.topics:
             for each in topic.partition_errors:
@@ -206,14 +206,14 @@ class ControllerChannelManager:
         return lost, served
 
     def failed(self, broker_id: int, error: Exception) -> None:
-        self._log.error("telling a broker failed", to=broker_id, exc_info=error)
+        self._log.error("request to a broker failed", to=broker_id, exc_info=error)
 
     def unreachable(self, broker_id: int, error: Exception) -> None:
-        self._log.warning("broker cannot be told; trying again", to=broker_id, error=str(error))
+        self._log.warning("broker unreachable, retrying", to=broker_id, error=str(error))
 
 
 class _RequestQueue:
-    """What one broker, in one registration, is still to be told."""
+    """The waiting requests to one broker, in one registration."""
 
     def __init__(self, owner: ControllerChannelManager, registration: BrokerRegistration) -> None:
         self._owner = owner
@@ -222,13 +222,13 @@ class _RequestQueue:
         self._wake = asyncio.Event()
         self._channel = owner.channel(registration)
         self.may_hold_more = False
-        """Whether it was not told that what it holds is all it has to hold."""
+        """Whether the broker may have replicas that no full request has named."""
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     def add(self, requests: list[Message]) -> None:
         self._waiting.extend(requests)
         if len(self._waiting) > _WAITING_MAX:
-            # What is not named any more would be kept as a stray: deletions are still said one by one.
+            # StopReplica requests stay, because a full request would turn the deleted replicas into strays.
             stops = [request for request in self._waiting if isinstance(request, StopReplicaRequest)]
             self._waiting = deque([*stops, *self._owner.full_requests(self._registration.id)])
         self._wake.set()
@@ -266,7 +266,7 @@ class _RequestQueue:
 
 
 def _refused(response: LeaderAndIsrResponse) -> dict[str, int]:
-    """How many partitions have which error; that it knew already what it was told, is none."""
+    """Return the number of partitions with each error; an outdated leader epoch is not an error."""
     found = Counter(each.error_code for topic in response.topics for each in topic.partition_errors)
     return {
         ErrorCode(code).name: count

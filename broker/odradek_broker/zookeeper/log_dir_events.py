@@ -1,6 +1,7 @@
-"""`/log_dir_event_notification`: this broker has replicas that it serves no more. Which, the controller asks it then.
+"""`/log_dir_event_notification`: tells the controller that a log directory of this broker has failed.
 
-Owns the writing, again and again until it is done. Source: KafkaZkClient.propagateLogDirEvent.
+The controller then asks for the lost replicas. Owns the write, with retries until it succeeds. Source:
+KafkaZkClient.propagateLogDirEvent.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _PAUSE_MS = 1_000
 
 
 class LogDirEvents:
-    """`sleep` takes milliseconds."""
+    """Writes the notifications of one broker. `sleep` takes milliseconds."""
 
     def __init__(self, zk: ZooKeeper, broker_id: int, sleep: Callable[[int], Awaitable[None]], log: Logger) -> None:
         self._zk = zk
@@ -25,13 +26,13 @@ class LogDirEvents:
         self._sleep = sleep
         self._log = log
         self._task: asyncio.Task[None] | None = None
-        self._untold = False
+        self._pending = False
         self._closed = False
 
-    def tell(self) -> None:
-        """Soon. What is lost before the node is asked for is told with it: the controller asks for all. (What is lost
-        after that is not: the controller may have asked when we hear that the node is there.)"""
-        self._untold = True
+    def notify(self) -> None:
+        """Write a notification soon. It covers every replica lost before the write begins; one lost later needs
+        another, because the controller may have asked already."""
+        self._pending = True
         if self._task is None and not self._closed:
             self._task = asyncio.get_running_loop().create_task(self._write())
 
@@ -42,15 +43,17 @@ class LogDirEvents:
             await asyncio.wait([self._task])
 
     async def _write(self) -> None:
-        while self._untold:
+        while self._pending:
             await self._zk.until_connected()
-            self._untold = False
+            self._pending = False
             try:
                 await self._zk.create(paths.LOG_DIR_EVENT, encode_log_dir_event(self._broker_id), sequential=True)
             except (ConnectionLossError, SessionExpiredError):
-                self._untold = True
+                self._pending = True
             except Exception as error:
-                self._log.error("the controller cannot be told of lost replicas; trying on", exc_info=error)
-                self._untold = True
+                self._log.error(
+                    "log directory failure could not be reported to the controller, retrying", exc_info=error
+                )
+                self._pending = True
                 await self._sleep(_PAUSE_MS)
         self._task = None

@@ -26,9 +26,9 @@ async def test_what_is_lost_while_the_node_is_there_and_nobody_has_said_so_is_to
     await tool.create(paths.LOG_DIR_EVENTS)
     events = LogDirEvents(session, 1, timers.sleep, structlog.get_logger("test"))
     zookeeper.cut(session, to_server=False)
-    events.tell()
+    events.notify()
     await _until_told(tool, 1)
-    events.tell()
+    events.notify()
     zookeeper.heal(session)
     await _until_told(tool, 2)
     await events.close()
@@ -42,11 +42,13 @@ async def test_what_could_not_be_told_is_told_after_a_pause() -> None:
     tool, session = await zookeeper.connect(), await zookeeper.connect()
     with structlog.testing.capture_logs() as said:
         events = LogDirEvents(session, 1, timers.sleep, structlog.get_logger("test"))
-        events.tell()
+        events.notify()
         async with asyncio.timeout(10):
             while not said:
                 await asyncio.sleep(0)
-    assert [each["event"] for each in said] == ["the controller cannot be told of lost replicas; trying on"]
+    assert [each["event"] for each in said] == [
+        "log directory failure could not be reported to the controller, retrying"
+    ]
     await tool.create(paths.LOG_DIR_EVENTS)
     clock.advance_timeouts(1_000)
     await _until_told(tool, 1)

@@ -152,7 +152,7 @@ class ControllerCandidate:
         pause_ms, self._pause_ms = self._pause_ms, 0
         if pause_ms:
             await self._sleep(pause_ms)
-        holder, stat = await self._look()
+        holder, stat = await self._read_controller()
         ours = stat is not None and stat.ephemeral_owner == self._zk.session_id
         if self._term is not None and not ours:
             self._end()
@@ -162,7 +162,7 @@ class ControllerCandidate:
         elif ours and self._term is None:
             await self._recognize(stat)
 
-    async def _look(self) -> tuple[int, Stat | None]:
+    async def _read_controller(self) -> tuple[int, Stat | None]:
         """Return the controller's id and the `Stat` of its znode, and register a watch."""
         while True:
             # Set before the response arrives: the watch may fire or be lost before that.
@@ -199,7 +199,7 @@ class ControllerCandidate:
     async def _recognize(self, stat: Stat) -> None:
         """Begin the term of an election whose response was lost: `/controller` belongs to this session."""
         data, epoch_stat = await self._zk.get(paths.CONTROLLER_EPOCH)
-        _, still = await self._look()
+        _, still = await self._read_controller()
         if still == stat:
             epoch = decode_number(paths.CONTROLLER_EPOCH, data)
             self._begin(ControllerTerm(epoch, epoch_stat.version, stat.ephemeral_owner))

@@ -1,7 +1,7 @@
-"""The port over the network: kazoo does the protocol, on a thread of its own.
+"""The ZooKeeper port over the network: kazoo speaks the protocol, on its own thread.
 
-Owns the one place where that thread hands over to the loop (`_LoopHandler.put`), and what kazoo leaves open of the
-port's promises. kazoo is imported nowhere else.
+Owns the hand-over from that thread to the loop (`_LoopHandler.put`), and the promises of the port that kazoo does not
+keep. No other module imports kazoo.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ from .client import (
 from .session import Session
 
 MAX_IN_FLIGHT_REQUESTS = 10
-"""Kafka's zookeeper.max.in.flight.requests. Also what keeps kazoo's wake-ups of its thread from filling their pipe."""
+"""Kafka's zookeeper.max.in.flight.requests. It also keeps kazoo's pipe to its thread from filling up."""
 
 _RETRY_SECONDS = 0.05
 _RETRY_MAX_SECONDS = 1.0
 _TCP_CONNECT_SECONDS = 2.0
-"""kazoo would wait for a session's timeout, and so lose the session to one server of several that is not there."""
+"""kazoo would wait for the session timeout, and so lose the session if one of several servers is down."""
 
 _NODE_ERRORS: dict[type[Exception], type[NodeError]] = {
     exceptions.NoNodeError: NoNodeError,
@@ -86,10 +86,10 @@ _Start = Callable[[], Any]
 
 
 class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's handler for threads, whose two worker threads are the event loop.
+    """kazoo's handler for threads, with the event loop in place of its two worker threads.
 
-    kazoo queues watch events and answers apart, and so loses which came first; here both go to the loop in the order in
-    which kazoo's connection thread read them.
+    kazoo has separate queues for watch events and responses, which lose their order; here both go to the loop in the
+    order in which kazoo's connection thread reads them.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -114,13 +114,13 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return connection
 
     def put(self, callback: Callable[[], object]) -> None:
-        # The loop is closed when its owner went without closing us: then nobody is left to be told.
+        # The loop may be closed, if its owner has ended without closing this client.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback)
 
 
 class _Reports(logging.Handler):
-    """What kazoo says, said to our reporter; on the loop, as all else."""
+    """Passes kazoo's log records to a reporter, on the loop."""
 
     def __init__(self, handler: _LoopHandler, reporter: Reporter) -> None:
         super().__init__()
@@ -131,14 +131,14 @@ class _Reports(logging.Handler):
         says = self._reporter.info
         if record.levelno >= logging.WARNING:
             says = self._reporter.error if record.levelno >= logging.ERROR else self._reporter.warning
-        facts: dict[str, object] = {"said": record.getMessage()}
+        facts: dict[str, object] = {"message": record.getMessage()}
         if record.exc_info and record.exc_info[1] is not None:
             facts["exc_info"] = record.exc_info[1]
         self._handler.put(partial(says, "connection to ZooKeeper", **facts))
 
 
 def _logger(handler: _LoopHandler, reporter: Reporter) -> logging.Logger:
-    """One that the process's logging knows nothing of. What kazoo says of each request is not even put into words."""
+    """Return a logger outside the process's logging. Its level suppresses kazoo's message for each request."""
     logger = logging.Logger("kazoo", logging.INFO)
     logger.addHandler(_Reports(handler, reporter))
     return logger
@@ -164,8 +164,8 @@ class KazooZooKeeper:
         self._kazoo = self._new_kazoo()
         self._in_flight: set[asyncio.Future[Any]] = set()
         self._waiting: deque[tuple[asyncio.Future[Any], _Start]] = deque()
-        # kazoo begins the next session by itself, before the loop has heard that one expired. Both count what they know
-        # of; a request goes to kazoo only while they agree.
+        # kazoo begins the next session before the loop knows that the last one has expired. Both count expired
+        # sessions; a request goes to kazoo only while the counts are equal.
         self._guard = threading.Lock()
         self._ended_for_kazoo = 0
         self._ended_for_loop = 0
@@ -179,10 +179,10 @@ class KazooZooKeeper:
         connection_timeout_ms: int = 18_000,
         reporter: Reporter | None = None,
     ) -> KazooZooKeeper:
-        """A client with a session, below a chroot that is there (made if need be, as Kafka does).
+        """Return a client with a session; create its chroot if it is missing, as Kafka does.
 
-        `connect_string` is HOST:PORT,HOST:PORT/chroot (`zookeeper.connect`). The server keeps the session's timeout
-        between 2 and 20 of its ticks. Raises ValueError, or TimeoutError when no server answered in time.
+        `connect_string` is HOST:PORT,HOST:PORT/chroot (`zookeeper.connect`). The server limits the session timeout to 2
+        to 20 of its ticks. Raises ValueError, or TimeoutError when no server responds in time.
         """
         servers, chroot = parse_connect_string(connect_string)
         loop = asyncio.get_running_loop()
@@ -265,8 +265,8 @@ class KazooZooKeeper:
         if not self._session.closed:
             self._session.close()
             self._waiting.clear()
-            # Waits for the server's answer or for an attempt to connect to end. If that takes too long, kazoo's thread,
-            # a daemon, is left to end by itself.
+            # Waits for the server's response, or for the end of an attempt to connect. After kazoo's timeout its
+            # thread, a daemon, ends later by itself.
             with contextlib.suppress(exceptions.WriterNotClosedException):
                 await asyncio.to_thread(self._kazoo.stop)
                 self._kazoo.close()
@@ -277,7 +277,7 @@ class KazooZooKeeper:
     async def _create(
         self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
     ) -> str:
-        # kazoo's own `create` gives its answer in two steps, the second of which may come after a later event.
+        # kazoo's own `create` completes in two steps, the second of which may come after a later event.
         try:
             (created,) = await self._multi([Create(path, data, ephemeral, sequential)])
         except MultiError as failed:
@@ -286,7 +286,7 @@ class KazooZooKeeper:
         return created
 
     async def _multi(self, ops: list[Op]) -> list[OpResult]:
-        """With the server's paths."""
+        """As `multi`, with the server's paths."""
         if not ops:
             return []
         self._limit(ops)
@@ -332,7 +332,7 @@ class KazooZooKeeper:
     def _answered(self, future: asyncio.Future[Any], answer: Any) -> None:
         error = answer.exception
         if isinstance(error, exceptions.ConnectionLoss):
-            # Before kazoo tells so itself.
+            # kazoo reports this state later than the lost request.
             self._disconnected()
         self._in_flight.discard(future)
         if not future.done():
@@ -347,14 +347,14 @@ class KazooZooKeeper:
             return None
 
         def call(event: Any) -> None:
-            # Of other types are the events by which kazoo says that the connection is lost.
+            # kazoo uses other types of events to report a lost connection.
             if event.type in _EVENTS and not self._session.closed:
                 watch(WatchedEvent(_EVENTS[event.type], self._chroot.relative(event.path)))
 
         return call
 
     def _heard(self, kazoo: KazooClient, state: str) -> None:
-        """A change of kazoo's state, on its connection thread."""
+        """Pass a change of kazoo's state to the loop. Called on kazoo's connection thread."""
         if state == KazooState.CONNECTED:
             session_id, _ = kazoo.client_id
             self._handler.put(partial(self._connected, session_id))
@@ -382,10 +382,7 @@ class KazooZooKeeper:
         self._session.became_expired()
 
     def _stopped(self) -> None:
-        """kazoo's thread has ended: because we are closed, or on an answer that it did not understand.
-
-        Then its session is left to expire, and a new thread begins the next.
-        """
+        """Start a new kazoo, with a new session, if its thread ended because of a response that it could not read."""
         if not self._session.closed:
             self._kazoo.close()
             self._kazoo = self._new_kazoo()

@@ -52,7 +52,7 @@ class Watches:
             controller.deletions,
             watch=self._watch,
             unwatch=self._watched.discard,
-            again=self._look_at,
+            again=self._run_reader_of,
             now_ms=now_ms,
             randbytes=randbytes,
             log_dir_failed=log_dir_failed,
@@ -67,10 +67,10 @@ class Watches:
     async def start(self) -> None:
         """Return when all readers have run once. Raises NotControllerError."""
         self._stop.append(self._zk.listen(self._session_event))
-        self._look_at_all()
-        await self._look_at_due()
+        self._run_all_readers()
+        await self._run_due_readers()
         self._stop.append(self._controller.subscribe(self._applied))
-        self._controller.deletions.ended = lambda: self._look_at(paths.DELETE_TOPICS)
+        self._controller.deletions.ended = lambda: self._run_reader_of(paths.DELETE_TOPICS)
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
@@ -84,16 +84,16 @@ class Watches:
 
     def _session_event(self, event: SessionEvent) -> None:
         if event is SessionEvent.CONNECTED:
-            self._look_at_all()
+            self._run_all_readers()
 
-    def _look_at_all(self) -> None:
+    def _run_all_readers(self) -> None:
         """Run all readers: there are no watches at the start and after a lost connection."""
         self._watched.clear()
         self._readers.forget()
         self._due.update(dict.fromkeys(self._readers.table))
         self._wake.set()
 
-    def _look_at(self, path: str) -> None:
+    def _run_reader_of(self, path: str) -> None:
         self._due[path] = None
         self._wake.set()
 
@@ -102,20 +102,20 @@ class Watches:
         if path in self._watched:
             return None
         self._watched.add(path)
-        return self._happened
+        return self._changed
 
-    def _happened(self, event: WatchedEvent) -> None:
+    def _changed(self, event: WatchedEvent) -> None:
         """Run the reader of the znode, or of its parent for a broker or a topic."""
         self._watched.discard(event.path)
         folder, _, name = event.path.rpartition("/")
         if folder == paths.TOPICS:
-            self._readers.topic_happened(name)
-        self._look_at(event.path if event.path in self._readers.table else folder)
+            self._readers.topic_changed(name)
+        self._run_reader_of(event.path if event.path in self._readers.table else folder)
 
     def _applied(self, delta: MetadataDelta) -> None:
         """Run the readers of requests that the change may have completed."""
-        for path in self._readers.concerned(delta):
-            self._look_at(path)
+        for path in self._readers.affected_by(delta):
+            self._run_reader_of(path)
 
     async def _run(self) -> None:
         # The store has called `lost`.
@@ -123,9 +123,9 @@ class Watches:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                await self._look_at_due()
+                await self._run_due_readers()
 
-    async def _look_at_due(self) -> None:
+    async def _run_due_readers(self) -> None:
         while self._due:
             path = next(iter(self._due))
             del self._due[path]
@@ -133,22 +133,22 @@ class Watches:
                 await self._zk.until_connected()
                 await self._controller.reconcile(self._readers.table[path])
             except ConnectionLossError:
-                self._look_at_all()
+                self._run_all_readers()
             except SessionExpiredError:
                 raise NotControllerError("the session has ended") from None
             except NotControllerError:
                 raise
             except Exception as error:
                 self._reporter.error("changes in ZooKeeper could not be applied", path=path, exc_info=error)
-                self._look_again(path)
+                self._run_again_later(path)
 
-    def _look_again(self, path: str) -> None:
+    def _run_again_later(self, path: str) -> None:
         """Run the reader again after a pause, because perhaps no event follows."""
 
         async def later() -> None:
             await self._sleep(_PAUSE_MS)
             del self._pauses[path]
-            self._look_at(path)
+            self._run_reader_of(path)
 
         if path not in self._pauses:
             self._pauses[path] = asyncio.create_task(later())

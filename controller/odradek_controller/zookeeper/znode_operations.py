@@ -96,7 +96,7 @@ class ZnodeOperations:
     # -- topics -------------------------------------------------------------------------------------------------------
 
     def _delete_topic(self, topic: TopicImage) -> None:
-        """From the leaves up, then the configuration, then the wish."""
+        """Delete the znodes of the topic from the leaves up, then its configuration, then the deletion request."""
         name = topic.name
         if name in self.external_changes.gone:
             self.topics[name] = self.znode_cache.topics[name] if name in self.external_changes.topics else None

@@ -1,8 +1,9 @@
-"""What others have put into ZooKeeper, read and compared with the image: brokers, topics, wishes of tools, notices.
+"""Readers of the znodes that other clients change: brokers, topics, requests of tools, notifications.
 
-Owns one look for each node that the controller watches; each returns the records that follow, and tells the store what
-it has seen, since that need not be written again. What is decided is in `reconciling` and in the commands. What was
-granted or noticed is removed; if somebody was faster there, the next look sees it.
+Owns one reader for each znode that the controller watches. A reader compares the znodes with the image, returns the
+records that follow, and gives the store the external changes, which it need not write. Readers delete completed
+requests and handled notifications; if another client changes one first, the next run sees it. Leaves decisions to
+`reconciling` and the commands.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ from .znodes import (
 )
 
 CHANGE_EXPIRES_MS = 15 * 60 * 1000
-"""How long a change notification stays for brokers that are cut off; Kafka's."""
+"""The life time of a change notification, as in Kafka."""
 
 Reader = Callable[[ClusterImage], Awaitable[Sequence[Message]]]
 Notice = TypeVar("Notice")
@@ -74,8 +75,10 @@ Replicas = tuple[int, ...]
 
 
 class ZnodeReaders:
-    """For one term. `watch(path)` gives the watch to leave with a read, `unwatch(path)` says that there was no node to
-    leave it at; `again(path)` asks for another look.
+    """The readers of one term, by the path that each of them watches.
+
+    `watch(path)` returns the watch to register with a read; `unwatch(path)` is called when the znode was missing;
+    `again(path)` runs the reader of the path again.
     """
 
     def __init__(
@@ -104,11 +107,11 @@ class ZnodeReaders:
         self._randbytes = randbytes
         self._log_dir_failed = log_dir_failed
         self._reporter = reporter
-        self._quiet_topics: set[str] = set()
+        self._unchanged_topics: set[str] = set()
         self._config_changes_seen: dict[str, int] = {}
         self._reassigning: dict[TopicPartition, Replicas] = {}
         self._elected: tuple[bytes, int] | None = None
-        self._held_up: set[str] = set()
+        self._delayed: set[str] = set()
         self.table: Mapping[str, Reader] = {
             paths.BROKER_IDS: self._brokers,
             paths.TOPICS: self._topics,
@@ -121,22 +124,22 @@ class ZnodeReaders:
         }
 
     def forget(self) -> None:
-        """No topic is watched any more."""
-        self._quiet_topics.clear()
+        """Read every topic the next time: all watches are lost."""
+        self._unchanged_topics.clear()
 
-    def topic_happened(self, name: str) -> None:
-        """A topic's node was set, or is gone."""
-        self._quiet_topics.discard(name)
+    def topic_changed(self, name: str) -> None:
+        """Read this topic the next time: its znode was set or deleted."""
+        self._unchanged_topics.discard(name)
 
-    def concerned(self, delta: MetadataDelta) -> list[str]:
-        """What to look at after this change: a reassignment on the tools' list may have come to its end, and with it
-        what a deletion waits for; or a topic is gone that was to be deleted."""
+    def affected_by(self, delta: MetadataDelta) -> list[str]:
+        """Return the paths whose readers must run after this change: it may have completed a reassignment, which a
+        topic deletion waits for, or deleted a topic."""
         gone = {topic.name for topic in delta.deleted_topics.values()}
         changed = gone.union(delta.image.topics_by_id[key].name for key in delta.partitions)
         found = []
         if not changed.isdisjoint(topic for topic, _ in self._reassigning):
             found.append(paths.REASSIGN_PARTITIONS)
-        if not changed.isdisjoint(self._held_up) or not gone.isdisjoint(self._store.znode_cache.marked):
+        if not changed.isdisjoint(self._delayed) or not gone.isdisjoint(self._store.znode_cache.marked):
             found.append(paths.DELETE_TOPICS)
         return found
 
@@ -158,10 +161,10 @@ class ZnodeReaders:
         return brokers_changed(image, present, self._context)
 
     async def _topics(self, image: ClusterImage) -> Sequence[Message]:
-        """Those that came or went, and those whose nodes were set."""
+        """Read new, deleted and changed topics."""
         names = set(await self._children(paths.TOPICS))
-        asked = sorted(names - self._quiet_topics)
-        self._quiet_topics = names
+        asked = sorted(names - self._unchanged_topics)
+        self._unchanged_topics = names
         external = ExternalChanges(gone=set(image.topics.keys() - names))
         records: list[Message] = [RemoveTopicRecord(image.topics[name].id) for name in sorted(external.gone)]
         damaged: list[InvalidZnodeError] = []
@@ -214,10 +217,10 @@ class ZnodeReaders:
             records += await self._config(image, f"topics/{name}")
         return records
 
-    # -- wishes of tools ----------------------------------------------------------------------------------------------
+    # -- requests of tools --------------------------------------------------------------------------------------------
 
     async def _to_delete(self, image: ClusterImage) -> Sequence[Message]:
-        """A topic on the list is removed when nobody holds it any more, and held up while its replicas move."""
+        """Read the topics to delete. A topic is deleted when no broker has a replica; a reassignment delays that."""
         self._deletions.keep_to(image)
         enabled = self._context.flag(image, "delete.topic.enable")
         topics = []
@@ -228,21 +231,21 @@ class ZnodeReaders:
             elif not enabled or name not in self._store.znode_cache.unreadable:
                 await self._store.try_write(Delete(paths.delete_topic(name)))
         self._store.znode_cache.marked = {topic.name for topic in topics}
-        self._held_up = {
+        self._delayed = {
             topic.name
             for topic in topics
             if topic.id not in self._deletions and any(partition.reassigning for partition in topic.partitions)
         }
-        self._deletions.begin([topic for topic in topics if topic.name not in self._held_up])
+        self._deletions.begin([topic for topic in topics if topic.name not in self._delayed])
         return [RemoveTopicRecord(topic.id) for topic in topics if self._deletions.is_done(topic)]
 
     async def _reassignments(self, image: ClusterImage) -> Sequence[Message]:
-        """What is on the list begins; what has ended, or was overruled since, is taken off."""
-        wish = await self._wish(paths.REASSIGN_PARTITIONS)
-        if wish is None:
+        """Start the listed reassignments, and remove the completed and the replaced ones from the list."""
+        request = await self._request(paths.REASSIGN_PARTITIONS)
+        if request is None:
             self._reassigning = {}
             return ()
-        data, version = wish
+        data, version = request
         try:
             listed = decode_reassignment(paths.REASSIGN_PARTITIONS, data)
         except InvalidZnodeError as error:
@@ -278,33 +281,33 @@ class ZnodeReaders:
         for topic_result in response.responses:
             for result in topic_result.partitions:
                 if result.error_code != ErrorCode.NONE:
-                    place = f"{topic_result.name}-{result.partition_index}"
-                    self._reporter.warning("a reassignment cannot begin", partition=place, why=result.error_message)
+                    partition = f"{topic_result.name}-{result.partition_index}"
+                    self._reporter.warning("reassignment cannot start", partition=partition, why=result.error_message)
         return records
 
     async def _preferred_election(self, image: ClusterImage) -> Sequence[Message]:
-        """The wish is removed when its records are stored: by the next look."""
-        wish = await self._wish(paths.PREFERRED_ELECTION)
-        if wish is None or wish == self._elected:
+        """Elect the listed preferred leaders. The next run, after the records are stored, deletes the request."""
+        request = await self._request(paths.PREFERRED_ELECTION)
+        if request is None or request == self._elected:
             self._elected = None
-            if wish is not None:
-                await self._store.try_write(Delete(paths.PREFERRED_ELECTION, wish[1]))
+            if request is not None:
+                await self._store.try_write(Delete(paths.PREFERRED_ELECTION, request[1]))
             return ()
-        self._elected = wish
+        self._elected = request
         self._again(paths.PREFERRED_ELECTION)
         try:
             asked = [
                 ElectLeadersRequest.TopicPartitions(topic, [index])
-                for topic, index in decode_partitions(paths.PREFERRED_ELECTION, wish[0])
+                for topic, index in decode_partitions(paths.PREFERRED_ELECTION, request[0])
             ]
         except InvalidZnodeError as error:
             self._damaged(paths.PREFERRED_ELECTION, error)
             return ()
-        request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=asked)
-        return elect_leaders(self._deletions.without(image), request, self._context)[0]
+        election = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=asked)
+        return elect_leaders(self._deletions.without(image), election, self._context)[0]
 
-    async def _wish(self, path: str) -> tuple[bytes, int] | None:
-        """What a tool has written there, and the node's version."""
+    async def _request(self, path: str) -> tuple[bytes, int] | None:
+        """Return the data that a tool has written, and the version of the znode."""
         if await self._zk.exists(path, self._watch(path)) is None:
             return None
         try:
@@ -313,10 +316,10 @@ class ZnodeReaders:
             return None
         return data, stat.version
 
-    # -- notices ------------------------------------------------------------------------------------------------------
+    # -- notifications ------------------------------------------------------------------------------------------------
 
     async def _config_changes(self, image: ClusterImage) -> Sequence[Message]:
-        """Those that were not seen before. They stay for the brokers, until they are old."""
+        """Read the configurations of new notifications. Brokers read them, too: they are deleted when they expire."""
         now_ms = self._now_ms()
         entities: dict[str, None] = {}
         listed: dict[str, int] = {}
@@ -339,7 +342,7 @@ class ZnodeReaders:
         return pending.records
 
     async def _config(self, image: ClusterImage, entity: str) -> Sequence[Message]:
-        """The records that follow from an entity's configuration as it stands."""
+        """Return the records that follow from the current configuration of an entity."""
         if config_resource(entity) is None and not is_quota_entity(entity):
             return ()
         try:
@@ -355,7 +358,7 @@ class ZnodeReaders:
         return records
 
     async def _isr_changes(self, image: ClusterImage) -> Sequence[Message]:
-        """Leaders of before AlterPartition (KIP-497) have set these states themselves."""
+        """Read the states that leaders without AlterPartition (KIP-497) have written."""
         noticed = [f"{paths.ISR_CHANGES}/{name}" for name in await self._children(paths.ISR_CHANGES)]
         partitions: dict[TopicPartition, None] = {}
         for path in noticed:
@@ -394,7 +397,7 @@ class ZnodeReaders:
             return []
 
     async def _notice(self, path: str, decode: Callable[[str, bytes], Notice]) -> Notice | None:
-        """What a notification says; None if it is gone or damaged."""
+        """Return the content of a notification; None if it is missing or damaged."""
         try:
             return decode(path, (await self._zk.get(path))[0])
         except NoNodeError:
@@ -404,7 +407,7 @@ class ZnodeReaders:
             return None
 
     def _damaged(self, path: str, error: Exception) -> None:
-        self._reporter.error("a znode cannot be read, and is left alone", path=path, exc_info=error)
+        self._reporter.error("znode cannot be read and is ignored", path=path, exc_info=error)
 
 
 def _is_moving(image: ClusterImage, partition: TopicPartition, replicas: Replicas) -> bool:
