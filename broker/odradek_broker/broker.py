@@ -276,10 +276,10 @@ class Broker:
         if changes.replicas_changed or any(
             each.leader is not None and not each.leader.is_sole_replica for each in changes.elected
         ):
-            self.follower_fetches.call()
+            self.follower_fetches.complete_all()
         self.assignments_manager.report(changes.misplaced)
         for partition, directory, future in changes.future_logs:
-            self.alter_log_dirs_manager.go_on(partition, directory, future)
+            self.alter_log_dirs_manager.resume(partition, directory, future)
         for broker_id in sorted(delta.brokers):
             if not delta.image.is_active(broker_id):
                 self._wait_no_more_for(broker_id)

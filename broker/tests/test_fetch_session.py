@@ -75,7 +75,7 @@ def test_after_an_error_the_next_answer_mentions_the_partition_again() -> None:
 def test_a_partition_that_got_records_is_served_last_next_time() -> None:
     session = FetchSession(1, False, False, 0)
     session.update([wanted(index=0), wanted(index=1)], [])
-    session.served(session.partitions["t", 0])
+    session.move_to_end(session.partitions["t", 0])
     assert [index for _, index in session.partitions] == [1, 0]
 
 

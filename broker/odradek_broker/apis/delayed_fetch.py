@@ -34,7 +34,7 @@ class DelayedFetch:
     def __init__(self, ctx: Context, request: FetchRequest, context: FetchContext) -> None:
         self._ctx = ctx
         self._context = context
-        self._calls = ctx.broker.follower_fetches.calls
+        self._calls = ctx.broker.follower_fetches.completions
         self._max_bytes = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
         self._min_bytes = min_bytes = min(request.min_bytes, self._max_bytes)
         # Up to version 2 the limit was hard: a first batch that did not fit was not sent.
@@ -128,7 +128,7 @@ class DelayedFetch:
 
     def _is_called(self) -> bool:
         """Return whether this broker has become the leader of more partitions since the follower sent the request."""
-        return self._calls != self._ctx.broker.follower_fetches.calls
+        return self._calls != self._ctx.broker.follower_fetches.completions
 
     # -- idle partitions ----------------------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ class FetchContext:
                 if wanted.record_response(data.high_watermark, data.log_start_offset, _refuses(data), urgent):
                     sent.append((wanted, data))
                     if has_records:
-                        session.served(wanted)
+                        session.move_to_end(wanted)
         elif self._request.session_epoch == INITIAL_EPOCH:
             self._create_session(response)
             for wanted, data in found:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from odradek_broker.replication.partition import Partition
 
 _REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-"""Nothing has changed, for certain: the partition may forget what it proposed."""
-_OVERTAKEN = frozenset(
+"""The ISR has not changed: the partition may forget its proposal."""
+_NEWER_METADATA = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.INVALID_REQUEST,
@@ -28,13 +28,14 @@ _OVERTAKEN = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""The controller knows more than we do. It may be our own proposal, whose answer was lost: until the metadata says what
-is true, the high watermark has to hold for both (Kafka's Partition.handleAlterPartitionError)."""
+"""The controller has newer metadata than this broker. It may have applied this very proposal and the response was
+lost: until the metadata arrives, the high watermark has to hold for both ISRs (Kafka's
+Partition.handleAlterPartitionError)."""
 _RETRY_MS = 50
 
 
 class AlterPartitionManager:
-    """The proposals of all partitions that this broker leads: of each partition the last one."""
+    """Sends the last proposal of each partition that this broker leads."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -56,7 +57,7 @@ class AlterPartitionManager:
         await self._proposals.close()
 
     async def _send(self, proposals: dict[Partition, frozenset[int]]) -> dict[Partition, frozenset[int]]:
-        """Returns those that are to be sent again."""
+        """Send the proposals; return those to send again."""
         sent: dict[tuple[bytes, int], Partition] = {}
         request = AlterPartitionRequest(self._state.node_id, self._state.epoch)
         topics: dict[bytes, AlterPartitionRequest.TopicData] = {}
@@ -86,17 +87,17 @@ class AlterPartitionManager:
         if response.error_code:
             return {partition: proposals[partition] for partition in sent.values()}
         again: dict[Partition, frozenset[int]] = {}
-        for answered in response.topics:
-            for result in answered.partitions:
-                partition = sent[answered.topic_id, result.partition_index]
+        for topic_result in response.topics:
+            for result in topic_result.partitions:
+                partition = sent[topic_result.topic_id, result.partition_index]
                 leader = partition.leader
                 if leader is None or leader.proposed_isr != proposals[partition]:
-                    continue  # The metadata was faster.
+                    continue  # The metadata arrived before the response.
                 if result.error_code in _REFUSED:
                     partition.isr_refused()
-                elif result.error_code in _OVERTAKEN:
+                elif result.error_code in _NEWER_METADATA:
                     self._state.log.debug(
-                        "AlterPartition was overtaken", partition=f"{partition.topic}-{partition.index}"
+                        "AlterPartition refused, waiting for metadata", partition=f"{partition.topic}-{partition.index}"
                     )
                 elif result.error_code:
                     again[partition] = proposals[partition]

@@ -33,8 +33,8 @@ class AssignmentsManager:
         )
 
     def report(self, partitions: Sequence[Partition]) -> None:
-        """Report the directories of these partitions: the controller has others. After `close` this does nothing: when
-        a disk fails while logs are closed, the next start finds that out."""
+        """Report the directories of these partitions, because the controller has others. After `close` this does
+        nothing: the next start finds a disk that fails while logs are closed."""
         for partition in partitions:
             self._reports.add(partition, None)
 
@@ -51,10 +51,10 @@ class AssignmentsManager:
         accepted = await self._send([(partition, _directory_of(partition)) for partition in reports])
         return {} if accepted else reports
 
-    async def _send(self, places: Sequence[tuple[Partition, Uuid | None]]) -> bool:
+    async def _send(self, assignments: Sequence[tuple[Partition, Uuid | None]]) -> bool:
         request = AssignReplicasToDirsRequest(self._state.node_id, self._state.epoch)
         directories: dict[Uuid, AssignReplicasToDirsRequest.DirectoryData] = {}
-        for partition, directory_id in places:
+        for partition, directory_id in assignments:
             if directory_id is None:
                 continue
             data = directories.get(directory_id)
@@ -73,7 +73,7 @@ class AssignmentsManager:
         except Exception as error:
             self._state.log.error("AssignReplicasToDirs failed", exc_info=error)
             return False
-        # A partition that the controller does not know is on its way out.
+        # An error of one partition is ignored: the controller has deleted the partition.
         return response.error_code == ErrorCode.NONE
 
 

@@ -1,8 +1,8 @@
-"""What a leader does for followers that fetch from it, and which replica a consumer had better read from.
+"""Fetches of followers at the leader, and the replica from which a consumer should read.
 
-Owns the checks of a follower's fetch and the record of its progress (KIP-903: a broker's new incarnation need not hold
-what the old one held), and the choice of a replica in the consumer's rack (KIP-392). Leaves reading to the Fetch
-handler, and the partitions that a Fetch can skip to `idle_partitions`.
+Owns the checks of a follower's Fetch and the record of its progress (KIP-903: a restarted broker may lack records that
+it had before), and the choice of a replica in the consumer's rack (KIP-392). Leaves reading to the Fetch handler, and
+the partitions that a Fetch can skip to `idle_partitions`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from odradek_wire.errors import ErrorCode
 
 
 class Follower:
-    """The broker that a Fetch request comes from; epoch -1: it does not say which incarnation it is."""
+    """The broker that sent a Fetch request; its epoch is -1 if the request has none."""
 
     __slots__ = ("_epoch", "_may_join", "_quota", "_state", "id")
 
     def __init__(self, state: BrokerState, quota: ReplicationQuota, follower: int, epoch: int) -> None:
-        """`quota` limits what this broker sends of throttled replicas."""
+        """`quota` limits the bytes of throttled replicas."""
         self._state = state
         self._quota = quota
         self.id = follower
@@ -30,40 +30,40 @@ class Follower:
         self._may_join = (
             registration is not None
             and state.image.is_active(follower)
-            # In ZooKeeper mode only the controller knows the epochs of all brokers, and checks them.
+            # In ZooKeeper mode only the controller knows the epochs of all brokers and checks them.
             and (epoch == registration.epoch or -1 in (epoch, registration.epoch))
         )
 
     def error(self, partition: Partition, leader_epoch: int) -> ErrorCode:
-        """Whether it is a replica. With an epoch in the request it knows more than we do: the metadata is on its
-        way."""
+        """Return the error of a broker that is no replica. With a leader epoch in its request it has newer metadata
+        than this broker."""
         leader = partition.leader
         progress = None if leader is None else leader.followers.get(self.id)
         if progress is not None:
-            # A fetch of an incarnation that is over says nothing of what the present one holds.
+            # A Fetch that the broker sent before its restart proves nothing about its present log.
             stale = -1 < self._epoch < progress.broker_epoch
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if stale else ErrorCode.NONE
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch < 0 else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def should_throttle(self, partition: Partition) -> bool:
-        """Whether it gets nothing of the partition now, because it is not in sync and what this broker may send is used
-        up (KIP-73)."""
-        throttle, leader = self._quota, partition.leader
+        """Return whether the follower gets no records of the partition now, because it is not in sync and the quota is
+        exceeded (KIP-73)."""
+        quota, leader = self._quota, partition.leader
         return (
-            throttle.is_throttled(partition.topic, partition.index)
+            quota.is_throttled(partition.topic, partition.index)
             and leader is not None
             and self.id not in leader.isr
-            and throttle.is_exceeded(self._state.timers.now_ms())
+            and quota.is_exceeded(self._state.timers.now_ms())
         )
 
     def record_sent(self, partition: Partition, count: int) -> None:
-        """So many bytes are sent to it."""
-        throttle = self._quota
-        if throttle.is_throttled(partition.topic, partition.index):
-            throttle.record(count, self._state.timers.now_ms())
+        """Record `count` bytes of the partition that are sent to the follower."""
+        quota = self._quota
+        if quota.is_throttled(partition.topic, partition.index):
+            quota.record(count, self._state.timers.now_ms())
 
     def record_fetch(self, partition: Partition, wanted: FetchedPartition) -> None:
-        """It fetches at this offset."""
+        """Record the follower's fetch offset."""
         partition.follower_fetched(
             self.id,
             wanted.fetch_offset,
@@ -75,23 +75,26 @@ class Follower:
 
 
 class FollowerFetches:
-    """The fetches of followers that wait at this broker. When there is something new to be copied from here they are
-    answered, so that nobody waits for a follower that waits: Kafka's would ask for it `replica.fetch.wait.max.ms`
-    later."""
+    """The Fetches of followers that wait at this broker. They complete when this broker becomes the leader of more
+    partitions or gets new followers, so that each follower can fetch these, too; with Kafka's brokers that takes up to
+    `replica.fetch.wait.max.ms`."""
 
     def __init__(self, purgatory: Purgatory) -> None:
         self.watchers = Watchers()
-        self.calls = 0
+        self.completions = 0
+        """Counts the calls of `complete_all`."""
         self._purgatory = purgatory
 
-    def call(self) -> None:
-        self.calls += 1
+    def complete_all(self) -> None:
+        """Complete the Fetches that wait, with whatever they have read."""
+        self.completions += 1
         if self.watchers.operations:
             self._purgatory.check_and_complete(self.watchers)
 
 
 def preferred_replica(state: BrokerState, partition: Partition, rack: str, fetch_offset: int) -> int | None:
-    """An in-sync follower in the consumer's rack that has what it wants, the furthest of them; None: stay here.
+    """Return the in-sync follower in the consumer's rack with the largest log end offset among those that have the
+    fetch offset; None if there is none, or the leader is in that rack.
 
     Only with `replica.selector.class` set to Kafka's rack-aware selector."""
     leader = partition.leader

@@ -1,7 +1,6 @@
-"""Every partition hosted by this broker.
+"""The partitions that this broker hosts, by topic name and by topic id.
 
-Owns the lookup by name and by topic id. Leaves creating, leading and deleting them, which only metadata deltas may
-cause, to `replica_manager.py`, and what a partition is to `partition.py`.
+Leaves creating and deleting partitions, which only metadata deltas cause, to `replica_manager.py`.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ if TYPE_CHECKING:
 
 
 class Cache(Protocol):
-    """Whatever can be emptied."""
+    """A cache that can be emptied."""
 
     def clear(self) -> None: ...
 
 
 class Partitions:
-    """Keyed by (topic name, index); a topic id is resolved to its partitions, since state that dies with a topic
-    belongs to the id."""
+    """Keyed by (topic name, index) and by (topic id, index)."""
 
     __slots__ = ("_by_id", "_by_name", "_caches")
 
@@ -54,8 +52,8 @@ class Partitions:
         self._caches.clear()
 
     def clear_at_removal(self, cache: Cache) -> None:
-        """A cache that holds partitions is emptied, once, when the next partition goes: it keeps none that is gone,
-        and its look-ups pay nothing for that. Idempotent."""
+        """Clear the cache when the next partition is removed, once: then it has no removed partition, and its look-ups
+        need no check. Idempotent."""
         if not any(each is cache for each in self._caches):
             self._caches.append(cache)
 

@@ -1,8 +1,8 @@
-"""Replicas that move from one log directory of this broker to another (AlterReplicaLogDirs).
+"""Moves of replicas from one log directory of this broker to another (AlterReplicaLogDirs).
 
-Owns copying: a `-future` log beside the one that is served, filled in turns, which takes its place when it has
-everything; a restart goes on where it was. Before that the controller must know the new directory, so that it is the
-one that counts should we end in between (KIP-858). Leaves making, promoting and removing logs to `future_logs`.
+Owns copying the current log to the future log, in turns, until the future log has caught up and replaces the current
+one; a restart continues the move. Before the replacement the controller must accept the new directory, which is then
+the right one if the broker ends in between (KIP-858). Leaves creating, promoting and removing logs to `future_logs`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ _THROTTLED_MS = 100
 
 @dataclass(slots=True, eq=False)
 class Move:
+    """The move of one replica to `directory`."""
+
     directory: LogDirectory
     future: Log
     assigned: bool = False
-    """Whether the controller knows where it goes."""
+    """Whether the controller has accepted the new directory."""
     flushed: bool = False
 
 
 class ReplicaAlterLogDirsManager:
-    """One task for all of them, there while something moves."""
+    """One task for all moves, which runs while there are any."""
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class ReplicaAlterLogDirsManager:
         quota: ReplicationQuota,
         executor: DiskExecutor,
     ) -> None:
-        """`quota` limits what is copied from directory to directory."""
+        """`quota` limits the bytes that are copied from directory to directory."""
         self._state = state
         self._log_directories = log_directories
         self._future_logs = future_logs
@@ -59,28 +61,28 @@ class ReplicaAlterLogDirsManager:
         self._task: asyncio.Task[None] | None = None
 
     def destination(self, partition: Partition) -> LogDirectory | None:
-        """Where the partition is going; None if it stays."""
+        """Return the directory that the partition moves to; None if it does not move."""
         move = self._moves.get(partition)
         return None if move is None else move.directory
 
     def begin(self, partition: Partition, directory: LogDirectory) -> None:
-        """Move it there, and not where it was going before. Raises `OSError`."""
+        """Begin to move the partition to the directory; this cancels a move to another one. Raises `OSError`."""
         move = self._moves.get(partition)
         if move is not None and move.directory is directory:
             return
         self.cancel(partition)
         if partition.directory is not directory:
-            self.go_on(partition, directory, self._future_logs.create(partition, directory))
+            self.resume(partition, directory, self._future_logs.create(partition, directory))
 
-    def go_on(self, partition: Partition, directory: LogDirectory, future: Log) -> None:
-        """The copy has been begun."""
+    def resume(self, partition: Partition, directory: LogDirectory, future: Log) -> None:
+        """Continue to fill this future log."""
         partition.future = future
         self._moves[partition] = Move(directory, future)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def cancel(self, partition: Partition) -> None:
-        """Stay where it is; nothing happens if it does anyway."""
+        """Cancel the move of the partition. Idempotent."""
         move = self._moves.pop(partition, None)
         if move is None:
             return
@@ -102,7 +104,7 @@ class ReplicaAlterLogDirsManager:
                 for partition, move in list(self._moves.items()):
                     try:
                         if self._moves.get(partition) is move:
-                            await self._go_on(partition, move)
+                            await self._continue_move(partition, move)
                     except Exception as error:
                         self._failed(partition, move, error)
                     await asyncio.sleep(0)
@@ -110,9 +112,9 @@ class ReplicaAlterLogDirsManager:
             self._task = None
 
     def _failed(self, partition: Partition, move: Move, error: Exception) -> None:
-        """What is wrong with one must not keep the others where they are."""
+        """Cancel the move that failed: it must not affect the others."""
         self._state.log.error(
-            "a replica cannot be moved to another log directory",
+            "replica cannot be moved to another log directory",
             partition=f"{partition.topic}-{partition.index}",
             directory=move.directory.path,
             error=str(error),
@@ -123,12 +125,12 @@ class ReplicaAlterLogDirsManager:
         if isinstance(move.future.failure, OSError):
             self._log_directories.handle_failure(move.directory)
 
-    async def _go_on(self, partition: Partition, move: Move) -> None:
+    async def _continue_move(self, partition: Partition, move: Move) -> None:
         if partition.served_log is None or partition.served_log.failure is not None or partition.future is None:
-            self.cancel(partition)  # It is deleted, or its disk fails.
+            self.cancel(partition)  # the partition was deleted or its disk failed
             return
-        throttle, timers = self._quota, self._state.timers
-        if throttle.is_exceeded(timers.now_ms()):
+        quota, timers = self._quota, self._state.timers
+        if quota.is_exceeded(timers.now_ms()):
             await timers.sleep(_THROTTLED_MS)
             return
         copied = 0
@@ -136,7 +138,7 @@ class ReplicaAlterLogDirsManager:
             copied += copy(partition.log, move.future, self._state.config.integer("replica.fetch.max.bytes"))
             if move.future.log_end_offset == partition.log_end_offset:
                 break
-        throttle.record(copied, timers.now_ms())
+        quota.record(copied, timers.now_ms())
         if move.future.log_end_offset != partition.log_end_offset:
             return
         if not move.assigned:
@@ -155,14 +157,14 @@ class ReplicaAlterLogDirsManager:
 
 
 def copy(log: Log, future: Log, max_bytes: int) -> int:
-    """Bring the copy nearer to the log; answers how many bytes were read."""
+    """Copy one chunk to the future log, after a truncation if the two have diverged; return the bytes read."""
     if future.log_end_offset < log.log_start_offset:
         future.truncate_fully_and_start_at(log.log_start_offset)
     while future.log_end_offset > 0:
-        own_epoch = future.leader_epochs.latest
-        theirs = EpochEnd(*log.end_offset_for_epoch(own_epoch))
-        own = EpochEnd(*future.end_offset_for_epoch(theirs.epoch))
-        point = truncation_point(theirs, own, future.log_end_offset, future.log_end_offset)
+        last_epoch = future.leader_epochs.latest
+        leader = EpochEnd(*log.end_offset_for_epoch(last_epoch))
+        own = EpochEnd(*future.end_offset_for_epoch(leader.epoch))
+        point = truncation_point(leader, own, future.log_end_offset, future.log_end_offset)
         if not future.truncate_to(min(point, log.log_end_offset)):
             break
     chunk = log.read(future.log_end_offset, max_bytes)

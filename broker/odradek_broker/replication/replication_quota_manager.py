@@ -1,7 +1,7 @@
-"""The throttles of one broker: as the source of replicas, as their destination, and between its own log directories.
+"""The replication quotas of one broker: as leader, as follower, and for moves between its own log directories.
 
-Owns keeping them in line with the metadata. The rates are dynamic configurations of brokers, the replicas are
-configurations of topics; both are Kafka's.
+Owns keeping the quotas in line with the metadata: rates are dynamic configurations of brokers, throttled replicas are
+configurations of topics (Kafka's ReplicationQuotaManager).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class ReplicationQuotaManager:
+    """The three quotas of a broker; `apply` is called with each delta."""
+
     def __init__(self, config: BrokerConfig) -> None:
         self._broker_id = config.node_id
         windows = config.integer("replication.quota.window.num")
@@ -29,14 +31,15 @@ class ReplicationQuotaManager:
         )
 
     def apply(self, delta: MetadataDelta) -> None:
+        """Apply the configurations that the delta changed."""
         image = delta.image
         for resource in delta.configs:
             if resource.type == Resource.TOPIC:
                 overrides = image.topic_configs(resource.name)
-                for name, throttle in (("leader", self.leader), ("follower", self.follower)):
+                for name, quota in (("leader", self.leader), ("follower", self.follower)):
                     replicas = overrides.get(f"{name}.replication.throttled.replicas", "")
-                    throttle.configure(resource.name, replicas, self._broker_id)
-        own, of_all = image.broker_configs(self._broker_id), image.broker_configs(None)
-        self.leader.bytes_per_second = rate_of("leader.replication.throttled.rate", own, of_all)
-        self.follower.bytes_per_second = rate_of("follower.replication.throttled.rate", own, of_all)
-        self.moves.bytes_per_second = rate_of("replica.alter.log.dirs.io.max.bytes.per.second", own, of_all)
+                    quota.configure(resource.name, replicas, self._broker_id)
+        own, cluster_wide = image.broker_configs(self._broker_id), image.broker_configs(None)
+        self.leader.bytes_per_second = rate_of("leader.replication.throttled.rate", own, cluster_wide)
+        self.follower.bytes_per_second = rate_of("follower.replication.throttled.rate", own, cluster_wide)
+        self.moves.bytes_per_second = rate_of("replica.alter.log.dirs.io.max.bytes.per.second", own, cluster_wide)

@@ -1,9 +1,8 @@
-"""What a log has rolled is forced to the disk soon after (the "flush-log" of UnifiedLog.roll), so that a start after
-a crash reads the last segment of each log and little else.
+"""Flushes of sealed segments: a rolled segment is on the disk soon after (the "flush-log" of UnifiedLog.roll), so that
+a start after a crash reads little more than the last segment of each log.
 
-Owns when that is done, and when how far it went is written to the recovery point checkpoint. One log at a time in each
-directory: a disk that is busy with several of them makes those wait who produce. Leaves flushing to the log, which
-notes what has succeeded.
+Owns the time of each flush and of the recovery point checkpoint after it. One log at a time in each directory: Produces
+wait longer for a disk that flushes several. Leaves flushing, and the recovery point, to the log.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ if TYPE_CHECKING:
     from odradek_broker.disk_executor import DiskExecutor
 
 CHECKPOINT_DELAY_MS = 1000
-"""Between a flush and the checkpoint that knows of it, at most: Kafka leaves it to the next turn of
-`log.flush.offset.checkpoint.interval.ms`, and reads what was rolled within a minute."""
+"""The longest time between a flush and the checkpoint that has it. Kafka waits for the next
+`log.flush.offset.checkpoint.interval.ms`; after a crash it recovers the segments that were rolled since."""
 
 
 class SealedSegments:
-    """Of one broker. The loop's thread only."""
+    """Flushes the sealed segments of one broker. Not safe from other threads than the event loop's."""
 
     def __init__(self, executor: DiskExecutor, timers: Timers, failed: Callable[[LogDirectory], None]) -> None:
-        """`failed` is told of a directory whose checkpoint cannot be written."""
+        """`failed` is called with a directory whose checkpoint cannot be written."""
         self._executor = executor
         self._timers = timers
         self._failed = failed
         self._waiting: dict[LogDirectory, dict[Log, None]] = {}
-        """Of the directories in which a log is being flushed, those that come next."""
+        """The logs to flush next, for each directory in which a log is being flushed."""
         self._checkpoints: dict[LogDirectory, TimerHandle] = {}
 
     def flush_soon(self, directory: LogDirectory, log: Log) -> None:
@@ -48,8 +47,8 @@ class SealedSegments:
             waiting[log] = None
 
     def checkpoint(self, directories: Iterable[LogDirectory]) -> None:
-        """Write how far the logs are known to be on the disk, and have flushed what was missed: while it was deleted in
-        part, for instance."""
+        """Write the recovery points, and flush what earlier flushes missed, such as a log that was deleted in part
+        meanwhile."""
         for directory in directories:
             for log in directory.logs.values():
                 if log.has_unflushed_sealed:
@@ -89,5 +88,5 @@ class SealedSegments:
 
 
 def _flush_sealed(log: Log) -> None:
-    with suppress(OSError):  # reported by the log
+    with suppress(OSError):  # the log reports it
         log.flush_sealed()

@@ -1,8 +1,7 @@
-"""Incremental fetch sessions (KIP-227): a consumer names its partitions once and then only what changes.
+"""Incremental fetch sessions (KIP-227): a client names its partitions once and then only those that change.
 
-Owns the sessions of one broker, their epochs, which partitions an answer must mention, and who is evicted when the
-cache is full. Leaves reading to the Fetch handler. Time comes in as an argument, ids from the given source of
-randomness.
+Owns the sessions of one broker, their epochs, the choice of partitions that a response must have, and evictions when
+the cache is full. Leaves reading to the Fetch handler. The time is an argument, ids come from a given function.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ PartitionKey = tuple[str | bytes, int]
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """What a consumer wants of one partition, and what it was told last."""
+    """A partition of a session: the client's position, and the offsets in the last response (Kafka's
+    CachedPartition)."""
 
     topic: str | bytes
     index: int
@@ -35,40 +35,40 @@ class FetchedPartition:
     last_fetched_epoch: int
     log_start_offset: int
     known_high_watermark: int = UNKNOWN_HIGH_WATERMARK
-    """What a follower believes to be committed (from version 18 on)."""
+    """The follower's high watermark (from version 18 on)."""
     last_sent_high_watermark: int = -1
     last_sent_log_start_offset: int = -1
 
     def record_response(self, high_watermark: int, log_start_offset: int, error: int | bool, has_more: bool) -> bool:
-        """Whether an incremental answer has to mention this partition; remembers what it will have been told.
+        """Record the offsets of a response; return whether an incremental response must have this partition.
 
-        An error makes sure that the next answer mentions it as well, so that the client sees the error go away. So do
-        logs that part (True): a follower takes the point from such an answer, and no high watermark."""
-        tell = has_more
+        After an error the next response has the partition as well, so that the client sees the error end. The same
+        holds for a diverging epoch (True): with one, a follower ignores the high watermark of the response."""
+        included = has_more
         if self.last_sent_high_watermark != high_watermark:
             self.last_sent_high_watermark = high_watermark
-            tell = True
+            included = True
         if self.last_sent_log_start_offset != log_start_offset:
             self.last_sent_log_start_offset = log_start_offset
-            tell = True
+            included = True
         if error:
             self.last_sent_high_watermark = -1
-            tell = True
-        return tell
+            included = True
+        return included
 
 
 class IdlePartitions(Protocol):
-    """The partitions of a session that a Fetch can skip, because nothing happened to them (`idle_partitions`)."""
+    """The partitions of a session that a Fetch can skip, because they have not changed (`idle_partitions`)."""
 
     def activate(self, key: PartitionKey) -> None:
-        """Make the partition active; nothing happens if it is not idle."""
+        """Make the partition active. Idempotent."""
 
     def end(self) -> None:
-        """Forget all of them: the session is closed."""
+        """Forget all idle partitions, because the session is closed."""
 
 
 class FetchSession:
-    """One client's partitions, in the order in which they are served: whoever got records goes to the end."""
+    """One client's partitions, in the order of reading: a partition whose records were sent goes to the end."""
 
     __slots__ = ("active", "by_id", "created_ms", "epoch", "id", "idle", "partitions", "privileged", "used_ms")
 
@@ -81,7 +81,7 @@ class FetchSession:
         self.epoch = 1
         self.partitions: dict[PartitionKey, FetchedPartition] = {}
         self.active = self.partitions
-        """The partitions that a Fetch reads: all of them, unless idle ones are kept apart."""
+        """The partitions that a Fetch reads: all, or those that are not idle."""
         self.idle: IdlePartitions | None = None
 
     def keep_idle_apart(self, idle: IdlePartitions) -> None:
@@ -90,12 +90,12 @@ class FetchSession:
         self.active = dict(self.partitions)
 
     def end(self) -> None:
-        """Nobody will ask for it again."""
+        """The session is closed."""
         if self.idle is not None:
             self.idle.end()
 
     def update(self, wanted: Iterable[FetchedPartition], forgotten: Iterable[PartitionKey]) -> None:
-        """Add and change partitions, then forget some. What a known one was told stays known."""
+        """Add and change partitions, then forget some. A changed one keeps the offsets of its last response."""
         partitions = self.partitions
         for partition in wanted:
             key = (partition.topic, partition.index)
@@ -117,8 +117,8 @@ class FetchSession:
                 self.active.pop(key, None)
             partitions.pop(key, None)
 
-    def served(self, partition: FetchedPartition) -> None:
-        """It got records: others come first next time."""
+    def move_to_end(self, partition: FetchedPartition) -> None:
+        """Let the next Fetch read the other partitions first, because this response has records of this one."""
         key = (partition.topic, partition.index)
         if self.active.pop(key, None) is not None:
             self.active[key] = partition
@@ -130,18 +130,18 @@ class FetchSessions:
     __slots__ = ("_eviction_ms", "_random_id", "_sessions", "_slots")
 
     def __init__(self, slots: int, eviction_ms: int, random_id: Callable[[], int]) -> None:
-        """`random_id` answers a positive int32."""
+        """`random_id` returns a non-negative int32."""
         self._slots = slots
         self._eviction_ms = eviction_ms
         self._random_id = random_id
-        # In the order of last use: the first one has been idle for longest.
+        # In the order of their last use.
         self._sessions: dict[int, FetchSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def resume(self, session_id: int, epoch: int, by_id: bool, now_ms: int) -> FetchSession | ErrorCode:
-        """The session of an incremental request, advanced to its next epoch; or why there is none."""
+        """Return the session of an incremental request, advanced to its next epoch, or an error."""
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -158,7 +158,8 @@ class FetchSessions:
     def create(
         self, wanted: Iterable[FetchedPartition], size: int, by_id: bool, privileged: bool, now_ms: int
     ) -> FetchSession | None:
-        """A new session for a full request, or None when there is no room: the client then sends full requests."""
+        """Return a new session for a full request; None if the cache is full, so that the client sends full
+        requests."""
         if len(self._sessions) >= self._slots and not self._evict(size, privileged, now_ms):
             return None
         session_id = self._random_id()
@@ -179,8 +180,9 @@ class FetchSessions:
             self.remove(session_id)
 
     def _evict(self, size: int, privileged: bool, now_ms: int) -> bool:
-        """Make room as Kafka does: for an idle session always, else for the smallest one that had its time and is not
-        larger than the new one. Followers (privileged) may displace consumers that are still young."""
+        """Evict a session as Kafka does: one unused for `eviction_ms`, else the smallest of those that are older than
+        that and not larger than the new one. A follower (privileged) may evict a younger session of a consumer. Return
+        whether one was evicted."""
         if not self._sessions:
             return False
         idle = next(iter(self._sessions.values()))

@@ -1,7 +1,7 @@
-"""How many bytes replication may move per second, of which partitions (KIP-73).
+"""Replication quotas: the bytes per second for throttled replicas (KIP-73).
 
-Owns the rate over Kafka's windows and the list of throttled replicas. Pure: the time is an argument. Where it is asked
-is the leader's and the follower's affair.
+Owns the rate over Kafka's windows and the list of throttled replicas. Leaves enforcement to the leader's and the
+follower's Fetch. The time is an argument.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ALL = "*"
 
 
 class Rate:
-    """Bytes per second over the last windows, as Kafka's SimpleRate: over one window at least."""
+    """Bytes per second over the last windows, one window at least, as Kafka's SimpleRate."""
 
     __slots__ = ("_count", "_samples", "_window_ms")
 
@@ -52,7 +52,8 @@ class ReplicationQuota:
         self.bytes_per_second = UNLIMITED
 
     def configure(self, topic: str, replicas: str, broker: int) -> None:
-        """`replicas` as in `…replication.throttled.replicas`: "partition:broker" pairs, "*" for all, or nothing."""
+        """Set the throttled replicas of a topic, as in `leader.replication.throttled.replicas`: pairs
+        "partition:broker", "*" for all, or an empty text."""
         words = {word for part in replicas.split(",") if (word := part.strip())}
         if ALL in words:
             self._topics[topic] = None
@@ -71,13 +72,13 @@ class ReplicationQuota:
         return throttled is None or partition in throttled
 
     def record(self, count: int, now_ms: int) -> None:
-        """So many bytes of throttled partitions were moved."""
+        """Record `count` bytes of throttled partitions."""
         self._rate.record(count, now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:
         return self._rate.per_second(now_ms) > self.bytes_per_second
 
 
-def rate_of(name: str, own: Mapping[str, str], of_all: Mapping[str, str]) -> int:
-    """A broker's dynamic rate; bytes per second."""
-    return int(own.get(name) or of_all.get(name) or UNLIMITED)
+def rate_of(name: str, own: Mapping[str, str], cluster_wide: Mapping[str, str]) -> int:
+    """Return a broker's dynamic rate in bytes per second: its own, else that of all brokers."""
+    return int(own.get(name) or cluster_wide.get(name) or UNLIMITED)
