@@ -79,20 +79,21 @@ class BrokerChannel:
     def connected(self) -> bool:
         """Whether there is an open connection to the broker's present endpoint."""
         connection = self._connection
-        return connection is not None and not connection.closed and self._connected_to == self._endpoint()
+        if connection is None or connection.closed:
+            return False
+        endpoint = self._endpoint()
+        return endpoint is self._connected_to or endpoint == self._connected_to
 
     @property
     def backoff_ms(self) -> int:
         """How long the caller should wait before its next attempt; 0 after a success."""
         return self._backoff_ms[min(self.failures, len(self._backoff_ms)) - 1] if self.failures else 0
 
-    async def connect(self) -> bool:
-        """Open a connection unless there is one; return whether it is a new one. Raises BrokerConnectionError."""
+    async def connect(self) -> None:
+        """Open a connection unless there is one. Raises BrokerConnectionError."""
         async with self._turn:
-            if self.connected:
-                return False
-            await self._connect()
-            return True
+            if not self.connected:
+                await self._connect()
 
     async def request(self, request: Message, version: int, response: type[R]) -> R:
         """Send one request and return its response, whose `records` the next request overwrites.
@@ -154,7 +155,11 @@ class BrokerChannels:
     def endpoint(self, broker_id: int) -> Endpoint | None:
         """The broker's endpoint in the present metadata; None if it is not registered on the inter-broker listener."""
         registration = self._image().brokers.get(broker_id)
-        return None if registration is None else registration.endpoint(self._listener)
+        if registration is not None:
+            for endpoint in registration.listeners:
+                if endpoint.name == self._listener:
+                    return endpoint
+        return None
 
     def to(
         self,

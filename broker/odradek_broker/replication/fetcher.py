@@ -120,7 +120,8 @@ class Fetcher:
         if not len(self._session):
             await self._pause(self._next_due_ms())
             return
-        if await self._channel.connect():
+        if not self._channel.connected:
+            await self._channel.connect()
             self._session.reset()
             await self._sync()
             self._update_session()

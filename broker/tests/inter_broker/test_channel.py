@@ -97,9 +97,11 @@ async def test_the_first_request_connects_and_later_requests_use_the_connection(
     assert channel.connected
 
 
-async def test_connect_reports_whether_the_connection_is_new(network: Network) -> None:
+async def test_connect_opens_a_connection_once(network: Network) -> None:
     channel = channel_on(network)
-    assert [await channel.connect(), await channel.connect()] == [True, False]
+    await channel.connect()
+    await channel.connect()
+    assert (channel.connected, len(network.opened)) == (True, 1)
 
 
 async def test_a_broker_with_a_new_endpoint_gets_a_new_connection(network: Network) -> None:
