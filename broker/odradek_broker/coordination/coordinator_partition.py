@@ -15,7 +15,7 @@ from odradek_broker.clock import Clock
 from odradek_broker.coordination.core.deadlines import Instant
 from odradek_broker.coordination.core.step import CoordinatorEvent, Step, Token
 from odradek_broker.coordination.deadline_timer import DeadlineTimer
-from odradek_broker.coordination.durable_partition import CoordinatorState, DurablePartition, Playback
+from odradek_broker.coordination.durable_partition import CoordinatorPlayback, CoordinatorState, DurablePartition
 from odradek_broker.deferred import Deferred
 from odradek_broker.logger import Logger
 from odradek_broker.replication.partition import Partition
@@ -27,8 +27,8 @@ AnyStep = TypeVar("AnyStep", bound=Step[Any, Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateMachine(Generic[AnyStep]):
-    """A coordinator's state machine as its partition drives it."""
+class CoordinatorShard(Generic[AnyStep]):
+    """The inputs of a coordinator's shard, apart from requests; each leads to a step (as Kafka's CoordinatorShard)."""
 
     loaded: Callable[[Instant], AnyStep]
     """The log is replayed: the coordinator serves requests from now on."""
@@ -48,8 +48,8 @@ class CoordinatorPartition(Generic[AnyStep]):
         self,
         *,
         partition: Partition,
-        playback: Playback[Any],
-        state_machine: StateMachine[AnyStep],
+        playback: CoordinatorPlayback[Any],
+        shard: CoordinatorShard[AnyStep],
         clock: Clock,
         timers: Timers,
         log: Logger,
@@ -61,7 +61,7 @@ class CoordinatorPartition(Generic[AnyStep]):
         """`effects` applies the parts of a step that only this coordinator has, after the responses. With
         `reports_late_writes`, `written` is called a second time for a write that takes effect after it timed out."""
         self._log = log.bind(topic=partition.topic, partition=partition.index)
-        self._state_machine = state_machine
+        self._shard = shard
         self._effects = effects
         self._reports_late_writes = reports_late_writes
         self.durable = DurablePartition(
@@ -74,7 +74,7 @@ class CoordinatorPartition(Generic[AnyStep]):
             compression=compression,
             write_timeout_ms=write_timeout_ms,
         )
-        self._deadline_timer = DeadlineTimer(clock, timers, state_machine.next_deadline_ms, self._expire)
+        self._deadline_timer = DeadlineTimer(clock, timers, shard.next_deadline_ms, self._expire)
 
     @property
     def state(self) -> CoordinatorState:
@@ -95,7 +95,7 @@ class CoordinatorPartition(Generic[AnyStep]):
         """Another broker is the coordinator now: cancel the timer, and complete pending requests."""
         self._deadline_timer.cancel()
         self.durable.resign()
-        self._respond(self._state_machine.unloaded(self.now()))
+        self._respond(self._shard.unloaded(self.now()))
 
     def apply(self, step: AnyStep) -> None:
         """Log the events, send the responses, and append the records of a step."""
@@ -106,7 +106,7 @@ class CoordinatorPartition(Generic[AnyStep]):
         if step.records:
 
             def written(error: ErrorCode) -> None:
-                self._state_machine.written(step, error)
+                self._shard.written(step, error)
                 for pending in step.responses_once_written:
                     # A second call, for a late write, finds these requests completed.
                     response = pending.failed(error) if error else pending.response
@@ -116,7 +116,7 @@ class CoordinatorPartition(Generic[AnyStep]):
         self._arm()
 
     def _loaded(self) -> None:
-        self.apply(self._state_machine.loaded(self.now()))
+        self.apply(self._shard.loaded(self.now()))
 
     def _respond(self, step: AnyStep) -> None:
         for token, response in step.responses:
@@ -130,7 +130,7 @@ class CoordinatorPartition(Generic[AnyStep]):
             self._deadline_timer.arm()
 
     def _expire(self) -> None:
-        for step in self._state_machine.expired(self.now()):
+        for step in self._shard.expired(self.now()):
             self.apply(step)
         self._arm()
 

@@ -61,8 +61,8 @@ class CoordinatorLoader(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Playback(Generic[R]):
-    """How records become bytes, and how they change a coordinator's state (Kafka's CoordinatorPlayback)."""
+class CoordinatorPlayback(Generic[R]):
+    """How records become bytes, and how they change a coordinator's state (as Kafka's CoordinatorPlayback)."""
 
     encode: Callable[[R], tuple[bytes, bytes | None]]
     replay: Callable[[R], None]
@@ -97,7 +97,7 @@ class DurablePartition(Generic[R]):
         self,
         *,
         partition: Partition,
-        playback: Playback[R],
+        playback: CoordinatorPlayback[R],
         loaded: Callable[[], None],
         clock: Clock,
         timers: Timers,

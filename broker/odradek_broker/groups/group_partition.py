@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from odradek_broker.clock import Clock
-from odradek_broker.coordination.coordinator_partition import CoordinatorPartition, StateMachine
+from odradek_broker.coordination.coordinator_partition import CoordinatorPartition, CoordinatorShard
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.coordination.durable_partition import CoordinatorState, Playback, WriteCallback
+from odradek_broker.coordination.durable_partition import CoordinatorPlayback, CoordinatorState, WriteCallback
 from odradek_broker.groups.core.group_loader import GroupLoader
 from odradek_broker.groups.core.group_records import CoordinatorRecord
 from odradek_broker.groups.core.group_shard import GroupShard
@@ -50,10 +50,10 @@ class GroupPartition:
         self._log = log.bind(topic=partition.topic, partition=partition.index)
         self._coordinator = CoordinatorPartition(
             partition=partition,
-            playback=Playback(
+            playback=CoordinatorPlayback(
                 encode=lambda record: record.encode(), replay=self.shard.replay, loader=lambda: GroupLoader(self.shard)
             ),
-            state_machine=StateMachine(
+            shard=CoordinatorShard(
                 loaded=self.shard.loaded,
                 written=self._written,
                 next_deadline_ms=self.shard.deadlines.next_ms,

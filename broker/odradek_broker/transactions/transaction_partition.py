@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from odradek_broker.clock import Clock
-from odradek_broker.coordination.coordinator_partition import CoordinatorPartition, StateMachine
+from odradek_broker.coordination.coordinator_partition import CoordinatorPartition, CoordinatorShard
 from odradek_broker.coordination.core.deadlines import Instant
-from odradek_broker.coordination.durable_partition import CoordinatorState, Playback
+from odradek_broker.coordination.durable_partition import CoordinatorPlayback, CoordinatorState
 from odradek_broker.logger import Logger
 from odradek_broker.replication.partition import Partition
 from odradek_broker.timers import TimerHandle, Timers
@@ -56,13 +56,13 @@ class TransactionPartition:
         self._log = log.bind(topic=partition.topic, partition=partition.index)
         self._coordinator = CoordinatorPartition(
             partition=partition,
-            playback=Playback(
+            playback=CoordinatorPlayback(
                 encode=encode_record,
                 replay=self.shard.replay,
                 loader=lambda: TransactionLoader(self.shard),
                 irrevocable=True,
             ),
-            state_machine=StateMachine(
+            shard=CoordinatorShard(
                 loaded=lambda now: self.shard.loaded(partition.leader_epoch, now),
                 written=self._written,
                 next_deadline_ms=self.shard.next_ms,
