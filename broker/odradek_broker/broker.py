@@ -1,7 +1,7 @@
-"""One broker: what every handler reaches through `ctx.broker`.
+"""The broker: composes the parts that handlers reach through `ctx.broker`.
 
-Owns the parts of a broker and the one way in which its state changes, `apply(delta)`. Leaves sockets to `network`,
-requests to `apis`, and putting the parts of a process together to `node`.
+Owns the application of metadata deltas to all parts (`apply`). Leaves sockets to `network`, requests to `apis`, and the
+parts of a process to `node`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from odradek_log.producer_state_manager import TransactionMarker
 
 SESSION_EVICTION_MS = 120_000
-"""How long a fetch session is safe from larger ones (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
+"""The age from which a larger session may evict a fetch session (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
 
 class Broker:
@@ -97,7 +97,7 @@ class Broker:
         self.channels = BrokerChannels(self.node_id, config.inter_broker_listener, lambda: self.image)
         self.assignments_manager = AssignmentsManager(self)
         self.log_syncer = LogSyncer(executor) if config.setting(SYNC) == "always" else None
-        """Given if every acknowledgement waits for the disk."""
+        """Set if every acknowledgement waits for the disk."""
         self.replica_fetcher_manager = ReplicaFetcherManager(
             self, channels=self.channels, quota=self.replication_quotas.follower, log_syncer=self.log_syncer
         )
@@ -235,13 +235,13 @@ class Broker:
 
     @property
     def coordinators_ready(self) -> bool:
-        """Is every group and transaction that this broker coordinates loaded?"""
+        """Whether every group and transaction that this broker coordinates is loaded."""
         return (self._group_coordinator is None or self._group_coordinator.ready) and (
             self._transaction_coordinator is None or self._transaction_coordinator.ready
         )
 
-    async def stop_coordinators(self) -> None:
-        """Whoever waits for a coordinator of this broker is answered."""
+    def stop_coordinators(self) -> None:
+        """Complete the requests that wait for a coordinator of this broker, with an error."""
         if self._group_coordinator is not None:
             self._group_coordinator.stop()
         if self._transaction_coordinator is not None:
@@ -254,13 +254,13 @@ class Broker:
         return -1 if registration is None else registration.epoch
 
     def load(self) -> None:
-        """Open the logs that are there, under the configuration that is stored. Before the first delta."""
+        """Open the logs in the log directories, with the stored dynamic configuration, before the first delta."""
         image = self.metadata_source.image
         self.config = self.config.with_dynamic(image)
         self.replica_logs.load(self.config, image.topic_configs)
 
     def apply(self, delta: MetadataDelta) -> None:
-        """The broker's only input: bring partitions, coordinators and configuration in line with the new image."""
+        """Bring partitions, coordinators and configuration in line with the new image. Nothing else changes them."""
         self.image = delta.image
         self.authorizer.apply(delta)
         self.quotas.apply(delta)
@@ -282,7 +282,7 @@ class Broker:
             self.alter_log_dirs_manager.resume(partition, directory, future)
         for broker_id in sorted(delta.brokers):
             if not delta.image.is_active(broker_id):
-                self._wait_no_more_for(broker_id)
+                self._stop_waiting_for(broker_id)
         if self._group_coordinator is not None:
             self._group_coordinator.metadata_changed(delta)
         for partition in changes.resigned:
@@ -326,8 +326,8 @@ class Broker:
         registration = self.image.partition(partition.topic_id, partition.index)
         return registration is not None and len(registration.replicas) > 1
 
-    def _wait_no_more_for(self, broker_id: int) -> None:
-        """A broker is gone or going: it will not join an ISR, nor delete records."""
+    def _stop_waiting_for(self, broker_id: int) -> None:
+        """A broker is fenced or shuts down: do not wait for it to join an ISR or to delete records."""
         for partition in self.partitions:
             leader = partition.leader
             if leader is not None and broker_id in leader.followers:
@@ -335,14 +335,14 @@ class Broker:
                 partition.try_complete_delayed()
 
     def check_lag(self) -> None:
-        """Propose to drop from ISRs who has been behind for longer than `replica.lag.time.max.ms`."""
+        """Propose ISRs without the followers that lag for longer than `replica.lag.time.max.ms`."""
         now_ms, lag_time_max_ms = self.timers.now_ms(), self.config.integer("replica.lag.time.max.ms")
         for partition in self.partitions:
             partition.check_lag(now_ms, lag_time_max_ms)
 
     async def stop_replication(self) -> None:
-        """Fetch no more, propose no more, move no more, ask no coordinator, send no markers: when this returns, no task
-        does."""
+        """Stop fetchers, ISR proposals, moves, directory reports, transaction verification and markers, in this order.
+        When this returns, none of them has a task."""
         await self.replica_fetcher_manager.close()
         await self.alter_partition_manager.close()
         await self.alter_log_dirs_manager.close()
@@ -353,7 +353,7 @@ class Broker:
             await self._transaction_coordinator.close()
 
     def forget_clients(self) -> None:
-        """For a reset: sessions and producer ids of clients so far mean nothing any more."""
+        """Forget the fetch sessions, after a reset of the cluster."""
         self.fetch_sessions.clear()
 
     def _own_resources(self) -> set[ConfigResource]:

@@ -1,7 +1,7 @@
-"""A response that is not there yet: what a handler returns when a request really has to wait.
+"""A deferred response: a handler returns one when a request has to wait.
 
-Lighter than a future: completing calls the connection directly, without a turn of the event loop. It is awaitable all
-the same, so that coroutines and tests need not know. Leaves timeouts to `timers` and wake-ups to `purgatory`.
+Lighter than a future: completing it calls the connection directly, without a turn of the event loop. A coroutine can
+await it like a future. Leaves timeouts to `timers` and the conditions to `purgatory`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class Deferred(Generic[T]):
-    """Completed once, with a value or an exception; or cancelled by the side that waited (the client went away)."""
+    """Completed once, with a value or an exception, or cancelled by the reader (the client disconnected)."""
 
     __slots__ = ("_listener", "done", "error", "on_cancel", "value")
 
@@ -40,7 +40,7 @@ class Deferred(Generic[T]):
             self._deliver()
 
     def cancel(self) -> None:
-        """Nobody waits any more. The listener is not called; `on_cancel` lets the waiter leave its queues."""
+        """Give up the response: the listener is not called, `on_cancel` is, so that the operation leaves its queues."""
         if not self.done:
             self.done = True
             self.error = asyncio.CancelledError()
@@ -48,7 +48,7 @@ class Deferred(Generic[T]):
                 self.on_cancel()
 
     def when_done(self, listener: Callable[[Deferred[T]], None]) -> None:
-        """Call `listener` when completed, at once if that is already so. One listener only."""
+        """Call `listener` on completion, immediately if it is complete. One listener only."""
         assert self._listener is None, "a deferred response has one reader"
         self._listener = listener
         if self.done:
@@ -81,7 +81,7 @@ class Deferred(Generic[T]):
     def then(self, step: Callable[[T], R | Deferred[R]]) -> Deferred[R]:
         """Return a deferred response for the outcome of `step(value)`, which has effects of its own.
 
-        As `map`, except that `step` runs even if the client goes away first: the cancellation is passed to the
+        As `map`, except that `step` runs even if the client disconnects first: the cancellation is passed to the
         deferred response that `step` returns, not to this one."""
         following: Deferred[R] = Deferred()
 
@@ -101,7 +101,7 @@ class Deferred(Generic[T]):
         """Complete with the value, or as the other deferred response does; a cancellation is passed to that one."""
         if not isinstance(outcome, Deferred):
             self.complete(outcome)
-        elif self.done:  # the client went away
+        elif self.done:  # the client disconnected
             outcome.cancel()
         else:
             self.on_cancel = outcome.cancel

@@ -1,8 +1,8 @@
 """The brokers of one process and their controller, whose metadata is a log in a data directory.
 
-Owns which brokers run, and that the controller hears of those that end: it lives in the same process, so that it need
-not wait for a session to run out. One broker alone keeps the metadata in its own first directory, as Kafka's combined
-mode does; several need `metadata.log.dir`, for any of them may be killed.
+Owns starting and ending brokers, and fences those that end: the controller is in the same process and needs no session
+time-out. A single broker has the metadata in its own first directory, as in Kafka's combined mode; several need
+`metadata.log.dir`, because each of them may be killed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Static = Mapping[str, str]
 
 
 class EmbeddedCluster:
-    """Start one with `await EmbeddedCluster.start(...)` on a running loop; end it with `stop`, or `kill` as a crash."""
+    """`await EmbeddedCluster.start(...)` on a running loop; end the cluster with `stop`, or with `kill` as a crash."""
 
     def __init__(self, first: Static, environment: BrokerEnvironment) -> None:
         self._environment = environment
@@ -71,10 +71,11 @@ class EmbeddedCluster:
         clock: Clock | None = None,
         environment: BrokerEnvironment | None = None,
     ) -> EmbeddedCluster:
-        """A cluster of which every broker answers when this returns; one configuration, with Kafka's names, for each.
+        """Start one broker for each configuration, which has Kafka's names; when this returns, all of them serve
+        clients.
 
-        Raises ValueError for a configuration that cannot be served, LogDirectoryError for a data directory that is in
-        use or not ours, OSError when a port or the disk refuses. Nothing stays open then."""
+        Raises ValueError for an invalid configuration, LogDirectoryError for a directory that is in use or belongs to
+        another program, OSError for an error of a port or a disk. Nothing stays open then."""
         first, *others = statics
         cluster = cls(first, environment or BrokerEnvironment.of(first, log=log, clock=clock))
         try:
@@ -96,27 +97,27 @@ class EmbeddedCluster:
         node = await Node.open(static, self._environment, self._emulation.release)
         if node.id in self.nodes:
             await node.kill()
-            raise ValueError(f"broker {node.id} runs already")
+            raise ValueError(f"broker {node.id} is already running")
         self.nodes[node.id] = node
         return node
 
     async def _open_controller(self, nodes: Sequence[Node]) -> None:
-        around, config = self._environment, self._config
+        environment, config = self._environment, self._config
         path = config.optional_text("metadata.log.dir")
         directories = [directory for node in nodes for directory in node.directories]
         if path is not None and Path(path) not in config.log_dirs():
-            self._metadata_directory = around.open_directory(Path(path), config, self._executor)
+            self._metadata_directory = environment.open_directory(Path(path), config, self._executor)
             directories.append(self._metadata_directory)
         elif len(nodes) > 1:
-            raise ValueError("several brokers need a metadata.log.dir that is none of their log.dirs")
+            raise ValueError("several brokers need a metadata.log.dir that is not among their log.dirs")
         refuse_partitions_without_identity(directories)
-        cluster_id = cluster_id_of(directories, config.static.get("cluster.id"), around.randbytes)
+        cluster_id = cluster_id_of(directories, config.static.get("cluster.id"), environment.randbytes)
         for node in nodes:
-            ensure_meta_properties(node.directories, cluster_id, node.id, around.randbytes)
+            ensure_meta_properties(node.directories, cluster_id, node.id, environment.randbytes)
         node_id = config.node_id
         if self._metadata_directory is not None:
             node_id = CONTROLLER_ID
-            ensure_meta_properties([self._metadata_directory], cluster_id, node_id, around.randbytes)
+            ensure_meta_properties([self._metadata_directory], cluster_id, node_id, environment.randbytes)
         emulation = self._emulation
         self._store = MetadataLogStore(
             self._metadata_directory or nodes[0].directories[0],
@@ -132,8 +133,8 @@ class EmbeddedCluster:
             static=config.static,
             emulation=emulation,
             features=served_features(emulation.supported, TABLE.served),
-            rng=random.Random(around.randbytes(32)),
-            reporter=around.log,
+            rng=random.Random(environment.randbytes(32)),
+            reporter=environment.log,
         )
         await self.controller.open()
 
@@ -142,13 +143,13 @@ class EmbeddedCluster:
 
     @property
     def ready(self) -> bool:
-        """Metadata and the group coordinators answer on every broker that runs."""
+        """Whether every running broker serves metadata and its coordinators are loaded."""
         return bool(self.nodes) and all(node.ready for node in self.nodes.values())
 
     # -- brokers ------------------------------------------------------------------------------------------------------
 
     async def start_broker(self, static: Static) -> Node:
-        """One more broker, or one that was stopped or killed. Raises as `start` does."""
+        """Start a new broker, or one that was stopped or killed. Raises as `start`."""
         node = await self._open(static)
         try:
             ensure_meta_properties(
@@ -162,7 +163,8 @@ class EmbeddedCluster:
         return node
 
     async def stop_broker(self, broker_id: int, grace_ms: int = 5000) -> None:
-        """A controlled shutdown: what others can lead, they lead before this one goes. KeyError if it does not run."""
+        """Shut the broker down: other brokers lead its partitions first, if they can. Raises KeyError for a broker that
+        does not run."""
         node = self.nodes.pop(broker_id)
         await self.controller.submit(BrokerHeartbeatRequest(broker_id, node.broker.epoch, want_shut_down=True))
         await node.leave(grace_ms)
@@ -170,32 +172,31 @@ class EmbeddedCluster:
         await node.close()
 
     async def kill_broker(self, broker_id: int) -> None:
-        """As kill -9 would end it; the controller, which lives on, sees it go. KeyError if it does not run."""
+        """End the broker as with kill -9 and fence it. Raises KeyError for a broker that does not run."""
         node = self.nodes.pop(broker_id)
         await node.kill()
         await self.controller.fence_broker(broker_id)
 
     def _directory_failed(self, node: Node) -> None:
-        """A broker without a disk ends, as Kafka's; so does one that has lost the metadata of its own cluster."""
-        may_go_on = node.has_disk and (self._metadata_directory is not None or not node.directories[0].offline)
-        if may_go_on or node in self._ending:
+        """End a broker without a healthy log directory, as Kafka does, and one that has lost the cluster's metadata."""
+        can_continue = node.has_disk and (self._metadata_directory is not None or not node.directories[0].offline)
+        if can_continue or node in self._ending:
             return
-        self._environment.log.error("a broker has lost its disks and ends", broker=node.id)
+        self._environment.log.error("broker ends: its log directories have failed", broker=node.id)
         self._ending[node] = task = asyncio.get_running_loop().create_task(self._end(node))
         task.add_done_callback(lambda done: self._ending.pop(node))
 
     async def _end(self, node: Node) -> None:
         if self.nodes.get(node.id) is node:
-            with suppress(OSError, LogOfflineError, CorruptLogError):  # the metadata may have been on that disk, too
+            with suppress(OSError, LogOfflineError, CorruptLogError):  # the metadata may be on the failed disk
                 await self.kill_broker(node.id)
             if not self.nodes:
                 self.ended.set()
 
-    # -- all of it ----------------------------------------------------------------------------------------------------
+    # -- the whole cluster --------------------------------------------------------------------------------------------
 
     async def stop(self, grace_ms: int = 5000) -> None:
-        """Orderly: requests in flight are answered, logs flushed, the markers of a clean shutdown written.
-        Idempotent."""
+        """Complete the requests in flight, flush the logs and write the markers of a clean shutdown. Idempotent."""
         nodes, self.nodes = list(self.nodes.values()), {}
         if self._ending:
             await asyncio.wait(self._ending.values())
@@ -213,12 +214,12 @@ class EmbeddedCluster:
             self._metadata_directory.close(-1)
 
     async def kill(self) -> None:
-        """As kill -9 would end the process: connections break, nothing is flushed or written any more. Idempotent."""
+        """End as with kill -9: connections break, nothing more is flushed or written. Idempotent."""
         nodes, self.nodes = list(self.nodes.values()), {}
         if self._ending:
             await asyncio.wait(self._ending.values())
         self._timers.close()
-        # The brokers first: nobody must be served while what runs on threads is waited for, or ask the store for more.
+        # The brokers first: no client must be served, nor send a request to the store, while this waits for threads.
         await asyncio.gather(*(node.kill() for node in nodes))
         await self._balancer.stop()
         await self._executor.stop()
@@ -229,7 +230,8 @@ class EmbeddedCluster:
             self._metadata_directory.abandon()
 
     async def create_topics(self, topics: Mapping[str, int]) -> None:
-        """Create them (name to partitions, -1: `num.partitions`). Raises ValueError for the first that is refused."""
+        """Create topics, given as name to partitions, -1 for `num.partitions`. Raises ValueError for the first that the
+        controller refuses."""
         wanted = [CreateTopicsRequest.CreatableTopic(name, count, -1) for name, count in topics.items()]
         created: CreateTopicsResponse = await self.controller.submit(CreateTopicsRequest(wanted))
         for result in created.topics:
@@ -237,24 +239,24 @@ class EmbeddedCluster:
                 raise ValueError(f"topic {result.name!r} cannot be created: {result.error_message}")
 
     def delete_old_segments(self) -> None:
-        """Retention now, on every broker, by the clock as it is."""
+        """Apply retention on every broker now."""
         for node in self.nodes.values():
             node.log_manager.delete_old_segments(node.broker.partitions)
 
     async def clean_logs(self) -> None:
-        """The log cleaner's work now, on every broker, by the clock as it is."""
+        """Run the log cleaner on every broker now."""
         for node in list(self.nodes.values()):
             await node.log_manager.clean_logs()
 
     async def reset(self, topics: Mapping[str, int] | None = None) -> None:
-        """All topics, groups, producers and dynamic configurations are gone; address and connections stay. What waits
-        ends with an error. Clocks and faults are left to whoever moved and ordered them.
+        """Delete all topics, groups, producers and dynamic configurations; addresses and connections stay. Waiting
+        requests end with an error. Clocks and faults stay as they are.
 
-        `topics` (name to partitions) are there again with the same breath: a connected client must not come first and
-        have one of them created for it, with another number of partitions.
+        `topics`, name to partitions, are created in the same step, before a connected client can have one of them
+        auto-created with another number of partitions.
         """
-        # The controller takes changes in the order in which they are asked for: these are neighbours. Topics of before
-        # go first, so that none need be told of the configuration; those of after come last, to begin with it.
+        # The controller applies changes in the order of the requests, so that no other request comes in between. The
+        # old topics are deleted before the configurations, and the new ones begin with the new configurations.
         await asyncio.gather(
             self._delete_all_topics(), self.controller.forget_configs(), self.create_topics(topics or {})
         )

@@ -1,6 +1,7 @@
-"""One broker as a whole: its directories, its server, its background work; in a cluster whose controller is elsewhere.
+"""One broker as a whole: its log directories, its server and its background work.
 
-Owns the order in which the parts begin and end. What several brokers of a process share is in `embedded.py`.
+Owns the order in which the parts start and stop. Leaves the controller, and what several brokers of a process share, to
+`embedded.py` and `zookeeper/broker_process.py`.
 """
 
 from __future__ import annotations
@@ -34,12 +35,11 @@ if TYPE_CHECKING:
     from odradek_broker.network.http_port import HttpPort
 
 DEFAULT_HOST = "localhost"
-"""What is advertised for a listener on every interface, when `advertised.listeners` does not say otherwise."""
+"""The advertised host of a listener on all interfaces, unless `advertised.listeners` has another."""
 
 
 class Node:
-    """`open` one on a running loop, then let it `join`; end it with `leave` and `close`, or with `kill` as a crash
-    would."""
+    """`open` a node on a running loop, then `join`; end it with `leave` and `close`, or with `kill` as a crash."""
 
     broker: Broker
     server: Server
@@ -63,11 +63,11 @@ class Node:
 
     @classmethod
     async def open(cls, static: Mapping[str, str], environment: BrokerEnvironment, release: Release) -> Node:
-        """Its directories are locked and read, nothing else. `static` holds Kafka's names; `log.dirs` and `listeners`
-        must be there. `release` decides which settings topics may have.
+        """Lock and read the log directories. `static` is the configuration under Kafka's names, with `log.dirs` and
+        `listeners`; `release` decides which settings topics may have.
 
-        Raises ValueError for a configuration that cannot be served, LogDirectoryError for a data directory that is in
-        use or not ours. Nothing stays open then."""
+        Raises ValueError for an invalid configuration, LogDirectoryError for a directory that is in use or belongs to
+        another program. Nothing stays open then."""
         config = BrokerConfig(static)
         check_settings(config, release)
         node = cls(config, environment)
@@ -86,11 +86,11 @@ class Node:
     ) -> None:
         """Register with the cluster and serve clients; other brokers too if the ports have `control_requests`.
 
-        `directory_failed` is called after a log directory has gone offline: the owner of the node ends it if it cannot
-        continue.
+        `directory_failed` is called after a log directory has gone offline: the owner of the node ends the node if it
+        cannot continue.
 
-        Raises OSError when a port or the disk refuses, ValueError when the controller does; the node is at its end
-        then."""
+        Raises OSError for an error of a port or a disk, ValueError if the controller refuses the broker. The node has
+        ended then."""
         environment = self._environment
         try:
             self.broker = broker = Broker(
@@ -157,18 +157,20 @@ class Node:
         )
         response: BrokerRegistrationResponse = await ports.channel.submit(request)
         if response.error_code:
-            raise ValueError(f"this broker cannot join its own cluster: {ErrorCode(response.error_code).name}")
+            raise ValueError(
+                f"the controller refused to register broker {self.id}: {ErrorCode(response.error_code).name}"
+            )
 
     def _previous_epoch(self) -> int:
-        """Which incarnation closed the directories; -1 if one of them was not closed properly, or by another one."""
+        """Return the broker epoch in which all directories were closed; -1 without one clean shutdown of all."""
         found = {each.previous_broker_epoch for each in self.directories}
         return found.pop() if len(found) == 1 else -1
 
     async def _open_http(self) -> None:
-        """The port of `/metrics` and `/ready`, if it is asked for."""
+        """Open the port of `/metrics` and `/ready`, if `metrics.http.port` is set."""
         port = self.config.static.get(HTTP_PORT)
         if port is not None:
-            # Only who asks for the port pays for loading it.
+            # Imported here, because most brokers have no such port.
             from odradek_broker.metrics import collect, render
             from odradek_broker.network.http_port import HttpPort
 
@@ -178,6 +180,10 @@ class Node:
                 lambda: render(collect(self.broker, self.server, self.log_manager.cleaner, loop_lag.seconds)),
             )
             await self.http.start(self.listeners[0].host, int(port))
+
+    def _close_http(self) -> None:
+        if self.http is not None:
+            self.http.close()
 
     @property
     def id(self) -> int:
@@ -199,26 +205,25 @@ class Node:
 
     @property
     def ready(self) -> bool:
-        """Metadata and the coordinators answer."""
+        """Whether the broker serves metadata and its coordinators are loaded."""
         return self._joined and not self._ended and self.broker.coordinators_ready
 
     async def leave(self, grace_ms: int) -> None:
-        """Answer what is in flight and serve nothing more; the controller has been told, or need not be."""
-        if self.http is not None:
-            self.http.close()
+        """Complete the requests that wait and stop serving, after a controlled shutdown of the broker if there are
+        others.
+        """
+        self._close_http()
         self.broker.purgatory.expire_all()
-        # Members that wait for a rebalance are answered too: nobody would end it any more.
-        await self.broker.stop_coordinators()
+        self.broker.stop_coordinators()  # completes requests that wait for a rebalance or a transaction
         await self.server.stop(grace_ms)
         self._unsubscribe()
         await self.broker.stop_replication()
 
     async def close(self) -> None:
-        """After `leave`: logs are flushed, the marker of a clean shutdown is written. Idempotent."""
+        """Flush the logs and write the markers of a clean shutdown, after `leave`. Idempotent."""
         if self._ended:
             return
         self._ended = True
-        self.timers.close()
         await self._stop_background()
         epoch = self.broker.epoch
 
@@ -227,10 +232,11 @@ class Node:
             for directory in self.directories:
                 directory.close(epoch)
 
-        # The other brokers of the process go on meanwhile.
+        # On a thread: the other brokers of the process continue meanwhile.
         await asyncio.to_thread(write)
 
     async def _stop_background(self) -> None:
+        self.timers.close()
         self.executor.close()
         if self._loop_lag is not None:
             self._loop_lag.stop()
@@ -239,21 +245,19 @@ class Node:
         await self.executor.stop()
 
     async def kill(self) -> None:
-        """As kill -9 would end the process: connections break, nothing is flushed or written any more."""
+        """End as with kill -9: connections break, nothing more is flushed or written. Idempotent."""
         if self._ended:
             return
         self._ended = True
-        if self.http is not None:
-            self.http.close()
+        self._close_http()
         if self._joined:
             self.server.abort()
             self._unsubscribe()
             await self.broker.stop_replication()
-        self.timers.close()
         await self._stop_background()
         for directory in self.directories:
             directory.abandon()
 
 
 def _nothing() -> None:
-    """There is no subscription yet."""
+    """The unsubscriber before the subscription."""

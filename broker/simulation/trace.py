@@ -13,7 +13,7 @@ KEPT = 400
 DISK_ERRORS = (os.strerror(errno.EIO), os.strerror(errno.ENOSPC), "KAFKA_STORAGE_ERROR")
 DISK_EVENTS = (
     "log directory goes offline",
-    "a broker has lost its disks and ends",
+    "broker ends: its log directories have failed",
     "all log directories failed, the broker ends",
 )
 

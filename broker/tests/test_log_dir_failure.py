@@ -97,7 +97,7 @@ async def test_a_broker_whose_disks_refuse_many_partitions_at_once_ends_once(tri
         await trio.create([0, 1, 2], partitions=4)
         await trio.until(lambda: 2 not in trio.cluster.nodes)
         await trio.until(lambda: not trio.cluster.controller.image.is_active(2))
-    assert [each["event"] for each in logged].count("a broker has lost its disks and ends") == 1
+    assert [each["event"] for each in logged].count("broker ends: its log directories have failed") == 1
 
 
 async def test_a_copy_that_could_not_take_the_place_of_its_log_does_not_take_it_after_a_restart_either(

@@ -100,7 +100,7 @@ def test_who_wait_for_room_with_bytes_in_hand_do_not_wait_for_each_other() -> No
     budget.when_room(100, 4, serve("second"))
     assert served == []
     budget.give_back(4)
-    assert (served, budget.used, budget.stuck_bytes) == (["first", "second"], 0, 0)
+    assert (served, budget.used, budget.blocked_bytes) == (["first", "second"], 0, 0)
 
 
 def test_while_somebody_waits_for_room_with_bytes_in_hand_nobody_else_takes_any() -> None:
@@ -121,7 +121,7 @@ def test_while_somebody_waits_for_room_with_bytes_in_hand_nobody_else_takes_any(
         assert served == []
     budget.give_back(1)
     assert served == ["in hand", "without: True"]
-    assert (budget.used, budget.stuck_bytes) == (7, 0)
+    assert (budget.used, budget.blocked_bytes) == (7, 0)
 
 
 def test_a_small_conversion_does_not_wait_behind_a_large_one() -> None:
@@ -132,7 +132,7 @@ def test_a_small_conversion_does_not_wait_behind_a_large_one() -> None:
     budget.when_room(100, 2, lambda: served.append("large"))
     budget.when_room(3, 2, lambda: served.append("small"))
     budget.give_back(5)
-    assert (served, budget.stuck_bytes) == (["small"], 2)
+    assert (served, budget.blocked_bytes) == (["small"], 2)
     budget.give_back(2)  # the small one is over
     assert served == ["small"]
     budget.give_back(10)
@@ -170,7 +170,7 @@ def test_who_waited_for_room_and_went_away_is_not_called() -> None:
     budget.forget(convert)
     budget.give_back(4)
     budget.give_back(10)
-    assert (served, budget.stuck_bytes) == ([], 0)
+    assert (served, budget.blocked_bytes) == ([], 0)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ async def test_a_produce_that_has_to_be_converted_waits_for_room_and_is_handled_
     assert (await client.receive(MetadataResponse, 9))[0] == second
     assert (error_of(answer), end_of(node)) == (ErrorCode.NONE, 1)
     assert route(node, version).requests == before + 1
-    await until(lambda: (budget.used, budget.stuck_bytes) == (0, 0))
+    await until(lambda: (budget.used, budget.blocked_bytes) == (0, 0))
 
 
 @on_each_loop
@@ -275,20 +275,20 @@ async def test_a_produce_that_waits_for_room_is_passed_by_smaller_ones_and_by_no
     held = budget.limit - SHORT
     budget.take_unchecked(held)
     large.send(make_produce("t", compressed(random.Random(2).randbytes(20_000))), 9, "large")
-    await until(lambda: budget.stuck_bytes > 20_000)
+    await until(lambda: budget.blocked_bytes > 20_000)
     small.send(make_produce("t", compressed()), 9, "small")
-    await until(lambda: budget.stuck_bytes > 24_000)
+    await until(lambda: budget.blocked_bytes > 24_000)
     budget.give_back(60_000)  # enough for one of them
     assert error_of((await small.receive(ProduceResponse, 9))[1]) == ErrorCode.NONE
     frame = encode_request(METADATA, 9, 1, "split")
     split.writer.write(struct.pack(">i", len(frame)) + frame[:-1])
     await until(lambda: sum(each.receiver.starved for each in node.server.connections) == 2)
-    assert (budget.used - budget.stuck_bytes, end_of(node)) == (held - 60_000, 1)
+    assert (budget.used - budget.blocked_bytes, end_of(node)) == (held - 60_000, 1)
     budget.give_back(held - 60_000)
     assert error_of((await large.receive(ProduceResponse, 9))[1]) == ErrorCode.NONE
     split.writer.write(frame[-1:])
     assert (await split.receive(MetadataResponse, 9))[1].brokers != []
-    await until(lambda: (budget.used, budget.stuck_bytes) == (0, 0))
+    await until(lambda: (budget.used, budget.blocked_bytes) == (0, 0))
     await node.stop()  # logs the warnings that follow another one within a second
     lines = [line for line in capsys.readouterr().out.splitlines() if "reading later" in line]
     assert ("PRODUCE v9" in lines[0], "client_id=large" in lines[0]) == (True, True)
@@ -324,7 +324,7 @@ async def test_many_compressed_produces_at_once_share_a_small_budget(
         client.writer.write(frame[40:])
     answers = [(await client.receive(ProduceResponse, 9))[1] for client in clients]
     assert [error_of(answer) for answer in answers] == [0] * 8
-    await until(lambda: (budget.used, budget.stuck_bytes) == (0, 0))
+    await until(lambda: (budget.used, budget.blocked_bytes) == (0, 0))
 
 
 @on_each_loop
@@ -337,10 +337,10 @@ async def test_a_connection_that_is_cut_while_its_conversion_waits_leaves_nothin
     held = budget.limit - SHORT
     budget.take_unchecked(held)
     cut.send(make_produce("t", compressed()), 9)
-    await until(lambda: budget.stuck_bytes > 0)
+    await until(lambda: budget.blocked_bytes > 0)
     next(each for each in node.server.connections if each.receiver.starved).abort()
     await until(lambda: len(node.server.connections) == 1)
-    assert (budget.used, budget.stuck_bytes) == (held, 0)
+    assert (budget.used, budget.blocked_bytes) == (held, 0)
     budget.give_back(held)
     assert (error_of(await other.ask(make_produce("t", compressed()), 9)), end_of(node)) == (ErrorCode.NONE, 1)
 
