@@ -8,7 +8,7 @@ import pytest
 from odradek_peers import KAFKA_3_9, KAFKA_4_3, JavaTools
 
 from compat_tests.clients.transactional import TRANSACTIONAL, TransactionalClient
-from compat_tests.test_transactions import COMMITTED, values
+from compat_tests.isolation import COMMITTED, values
 from odradek import Cluster
 
 

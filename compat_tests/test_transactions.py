@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from compat_tests.brokers import Broker
 from compat_tests.clients.transactional import TRANSACTIONAL, Fenced, TransactionalClient
 from compat_tests.conftest import create_topic
+from compat_tests.isolation import COMMITTED, UNCOMMITTED, values
 from odradek import Cluster
 
 _ids = count()
-COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
 @pytest.fixture
@@ -33,33 +33,6 @@ def three_brokers(broker_name: str) -> Iterator[Cluster]:
     settings = {"transaction.state.log.min.isr": 2, "offsets.topic.num.partitions": 3}
     with Cluster(brokers=3, config=settings) as cluster:
         yield cluster
-
-
-def values(servers: str, topic: str, isolation: str, partition: int = 0) -> list[bytes]:
-    """Everything that there is to read now."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "none",
-            "isolation.level": isolation,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "log_level": 0,
-        }
-    )
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    found: list[bytes] = []
-    try:
-        while True:
-            message = consumer.poll(30)
-            assert message is not None, "nothing comes, nor the end"
-            error = message.error()
-            if error is None:
-                found.append(message.value() or b"")
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return found
-    finally:
-        consumer.close()
 
 
 def committed_offset(servers: str, group: str, topic: str) -> int:

@@ -11,7 +11,7 @@ from threading import Event
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from compat_tests.test_transactions import COMMITTED, values
+from compat_tests.isolation import COMMITTED, values
 from odradek import Cluster
 
 PRODUCERS = 3

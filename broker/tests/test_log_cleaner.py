@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from broker.tests.alone import Node
+from broker.tests.compacted_topics import COMPACT, fill, log_of
 from broker.tests.manual_clock import ManualClock
-from broker.tests.test_replication import Trio
+from broker.tests.three_brokers import Trio
 from log.tests.cleaner_kit import keyed, left
 from log.tests.failing_disk import FailingDisk
 
@@ -22,7 +23,6 @@ from odradek_broker.storage import log_manager
 from odradek_broker.storage.cleaner_throttle import CleanerThrottle
 from odradek_broker.timers import Timers
 from odradek_log.cleaner.offset_map import BYTES_PER_ENTRY
-from odradek_log.log import Log
 from odradek_log.producer_state_manager import TransactionMarker
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.delete_topics import DeleteTopicsRequest
@@ -34,26 +34,11 @@ from odradek_wire.messages.offset_fetch import OffsetFetchRequest
 if TYPE_CHECKING:
     from odradek_broker.storage.log_cleaner import LogCleaner
 
-COMPACT = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}
-
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():
             await asyncio.sleep(0.001)
-
-
-def log_of(node: Node, topic: str = "t", index: int = 0) -> Log:
-    return node.broker.partitions.get(topic, index).log  # type: ignore[union-attr]
-
-
-async def fill(client: Any, node: Node, topic: str = "t", batches: int = 5) -> None:
-    """Batches of the same two keys, and after them a new segment."""
-    timestamp = node.broker.clock.wall_ms()
-    for at in range(batches):
-        records = keyed((b"a", b"%d" % at), (b"b", b"%d" % at), timestamp=timestamp)
-        assert (await client.produce(topic, bytes(records))).error_code == ErrorCode.NONE
-    log_of(node, topic).roll()
 
 
 async def test_a_compacted_topic_takes_no_record_without_a_key(client: Any, make_batch: Any) -> None:

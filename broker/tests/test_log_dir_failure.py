@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import structlog
-from broker.tests.test_replication import Connect, Trio
+from broker.tests.three_brokers import Connect, Trio
 from log.tests.failing_disk import FailingDisk
 
 from odradek_broker.embedded import EmbeddedCluster

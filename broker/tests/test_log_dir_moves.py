@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker.tests.test_replication import BROKER, TOPIC, Connect, Trio, configure, fetch, latest
+from broker.tests.three_brokers import BROKER, TOPIC, Connect, Trio, configure, fetch, latest
 from log.tests.cleaner_kit import keyed, left
 
 from odradek_broker.metadata.directory_identity import directory_id_of

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from broker.tests.alone import Node
+from broker.tests.compacted_topics import COMPACT, fill, log_of
 from broker.tests.manual_clock import ManualClock
-from broker.tests.test_log_cleaner import COMPACT, fill, log_of
 from broker.tests.transactions.producers import TransactionalProducer, Transactions, undecided
 
 from odradek_broker.metrics import Metric, collect, render

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from broker.tests.conftest import Connect
 from broker.tests.manual_clock import ManualClock
-from broker.tests.test_replication import Trio, delete_records
+from broker.tests.three_brokers import Trio, delete_records
 from broker.tests.topic_settings.world import World
 from log.tests.cleaner_kit import keyed
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from compat_tests.oracle.batches import batch, summary
 from compat_tests.oracle.pair import Pair, until_coordinated
 from compat_tests.oracle.peer import Peer, Var
+from compat_tests.oracle.request_bodies import fetch_body, produce_body
 from compat_tests.oracle.schema import Body
-from compat_tests.oracle.test_records import fetch_body, produce_body
 
 PARTITIONS = 3
 CONCURRENT_TRANSACTIONS = 51

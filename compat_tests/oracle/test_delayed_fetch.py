@@ -11,7 +11,7 @@ import pytest
 from compat_tests.oracle.batches import batch, summary
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.peer import Var
-from compat_tests.oracle.test_records import fetch_body, produce_body
+from compat_tests.oracle.request_bodies import fetch_body, produce_body
 
 pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]

@@ -10,17 +10,25 @@ from typing import Any
 import pytest
 
 from compat_tests.oracle.cases import versions_of
+from compat_tests.oracle.group_requests import (
+    COMMIT_VERSION,
+    DESCRIBE_VERSION,
+    FETCH_VERSION,
+    HEARTBEAT_VERSION,
+    JOIN_VERSION,
+    LEAVE_VERSION,
+    SYNC_VERSION,
+    as_member,
+    become_member,
+    join_body,
+)
 from compat_tests.oracle.pair import Pair, until_coordinated
 from compat_tests.oracle.peer import Var
 from compat_tests.oracle.schema import Body
 
 pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]
-_JOIN, _SYNC, _HEARTBEAT, _LEAVE, _COMMIT, _FETCH, _DESCRIBE = 7, 5, 4, 5, 8, 7, 5
 _numbers = count()
-# Of the consumer protocol, version 0: no topics, no user data. Kafka 4.3 never answers a member whose subscription it
-# cannot parse.
-_SUBSCRIPTION = b"\x00\x00" + b"\x00\x00\x00\x00" + b"\xff\xff\xff\xff"
 UNKNOWN_ID = bytes(range(16))
 
 
@@ -31,38 +39,12 @@ def _pair(pair_for: PairFor, api: str, version: int) -> tuple[Pair, str]:
     return pair, group
 
 
-def _join(group: str, member: object = "", **more: Any) -> Body:
-    return {
-        "group_id": group,
-        "session_timeout_ms": 30_000,
-        "rebalance_timeout_ms": 30_000,
-        "member_id": member,
-        "protocol_type": "consumer",
-        "protocols": [{"name": "range", "metadata": _SUBSCRIPTION}],
-        **more,
-    }
-
-
-def _become_member(pair: Pair, group: str, *, sync: bool = True) -> None:
-    """Join as the only member, known as `member` afterwards, and share out."""
-    pair.learn("JoinGroup", _JOIN, _join(group), member=lambda answer: answer["member_id"])
-    pair.ask("JoinGroup", _JOIN, _join(group, Var("member")))
-    if sync:
-        assignment = {"member_id": Var("member"), "assignment": b"all of it"}
-        pair.ask("SyncGroup", _SYNC, {**_as_member(group), "protocol_type": "consumer", "protocol_name": "range",
-                                      "assignments": [assignment]})  # fmt: skip
-
-
-def _as_member(group: str, generation: int = 1, member: object = Var("member")) -> Body:
-    return {"group_id": group, "generation_id": generation, "member_id": member}
-
-
 @versions_of("JoinGroup")
 def test_join_group_as_the_first_member(version: int, pair_for: PairFor) -> None:
     pair, group = _pair(pair_for, "JoinGroup", version)
 
     def join(member: object = "", **more: Any) -> Body:
-        return _join(group, member, **more)
+        return join_body(group, member, **more)
 
     pair.learn("JoinGroup", version, join(), member=lambda answer: answer["member_id"])
     pair.ask("JoinGroup", version, join(Var("member")))
@@ -74,36 +56,39 @@ def test_join_group_as_the_first_member(version: int, pair_for: PairFor) -> None
     for wrong in (0, 999, 1_000_000_000):
         pair.ask("JoinGroup", version, join(Var("member"), session_timeout_ms=wrong))
     pair.ask("JoinGroup", version, {**join(Var("member")), "group_id": ""})
-    pair.ask("DescribeGroups", _DESCRIBE, {"groups": [group]})
+    pair.ask("DescribeGroups", DESCRIBE_VERSION, {"groups": [group]})
 
 
 @versions_of("JoinGroup", 5)
 def test_join_group_as_a_static_member(version: int, pair_for: PairFor) -> None:
     pair, group = _pair(pair_for, "JoinGroup", version)
-    static = _join(group, group_instance_id="instance-1")
+    static = join_body(group, group_instance_id="instance-1")
 
     pair.learn("JoinGroup", version, static, member=lambda answer: answer["member_id"])
-    pair.ask("DescribeGroups", _DESCRIBE, {"groups": [group]})
-    pair.ask("SyncGroup", _SYNC, {**_as_member(group), "group_instance_id": "instance-1", "protocol_type": "consumer",
-                                  "protocol_name": "range",
-                                  "assignments": [{"member_id": Var("member"), "assignment": b"a"}]})  # fmt: skip
+    pair.ask("DescribeGroups", DESCRIBE_VERSION, {"groups": [group]})
+    protocol = {"protocol_type": "consumer", "protocol_name": "range"}
+    assignments = [{"member_id": Var("member"), "assignment": b"a"}]
+    body = {**as_member(group), "group_instance_id": "instance-1", **protocol, "assignments": assignments}
+    pair.ask("SyncGroup", SYNC_VERSION, body)
     before = {peer: peer.known["member"] for peer in (pair.kafka, pair.ours)}
     pair.learn("JoinGroup", version, static, again=lambda answer: answer["member_id"])
     assert all(peer.known["again"] != member for peer, member in before.items())
-    pair.ask("Heartbeat", _HEARTBEAT, {**_as_member(group), "group_instance_id": "instance-1"})
-    pair.ask("Heartbeat", _HEARTBEAT, {**_as_member(group, member=Var("again")), "group_instance_id": "instance-1"})
-    pair.ask("DescribeGroups", _DESCRIBE, {"groups": [group]})
+    pair.ask("Heartbeat", HEARTBEAT_VERSION, {**as_member(group), "group_instance_id": "instance-1"})
+    pair.ask(
+        "Heartbeat", HEARTBEAT_VERSION, {**as_member(group, member=Var("again")), "group_instance_id": "instance-1"}
+    )
+    pair.ask("DescribeGroups", DESCRIBE_VERSION, {"groups": [group]})
 
 
 @versions_of("SyncGroup")
 def test_sync_group(version: int, pair_for: PairFor) -> None:
     pair, group = _pair(pair_for, "SyncGroup", version)
-    _become_member(pair, group, sync=False)
+    become_member(pair, group, sync=False)
 
     def ask(generation: int = 1, member: object = Var("member"), **more: Any) -> None:
         named: Body = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
         shares = [{"member_id": Var("member"), "assignment": b"all of it"}]
-        body = {**_as_member(group, generation, member), **named, "assignments": shares, **more}
+        body = {**as_member(group, generation, member), **named, "assignments": shares, **more}
         pair.ask("SyncGroup", version, body)
 
     ask(generation=7)
@@ -123,22 +108,22 @@ def test_sync_group(version: int, pair_for: PairFor) -> None:
 @versions_of("Heartbeat")
 def test_heartbeat(version: int, pair_for: PairFor) -> None:
     pair, group = _pair(pair_for, "Heartbeat", version)
-    _become_member(pair, group, sync=False)
+    become_member(pair, group, sync=False)
 
-    pair.ask("Heartbeat", version, _as_member(group))
-    pair.ask("SyncGroup", 3, {**_as_member(group), "assignments": []})
-    pair.ask("Heartbeat", version, _as_member(group))
-    pair.ask("Heartbeat", version, _as_member(group, generation=2))
-    pair.ask("Heartbeat", version, _as_member(group, generation=-1))
-    pair.ask("Heartbeat", version, _as_member(group, member="no such member"))
-    pair.ask("Heartbeat", version, _as_member("no-such-group"))
-    pair.ask("Heartbeat", version, _as_member(""))
+    pair.ask("Heartbeat", version, as_member(group))
+    pair.ask("SyncGroup", 3, {**as_member(group), "assignments": []})
+    pair.ask("Heartbeat", version, as_member(group))
+    pair.ask("Heartbeat", version, as_member(group, generation=2))
+    pair.ask("Heartbeat", version, as_member(group, generation=-1))
+    pair.ask("Heartbeat", version, as_member(group, member="no such member"))
+    pair.ask("Heartbeat", version, as_member("no-such-group"))
+    pair.ask("Heartbeat", version, as_member(""))
 
 
 @versions_of("LeaveGroup")
 def test_leave_group(version: int, pair_for: PairFor) -> None:
     pair, group = _pair(pair_for, "LeaveGroup", version)
-    _become_member(pair, group)
+    become_member(pair, group)
 
     def ask(member: object, group_id: str = group) -> None:
         who: Body = {"members": [{"member_id": member}]} if version >= 3 else {"member_id": member}
@@ -153,7 +138,7 @@ def test_leave_group(version: int, pair_for: PairFor) -> None:
         pair.ask("LeaveGroup", version, {"group_id": group, "members": []})
     ask(Var("member"))
     ask(Var("member"))
-    pair.ask("DescribeGroups", _DESCRIBE, {"groups": [group]})
+    pair.ask("DescribeGroups", DESCRIBE_VERSION, {"groups": [group]})
 
 
 def _commit_body(version: int, group: str, topics: dict[object, list[tuple[int, int]]], **more: Any) -> Body:
@@ -186,7 +171,7 @@ def test_offset_commit_outside_and_inside_a_generation(version: int, pair_for: P
     pair.ask("OffsetCommit", version, {"group_id": group, "topics": []})
     if version >= 1:
         ask([(0, 8)], generation_id_or_member_epoch=3, member_id="nobody")
-        _become_member(pair, group)
+        become_member(pair, group)
         ask([(0, 9)], generation_id_or_member_epoch=1, member_id=Var("member"))
         ask([(0, 10)], generation_id_or_member_epoch=2, member_id=Var("member"))
         ask([(0, 11)], generation_id_or_member_epoch=1, member_id="nobody")
@@ -195,12 +180,12 @@ def test_offset_commit_outside_and_inside_a_generation(version: int, pair_for: P
 
 
 def _fetch_all(pair: Pair, group: str) -> None:
-    pair.ask("OffsetFetch", _FETCH, {"group_id": group, "topics": None})
+    pair.ask("OffsetFetch", FETCH_VERSION, {"group_id": group, "topics": None})
 
 
 def _with_offsets(pair: Pair, group: str) -> Var:
     topic_id = pair.create_topic("committed", 2)
-    pair.ask("OffsetCommit", _COMMIT, _commit_body(_COMMIT, group, {"committed": [(0, 5), (1, 7)]}))
+    pair.ask("OffsetCommit", COMMIT_VERSION, _commit_body(COMMIT_VERSION, group, {"committed": [(0, 5), (1, 7)]}))
     return topic_id
 
 
@@ -260,7 +245,7 @@ def test_offset_delete(version: int, pair_for: PairFor) -> None:
     ask("committed", 0, of="no-such-group")
     ask("committed", 0, of="")
     _fetch_all(pair, group)
-    _become_member(pair, group)
+    become_member(pair, group)
     ask("committed", 1)
     _fetch_all(pair, group)
 
@@ -268,7 +253,7 @@ def test_offset_delete(version: int, pair_for: PairFor) -> None:
 @versions_of("ListGroups")
 def test_list_groups(version: int, pair_for: PairFor) -> None:
     pair, group = _pair(pair_for, "ListGroups", version)
-    _become_member(pair, group)
+    become_member(pair, group)
 
     def ask(**filters: Any) -> None:
         pair.ask("ListGroups", version, filters, _only(group))
@@ -296,9 +281,9 @@ def test_describe_groups(version: int, pair_for: PairFor) -> None:
         pair.ask("DescribeGroups", version, {"groups": list(groups), **more})
 
     ask(group)
-    _become_member(pair, group, sync=False)
+    become_member(pair, group, sync=False)
     ask(group)
-    pair.ask("SyncGroup", 3, {**_as_member(group), "assignments": [{"member_id": Var("member"), "assignment": b"a"}]})
+    pair.ask("SyncGroup", 3, {**as_member(group), "assignments": [{"member_id": Var("member"), "assignment": b"a"}]})
     ask(group, "no-such-group")
     ask("")
     ask()
@@ -312,7 +297,7 @@ def test_describe_groups(version: int, pair_for: PairFor) -> None:
 def test_delete_groups(version: int, pair_for: PairFor) -> None:
     pair, group = _pair(pair_for, "DeleteGroups", version)
     _with_offsets(pair, group)
-    _become_member(pair, group)
+    become_member(pair, group)
 
     def ask(*groups: str) -> None:
         pair.ask("DeleteGroups", version, {"groups_names": list(groups)})
@@ -326,14 +311,14 @@ def test_delete_groups(version: int, pair_for: PairFor) -> None:
 
 
 def test_two_members_rebalance(pair_for: PairFor) -> None:
-    pair, group = _pair(pair_for, "JoinGroup", _JOIN)
-    _become_member(pair, group)
+    pair, group = _pair(pair_for, "JoinGroup", JOIN_VERSION)
+    become_member(pair, group)
     second = {"member_id": "", "group_instance_id": None}
-    pair.learn("JoinGroup", _JOIN, _join(group, **second), second=lambda answer: answer["member_id"])
+    pair.learn("JoinGroup", JOIN_VERSION, join_body(group, **second), second=lambda answer: answer["member_id"])
 
-    pair.ask("Heartbeat", _HEARTBEAT, _as_member(group))
-    pair.ask("OffsetCommit", _COMMIT, {**_commit_body(_COMMIT, group, {}), "member_id": Var("member"),
+    pair.ask("Heartbeat", HEARTBEAT_VERSION, as_member(group))
+    pair.ask("OffsetCommit", COMMIT_VERSION, {**_commit_body(COMMIT_VERSION, group, {}), "member_id": Var("member"),
                                        "generation_id_or_member_epoch": 1})  # fmt: skip
-    pair.ask("Heartbeat", _HEARTBEAT, _as_member(group, member=Var("second")))
-    pair.ask("LeaveGroup", _LEAVE, {"group_id": group, "members": [{"member_id": Var("second")}]})
-    pair.ask("LeaveGroup", _LEAVE, {"group_id": group, "members": [{"member_id": Var("member")}]})
+    pair.ask("Heartbeat", HEARTBEAT_VERSION, as_member(group, member=Var("second")))
+    pair.ask("LeaveGroup", LEAVE_VERSION, {"group_id": group, "members": [{"member_id": Var("second")}]})
+    pair.ask("LeaveGroup", LEAVE_VERSION, {"group_id": group, "members": [{"member_id": Var("member")}]})

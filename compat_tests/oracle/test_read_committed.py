@@ -12,8 +12,8 @@ from compat_tests.oracle.batches import TIME, batch, summary, with_bytes, with_n
 from compat_tests.oracle.cases import versions_of
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.peer import Var
+from compat_tests.oracle.request_bodies import fetch_body, produce_body
 from compat_tests.oracle.schema import Body
-from compat_tests.oracle.test_records import fetch_body, produce_body
 
 pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]

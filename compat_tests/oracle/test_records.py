@@ -10,26 +10,12 @@ from compat_tests.oracle.batches import TIME, batch, message_set, with_bytes, wi
 from compat_tests.oracle.cases import versions_of
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.peer import Var
+from compat_tests.oracle.request_bodies import fetch_body, produce_body
 from compat_tests.oracle.schema import Body
 
 pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]
 UNKNOWN_ID = bytes(range(16))
-
-
-def produce_body(version: int, topic: str, topic_id: object, *parts: tuple[int, object], acks: int = -1) -> Body:
-    """A request for one topic, named as the version wants it."""
-    named: Body = {"topic_id": topic_id} if version >= 13 else {"name": topic}
-    partitions = [{"index": index, "records": records} for index, records in parts]
-    return {"acks": acks, "timeout_ms": 10_000, "topic_data": [{**named, "partition_data": partitions}]}
-
-
-def fetch_body(version: int, topic: str, topic_id: object, *parts: Body, **more: object) -> Body:
-    """A request for one topic; a part is a partition's fields."""
-    named: Body = {"topic_id": topic_id} if version >= 13 else {"topic": topic}
-    partitions = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20, **part} for part in parts]
-    body: Body = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 24, **more}
-    return {**body, "topics": [{**named, "partitions": partitions}]}
 
 
 def _records_for(version: int) -> list[bytes]:

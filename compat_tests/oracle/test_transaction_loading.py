@@ -19,8 +19,8 @@ from compat_tests.oracle.batches import batch
 from compat_tests.oracle.coordinated import Coordinated, Producer, until_transactions_are_coordinated
 from compat_tests.oracle.pair import Pair
 from compat_tests.oracle.peer import Peer
+from compat_tests.oracle.request_bodies import produce_body
 from compat_tests.oracle.schema import Body
-from compat_tests.oracle.test_records import produce_body
 
 pytestmark = pytest.mark.peers
 STATE = "__transaction_state"

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from compat_tests.oracle.cases import versions_of
+from compat_tests.oracle.group_requests import become_member
 from compat_tests.oracle.pair import Pair, until_coordinated
 from compat_tests.oracle.peer import Peer, Var
 from compat_tests.oracle.schema import Body
-from compat_tests.oracle.test_groups import _become_member
 
 pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]
@@ -186,7 +186,7 @@ def test_who_names_a_member_must_be_it(version: int, pair_for: PairFor) -> None:
     for generation in (0, 1):
         mine.commit((0, 1), generation_id=generation)
     mine.commit((0, 1), member_id="anybody")
-    _become_member(mine.pair, mine.group, sync=False)
+    become_member(mine.pair, mine.group, sync=False)
     member: Body = {"member_id": Var("member")}
     # A rebalance under way does not matter.
     mine.commit((0, 2), generation_id=1, **member)

@@ -10,8 +10,8 @@ from odradek_peers import KAFKA_3_9, KAFKA_4_3, JavaTools
 from compat_tests.oracle.batches import batch, summary
 from compat_tests.oracle.cases import versions_of
 from compat_tests.oracle.pair import Pair
+from compat_tests.oracle.request_bodies import fetch_body, produce_body
 from compat_tests.oracle.schema import Body
-from compat_tests.oracle.test_records import fetch_body, produce_body
 
 pytestmark = pytest.mark.peers
 PairFor = Callable[[str, int], Pair]

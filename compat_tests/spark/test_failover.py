@@ -10,8 +10,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from compat_tests.cluster.clusters import BrokerCluster, running
 from compat_tests.spark.job import Job
-from compat_tests.spark.test_failures import Sender, until
-from compat_tests.spark.test_streaming import values, wait_for_rows
+from compat_tests.spark.queries import values, wait_for_rows
+from compat_tests.spark.sender import Sender, until
 
 _SECONDS = 30.0
 _ROUNDS = 4

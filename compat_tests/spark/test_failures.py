@@ -1,6 +1,5 @@
 """What a query lives through: a broker that is killed, records that retention took, a topic that is gone."""
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 
@@ -10,7 +9,8 @@ from pyspark.errors import StreamingQueryException
 from compat_tests.brokers import Broker
 from compat_tests.conftest import create_topic
 from compat_tests.spark.job import Job, Sent, numbered, rows
-from compat_tests.spark.test_streaming import input_rows, values, wait_for_rows
+from compat_tests.spark.queries import input_rows, values, wait_for_rows
+from compat_tests.spark.sender import Sender, until
 
 MakeTopic = Callable[..., str]
 MakeBroker = Callable[[Mapping[str, str]], Broker]
@@ -20,33 +20,9 @@ _OLD_MS = int(time.time() * 1000) - 20 * 24 * 3_600_000
 _DAYS_7 = str(7 * 24 * 3_600_000)
 
 
-class Sender(threading.Thread):
-    """Sends numbered records, a hundred at a time, until it is told to stop; `sent` were acknowledged."""
-
-    def __init__(self, job: Job, topic: str, first: int) -> None:
-        super().__init__(name="sender")
-        self.sent = first
-        self.enough = threading.Event()
-        self._job = job
-        self._topic = topic
-
-    def run(self) -> None:
-        while not self.enough.is_set():
-            self._job.send(self._topic, numbered(self.sent, self.sent + 99, partitions=3))
-            self.sent += 99
-
-
 # A query that stops waits until its admin client has given up on a dead broker: a minute by default, which is also how
 # long Spark waits for the query.
 _GIVES_UP_SOON = {"kafka.request.timeout.ms": 5_000, "kafka.default.api.timeout.ms": 10_000}
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for something to become so."""
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in two minutes"
-        time.sleep(0.02)
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ import pytest
 from compat_tests.clients.confluent import Confluent
 from compat_tests.clients.transactional import TRANSACTIONAL, Transactions
 from compat_tests.spark.job import PLACE_AND_VALUE, Job, numbered, rows
-from compat_tests.spark.test_streaming import input_rows, values, wait_for_rows
+from compat_tests.spark.queries import input_rows, values, wait_for_rows
 
 MakeTopic = Callable[..., str]
 

@@ -11,7 +11,7 @@ import pytest
 from odradek_peers import ZooKeeperServer
 
 from compat_tests.clients.transformers import ConfluentTransformer
-from compat_tests.test_transactions import values
+from compat_tests.isolation import values
 from compat_tests.zookeeper.members import Members, OdradekMember
 from compat_tests.zookeeper.transactions import Transactions, coordinator, elect_preferred, named_for
 

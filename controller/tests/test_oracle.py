@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 import pytest
-from controller.tests.test_config_commands import REFUSED as REFUSED_CONFIGS
-from controller.tests.test_topic_commands import GROW_REFUSED, LONG, topic
-from controller.tests.test_topic_commands import REFUSED as REFUSED_TOPICS
+from controller.tests.refused_configs import REFUSED as REFUSED_CONFIGS
+from controller.tests.refused_topics import GROW_REFUSED, LONG, topic
+from controller.tests.refused_topics import REFUSED as REFUSED_TOPICS
 from odradek_peers import KAFKA_4_3, ApacheKafka
 
 from odradek_wire.errors import ErrorCode

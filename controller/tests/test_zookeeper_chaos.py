@@ -9,9 +9,9 @@ from contextlib import suppress
 
 import pytest
 from controller.tests.controller_kit import topics
-from controller.tests.test_zookeeper_store import same_as_stored, setting
 from controller.tests.zookeeper_cluster import Member, ZooKeeperCluster, zookeeper_cluster
 from controller.tests.zookeeper_kit import DoubleWorld
+from controller.tests.zookeeper_requests import same_as_stored, setting
 
 from odradek_controller.image import PartitionRegistration
 from odradek_controller.store import NotControllerError

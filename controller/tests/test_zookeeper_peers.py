@@ -9,11 +9,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
-from controller.tests.test_zookeeper_store import manual, same_as_stored, setting
-from controller.tests.test_zookeeper_watches import catch_up
 from controller.tests.zookeeper_cluster import ZooKeeperCluster, zookeeper_cluster
 from controller.tests.zookeeper_facts import dumped
 from controller.tests.zookeeper_kit import RealWorld
+from controller.tests.zookeeper_requests import catch_up, manual, same_as_stored, setting
 from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
 
 from odradek_controller.zookeeper import paths

@@ -9,8 +9,9 @@ import pytest
 from controller.tests.controller_kit import topics, uuid_of
 from controller.tests.zookeeper_cluster import ZooKeeperCluster, zookeeper_cluster
 from controller.tests.zookeeper_facts import dumped
+from controller.tests.zookeeper_requests import manual, same_as_stored, setting
 
-from odradek_controller.image import ClusterImage, ConfigResource
+from odradek_controller.image import ConfigResource
 from odradek_controller.levels import Levels
 from odradek_controller.replay import RECORD_TYPES
 from odradek_controller.store import NotControllerError, RefusedRecordError
@@ -33,44 +34,12 @@ from odradek_wire.messages.alter_partition_reassignments import AlterPartitionRe
 from odradek_wire.messages.client_quota_record import ClientQuotaRecord
 from odradek_wire.messages.config_record import ConfigRecord
 from odradek_wire.messages.create_partitions import CreatePartitionsRequest
-from odradek_wire.messages.create_topics import CreateTopicsRequest
 from odradek_wire.messages.feature_level_record import FeatureLevelRecord
-from odradek_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from odradek_wire.messages.partition_change_record import PartitionChangeRecord
 from odradek_wire.messages.partition_record import PartitionRecord
 from odradek_wire.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from odradek_wire.messages.topic_record import TopicRecord
 from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest
-
-
-async def same_as_stored(cluster: ZooKeeperCluster) -> ClusterImage:
-    """The controller's image, which a new controller would read just so."""
-    controller = await cluster.controller()
-    image = controller.image
-    stored = (await load(cluster.tool, image.epoch)).image
-    assert stored.topics == image.topics
-    assert stored.brokers == image.brokers
-    assert stored.configs == image.configs
-    assert (stored.next_producer_id, stored.security, stored.levels, stored.cluster_id) == (
-        image.next_producer_id,
-        image.security,
-        image.levels,
-        image.cluster_id,
-    )
-    return image
-
-
-def manual(name: str, *replicas: list[int], **configs: str) -> CreateTopicsRequest:
-    rows = [CreateTopicsRequest.CreatableReplicaAssignment(index, brokers) for index, brokers in enumerate(replicas)]
-    context = [CreateTopicsRequest.CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
-    return CreateTopicsRequest([CreateTopicsRequest.CreatableTopic(name, -1, -1, rows, context)])
-
-
-def setting(kind: int, name: str, **values: str) -> IncrementalAlterConfigsRequest:
-    changes = [
-        IncrementalAlterConfigsRequest.AlterableConfig(key.replace("_", "."), 0, value) for key, value in values.items()
-    ]
-    return IncrementalAlterConfigsRequest([IncrementalAlterConfigsRequest.AlterConfigsResource(kind, name, changes)])
 
 
 def test_every_record_has_a_place_or_is_refused() -> None:

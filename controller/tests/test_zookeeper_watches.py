@@ -7,9 +7,9 @@ import json
 
 import pytest
 from controller.tests.controller_kit import topics, uuid_of
-from controller.tests.test_zookeeper_store import manual, same_as_stored
 from controller.tests.zookeeper_cluster import ZooKeeperCluster, zookeeper_cluster
 from controller.tests.zookeeper_kit import DoubleWorld
+from controller.tests.zookeeper_requests import catch_up, manual, same_as_stored
 
 from odradek_controller.image import RECOVERED, ClusterImage, ConfigResource, Endpoint, QuotaEntity
 from odradek_controller.store import NotControllerError
@@ -21,7 +21,6 @@ from odradek_controller.zookeeper.znode_readers import CHANGE_EXPIRES_MS
 from odradek_controller.zookeeper.znodes import Assignment, BrokerZnode, PartitionState, TopicZnode
 from odradek_wire.errors import ErrorCode
 from odradek_wire.message import Message
-from odradek_wire.messages.alter_partition import AlterPartitionRequest
 from odradek_wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from odradek_wire.messages.controlled_shutdown import ControlledShutdownRequest
 from odradek_wire.messages.create_partitions import CreatePartitionsRequest
@@ -330,16 +329,6 @@ async def test_where_deletion_is_disabled_the_wish_is_removed() -> None:
 
 async def _gone(cluster: ZooKeeperCluster, path: str) -> bool:
     return await cluster.tool.exists(path) is None
-
-
-async def catch_up(cluster: ZooKeeperCluster, topic: str, *isr: int) -> None:
-    """The leader proposes this ISR."""
-    controller = await cluster.controller()
-    found = await cluster.partition(topic)
-    proposal = AlterPartitionRequest.PartitionData(0, found.leader_epoch, list(isr), [], 0, found.partition_epoch)
-    data = AlterPartitionRequest.TopicData(topic_id=controller.image.topics[topic].id, partitions=[proposal])
-    epoch = controller.image.brokers[found.leader].epoch
-    await controller.submit(AlterPartitionRequest(found.leader, epoch, [data]))
 
 
 async def test_a_reassignment_of_an_old_tool_begins_and_its_list_goes_when_all_has_ended() -> None:

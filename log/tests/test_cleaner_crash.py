@@ -12,7 +12,7 @@ import pytest
 from log.tests.cleaner_kit import begin, clean, end_transaction, keyed, last_of_each_key, write
 from log.tests.failing_disk import FailingDisk
 from log.tests.log_kit import TOPIC_ID, Time, open_directory
-from log.tests.test_power_loss import PulledPlug
+from log.tests.pulled_plug import PulledPlug
 
 from odradek_log.cleaner.cleaner import SegmentReplacement
 from odradek_log.directory import LogDirectory

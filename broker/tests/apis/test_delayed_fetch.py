@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from broker.tests.alone import Node
 from broker.tests.conftest import Connect, StartNode
-from broker.tests.test_replication import TOPIC, Trio, configure
+from broker.tests.three_brokers import TOPIC, Trio, configure
 
 from odradek_broker.replication.partition import Partition
 from odradek_wire.errors import ErrorCode

@@ -12,7 +12,7 @@ import pytest
 from broker.tests.alone import Node
 from broker.tests.conftest import Connect, StartNode
 from broker.tests.fetches import fetch, fetch_request, values
-from broker.tests.test_replication import Trio
+from broker.tests.three_brokers import Trio
 from broker.tests.transactions.markers import PRODUCER, marker, outcome
 
 from odradek_wire.errors import ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.tests.test_replication import Trio
+from broker.tests.three_brokers import Trio
 
 from odradek_broker.replication.partition import Partition
 from odradek_wire.errors import ErrorCode

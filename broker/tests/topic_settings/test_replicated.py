@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from broker.tests.conftest import Connect
-from broker.tests.test_replication import Trio
+from broker.tests.three_brokers import Trio
 from broker.tests.topic_settings.world import OF_BROKER, OF_TOPIC, alter
 
 from odradek_wire.errors import ErrorCode
@@ -109,12 +109,3 @@ async def test_replicas_are_throttled_as_long_as_the_topic_names_them(start_trio
         [False, False, True],
         [False, False, False],
     ]
-
-
-SHOWN_BY_SEVERAL = {
-    "follower.replication.throttled.replicas": test_replicas_are_throttled_as_long_as_the_topic_names_them,
-    "leader.replication.throttled.replicas": test_replicas_are_throttled_as_long_as_the_topic_names_them,
-    MIN_ISR: test_acks_all_needs_so_many_replicas_in_sync,
-    UNCLEAN: test_who_is_not_in_sync_may_lead,
-}
-"""Which test shows what a setting does."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.tests.conftest import produce_request
-from broker.tests.test_replication import Connect, Trio
+from broker.tests.three_brokers import Connect, Trio
 
 from odradek_broker.network.interceptors import Disconnect
 from odradek_broker.replication.partition import Partition

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from broker.tests.conftest import TIMEOUT_S
-from broker.tests.test_replication import Connect
+from broker.tests.three_brokers import Connect
 from broker.tests.transactions.producers import TransactionalProducer, Transactions
 
 from odradek_broker.deferred import Deferred

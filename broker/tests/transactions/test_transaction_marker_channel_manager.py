@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 from broker.tests.conftest import TIMEOUT_S
-from broker.tests.test_replication import Connect
+from broker.tests.three_brokers import Connect
 from broker.tests.transactions.markers import marker, outcome
 from broker.tests.transactions.producers import TransactionalProducer, Transactions, undecided
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from broker.tests.alone import Node
 from broker.tests.conftest import StartNode
-from broker.tests.test_replication import Connect, Trio
+from broker.tests.three_brokers import Connect, Trio
 from broker.tests.transactions.markers import PRODUCER, Only, marker, outcome, write
 
 from odradek_broker.apis.write_txn_markers import RESPONSE_DELAY_MAX_MS
