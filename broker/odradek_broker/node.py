@@ -103,7 +103,7 @@ class Node:
                 directory_failed=lambda: None if self._ended else directory_failed(self),
             )
             apis = ports.source.apis
-            table = (TABLE if apis is None else TABLE.answering_all_of(apis)).without(ports.source.unserved_apis)
+            table = (TABLE if apis is None else TABLE.with_unserved(apis)).without(ports.source.unserved_apis)
             routes = Routes(table, api_versions.downgrade())
             among_brokers = (
                 None if ports.control_requests is None else Routes(table, routes.downgrade, inter_broker=True)

@@ -1,4 +1,9 @@
-"""AllocateProducerIds (key 67, version 0): a broker takes a block of producer ids from the controller."""
+"""AllocateProducerIds (key 67): a broker takes a block of producer ids from the controller (KIP-730).
+
+Versions: only v0.
+Behaviour: only the controller of a ZooKeeper cluster serves it, on the listener between brokers.
+Differences from Kafka: none.
+"""
 
 from __future__ import annotations
 

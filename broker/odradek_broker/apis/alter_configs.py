@@ -1,4 +1,9 @@
-"""AlterConfigs (key 33), versions 0-2: all overrides of a resource replaced. IncrementalAlterConfigs came after it."""
+"""AlterConfigs (key 33): replace all overrides of a resource (IncrementalAlterConfigs is its successor).
+
+Versions: v2 is flexible.
+Behaviour: authorizes, then submits the request to the controller. A broker alters only its own configuration.
+Differences from Kafka: none.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""AlterPartition (key 56, versions 2-3): a leader proposes who is in sync (KIP-497); the controller decides."""
+"""AlterPartition (key 56): the leader of a partition proposes an ISR to the controller (KIP-497).
+
+Versions: v2 has topic ids, v3 the broker epochs of the ISR (KIP-903).
+Behaviour: only the controller of a ZooKeeper cluster serves it, on the listener between brokers.
+Differences from Kafka: v0 and v1 are not served.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""AlterPartitionReassignments (key 45), versions 0-1: replicas move to other brokers; the controller decides.
+"""AlterPartitionReassignments (key 45): the controller moves replicas to other brokers (KIP-455).
 
-A `timeout_ms` of 0 or less fails a request that names topics with REQUEST_TIMED_OUT (QuorumController).
+Versions: v1 has `allow_replication_factor_change` (KIP-860).
+Behaviour: authorizes, then submits the request to the controller. A `timeout_ms` of 0 or less fails a request for some
+topics with REQUEST_TIMED_OUT (QuorumController).
+Differences from Kafka: none.
 """
 
 from __future__ import annotations

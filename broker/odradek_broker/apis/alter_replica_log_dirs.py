@@ -1,6 +1,9 @@
-"""AlterReplicaLogDirs (key 34), versions 0-2: this broker's replicas move to other log directories of its own.
+"""AlterReplicaLogDirs (key 34): move replicas of this broker to other log directories of its own (KIP-113).
 
-Answered when a move has begun. Of a partition that is not here the directory is remembered, for when it comes.
+Versions: v2 is flexible.
+Behaviour: responds when the moves have begun. For a partition without a replica here, the broker remembers the
+directory and uses it if it gets a replica later.
+Differences from Kafka: none.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLog
     if not ctx.may_cluster(Operation.ALTER):
         return failed(ctx, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     known = {os.path.abspath(each.path): each for each in ctx.broker.log_directories.all}
-    return _answer(
+    return _response(
         {
             (topic.name, index): _move(ctx, known.get(wanted.path), topic.name, index)
             for wanted in request.dirs
@@ -50,12 +53,12 @@ def _move(ctx: Context, directory: LogDirectory | None, topic: str, index: int) 
     try:
         broker.alter_log_dirs_manager.begin(partition, directory)
     except OSError as error:
-        broker.log.error("a replica cannot be moved there", directory=directory.path, error=str(error))
+        broker.log.error("replica cannot be moved to the log directory", directory=directory.path, error=str(error))
         return ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NONE
 
 
-def _answer(errors: dict[tuple[str, int], ErrorCode]) -> AlterReplicaLogDirsResponse:
+def _response(errors: dict[tuple[str, int], ErrorCode]) -> AlterReplicaLogDirsResponse:
     topics: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
     for (name, index), error in errors.items():
         topic = topics.setdefault(name, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(name))
@@ -64,7 +67,7 @@ def _answer(errors: dict[tuple[str, int], ErrorCode]) -> AlterReplicaLogDirsResp
 
 
 def failed(ctx: Context, request: AlterReplicaLogDirsRequest, error: ErrorCode) -> AlterReplicaLogDirsResponse:
-    return _answer(
+    return _response(
         {(topic.name, index): error for wanted in request.dirs for topic in wanted.topics for index in topic.partitions}
     )
 

@@ -1,4 +1,4 @@
-"""What the server must know about one API: its messages, its handler, what it leaves out.
+"""The description of one API: its messages, its handler, its limits, its differences from Kafka.
 
 Every module under `apis/` ends with one `API = Api(...)`; `apis/table.py` lists them, with their versions. Dispatch,
 ApiVersions and the compatibility page read these objects and nothing else.
@@ -24,23 +24,23 @@ class Api(Generic[Request, Response]):
     """One API key.
 
     `handle(ctx, request)` returns the response, or an awaitable of it (a coroutine, a `Deferred`) when it has to wait;
-    None means that the client expects no answer (Produce with acks=0). The request's `records` are views into the
-    connection's buffer and stay valid until the response is handed over.
+    None means that the client expects no response (Produce with acks=0). The request's `records` are views into the
+    connection's buffer, and valid until the handler returns.
     """
 
     request: type[Request]
     response: type[Response]
     handle: Callable[[Context, Any], Response | Awaitable[Response] | Sliced | None]
     notes: str = ""
-    """What it leaves out, for the compatibility page."""
+    """Differences from Kafka, for the compatibility page."""
     failed: Callable[[Context, Any, ErrorCode], Response | None] | None = None
-    """The answer for an error of the whole request (unexpected exception, injected fault). None: the response's
-    top-level `error_code`; a response that has none closes the connection."""
+    """Makes the response for an error of the whole request (an unexpected exception, a fault). None: the response's
+    top-level `error_code` has the error; without such a field the connection closes."""
     slices: Divider | None = None
-    """How requests with many elements are divided. None: they are handled in one go, and may have fewer elements."""
+    """Divides requests with many elements. None: such requests are not divided, and may have fewer elements."""
     elements_part: int | None = None
-    """Requests may have this part of `odradek.request.elements.max`. None: 1 with `slices`, a twentieth without."""
+    """Divides `odradek.request.elements.max`. None: it is undivided for an API with `slices`, else divided by 20."""
     fast_path: Callable[[int], Callable[..., bytes | None] | None] | None = None
     """For the hot path: `fast_path(version)` makes a function of broker, connection, frame and position of the body. It
-    returns the body of the response to the usual request, or None to have the request handled in the general way. The
+    returns the body of the response to the usual request, or None for a request that needs the general path. The
     connection calls it only after authentication, without interceptors and without quotas."""

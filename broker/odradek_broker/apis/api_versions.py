@@ -1,10 +1,12 @@
-"""ApiVersions (key 18), versions 0-4: what this broker speaks, before the client knows anything else.
+"""ApiVersions (key 18): the APIs and versions of this broker, before a client knows anything else.
 
-The answer always has response header v0. A version above ours is answered in v0 with UNSUPPORTED_VERSION and the
-versions of ApiVersions alone (KIP-511); that answer is made here and sent by the connection. Produce is listed from 0
-though 4.x serves it from 3, because old librdkafka looks at nothing else (KAFKA-18659); here it is true. A feature that
-announces a protocol to clients, such as group.version, is listed only if its APIs are served. A Kafka that owned the
-directory before may have finalized it: the level stays in the metadata log, for the next Kafka.
+Versions: v1 has a throttle time, v3 is flexible and names the client's software (KIP-511), v4 allows features from
+level 0 on.
+Behaviour: the response has header v0 in every version. A request in an unknown version gets a v0 response with
+UNSUPPORTED_VERSION and the versions of ApiVersions alone (KIP-511); `downgrade` makes it, the connection sends it.
+Produce is listed from v0, because librdkafka uses nothing else of a broker without it (KAFKA-18659).
+Differences from Kafka: a feature that announces a protocol to clients, such as group.version, is listed only if its
+APIs are served. A Kafka that owned the directory before may have finalized it: the level stays in the metadata log.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""What KIP-511 allows as name and version of a client, so that they can be part of a metric's name."""
+"""Names and versions of clients that KIP-511 allows, because they become part of a metric's name."""
 
 
 def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -59,13 +61,13 @@ def _advertised(ctx: Context) -> list[ApiVersionsResponse.ApiVersion]:
 
 
 def downgrade() -> bytes:
-    """The body that answers a version of ApiVersions that we do not know."""
+    """Return the body of the response to an ApiVersions request in an unknown version."""
     low, high = APIS[ApiKey.API_VERSIONS].versions
-    answer = ApiVersionsResponse(
+    response = ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
         api_keys=[ApiVersionsResponse.ApiVersion(ApiKey.API_VERSIONS, low, high)],
     )
-    return encode(answer, 0)
+    return encode(response, 0)
 
 
 API = Api(ApiVersionsRequest, ApiVersionsResponse, handle)

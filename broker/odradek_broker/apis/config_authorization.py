@@ -1,4 +1,4 @@
-"""Who may alter which configurations, and where: what both AlterConfigs APIs ask before the controller hears of it."""
+"""The checks of AlterConfigs and IncrementalAlterConfigs before they submit a request to the controller."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from odradek_controller.configs.table import Resource
 from odradek_wire.errors import ErrorCode
 
 
-class Named(Protocol):
-    """What both requests name."""
+class ConfigResourceRequest(Protocol):
+    """A resource in a request of either API."""
 
     resource_type: int
     resource_name: str
 
 
-R = TypeVar("R", bound=Named)
+R = TypeVar("R", bound=ConfigResourceRequest)
 Refused = tuple[ErrorCode, str | None, int, str]
-"""What both responses tell of a resource, in the order of their fields."""
+"""The fields of a resource in the response of either API, in order."""
 
 
 def may_alter(ctx: Context, resources: Sequence[R]) -> tuple[list[R], list[Refused]]:
-    """Those that the client may alter at this broker, and the others, each once."""
+    """Return the resources that the client may alter on this broker, and the refused ones, each once."""
     refused: dict[tuple[int, str], Refused] = {}
     allowed = []
     for each in resources:
@@ -42,12 +42,12 @@ def may_alter(ctx: Context, resources: Sequence[R]) -> tuple[list[R], list[Refus
 
 
 def _is_of_another_broker(ctx: Context, kind: int, name: str) -> bool:
-    """A broker's own configuration is changed there; what is no number is for the controller to refuse."""
+    """Return whether another broker must alter this configuration. The controller refuses a name that is no number."""
     return kind == Resource.BROKER and parse_node_id(name) not in (None, ctx.broker.node_id)
 
 
 def _refusal(ctx: Context, kind: int, name: str) -> ErrorCode | None:
-    """Brokers, loggers and subscriptions belong to the cluster; unknown kinds are for the controller to refuse."""
+    """Return the authorization error of a resource. The controller refuses unknown types of resources."""
     match kind:
         case Resource.TOPIC:
             return None if ctx.may_topic(Operation.ALTER_CONFIGS, name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -1,4 +1,4 @@
-"""The context of a request: what a handler gets besides the request itself.
+"""The context of a request, which a handler gets besides the request.
 
 Owns the facts about one request (principal, address, listener, version) and the authorization checks that handlers
 share. Leaves state to the broker, which handlers reach through `ctx.broker`.
@@ -141,17 +141,17 @@ class Context:
 
     @property
     def address(self) -> str:
-        """The client's IP address, without the port, as Kafka's client host."""
+        """The client's IP address, without the port."""
         return self.connection.address
 
     @property
     def listener(self) -> str:
-        """Name of the listener the request came in on; Metadata answers with that listener's endpoints."""
+        """The name of the listener that received the request; Metadata returns that listener's endpoints."""
         return self.connection.listener
 
     @property
     def client_software(self) -> tuple[str, str]:
-        """Name and version from ApiVersions v3+; ("unknown", "unknown") before."""
+        """Name and version from ApiVersions v3 and later; ("unknown", "unknown") before."""
         return self.connection.client_software
 
     @property
@@ -165,11 +165,12 @@ class Context:
         return self.broker.clock.wall_ms()
 
     def expired(self, timeout_ms: int) -> bool:
-        """Return whether the controller refuses a change because the client gives it no time."""
+        """Return whether the controller refuses a change because its timeout is 0 or less."""
         return timeout_ms <= 0 and self.broker.metadata_source.refuses_expired
 
     def may(self, operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Ask the authorizer. Callers ask in Kafka's order, since the first refusal decides the error."""
+        """Return whether the authorizer allows the operation. Handlers ask in Kafka's order, because the
+        first refusal decides the error."""
         authorizer = self.broker.authorizer
         return authorizer.allows_everything or authorizer.allows(
             self.connection.principal, self.connection.address, operation, resource, name

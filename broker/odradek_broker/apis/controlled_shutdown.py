@@ -1,4 +1,10 @@
-"""ControlledShutdown (key 7, versions 1-3): a broker wants to go, and asks the controller for other leaders."""
+"""ControlledShutdown (key 7): a broker that shuts down asks the controller to move its leaderships.
+
+Versions: v1 has a client id in the header, v2 broker epochs, v3 is flexible.
+Behaviour: the response names the partitions that this broker must still lead. Only the controller of a ZooKeeper
+cluster serves it; another broker responds STALE_CONTROLLER_EPOCH.
+Differences from Kafka: v0 is not served.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +23,7 @@ async def handle(ctx: Context, request: ControlledShutdownRequest) -> Controlled
 
 
 def failed(ctx: Context, request: ControlledShutdownRequest, error: ErrorCode) -> ControlledShutdownResponse:
-    """That the controller is another broker has a name of its own here, as it did before there was NOT_CONTROLLER."""
+    """Return an error response. Kafka uses STALE_CONTROLLER_EPOCH here, which is older than NOT_CONTROLLER."""
     elsewhere = error is ErrorCode.NOT_CONTROLLER
     return ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH if elsewhere else error)
 

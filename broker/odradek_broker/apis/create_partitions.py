@@ -1,7 +1,10 @@
-"""CreatePartitions (key 37), versions 0-3: a topic grows; the controller decides and answers.
+"""CreatePartitions (key 37): the controller adds partitions to topics.
 
-A `timeout_ms` of 0 or less fails the whole request with REQUEST_TIMED_OUT, also with `validate_only`, unless it names
-no topic that the controller would look at (ControllerApis, QuorumController).
+Versions: v2 is flexible, v3 is for controller mutation quotas (KIP-599).
+Behaviour: authorizes, then submits the request to the controller. A `timeout_ms` of 0 or less fails the whole request
+with REQUEST_TIMED_OUT, also with `validate_only`, unless every topic of the request fails before that check
+(ControllerApis, QuorumController).
+Differences from Kafka: none.
 """
 
 from __future__ import annotations

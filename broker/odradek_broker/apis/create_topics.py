@@ -1,8 +1,12 @@
-"""CreateTopics (key 19), versions 0-7: forwarded to the controller, which decides and answers.
+"""CreateTopics (key 19): the controller creates topics.
 
-Version 4 and later may leave partitions and replication factor to the broker's defaults (-1). A `timeout_ms` of 0 or
-less fails the whole request with REQUEST_TIMED_OUT, also with `validate_only`, unless it names no topic that the
-controller would look at (ControllerApis, QuorumController).
+Versions: v1 has `validate_only`, v4 leaves partitions and replication factor to the broker's defaults (KIP-464), v5 is
+flexible and returns configurations (KIP-525), v7 has topic ids.
+Behaviour: authorizes, then submits the request to the controller. A `timeout_ms` of 0 or less fails the whole request
+with REQUEST_TIMED_OUT, also with `validate_only`, unless every topic of the request fails before that check
+(ControllerApis, QuorumController).
+Differences from Kafka: a topic that a long request names twice may get TOPIC_ALREADY_EXISTS in place of
+INVALID_REQUEST.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A Fetch that is attempted until it is complete: immediately if it can be, else whenever a partition changes.
+"""A Fetch that is attempted until it is complete: when it arrives, and whenever a partition changes.
 
-Kafka's DelayedFetch. Owns one pass over the partitions, which of them are idle and skipped, and when the response is
-sent: with `min_bytes`, after an error, or for a reason of `early_completion`. Leaves waiting to the purgatory, and each
-partition to `fetch_read`.
+Kafka's DelayedFetch. Owns one pass over the partitions, skipping the idle ones, and the decision that the Fetch is
+complete: with `min_bytes`, after an error, or for a reason of `early_completion`. Leaves waiting to the purgatory, and
+each partition to `fetch_read`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DelayedFetch:
         self._reader = PartitionReader(ctx, request, context, self._early)
 
     def watchers(self) -> list[Watchers]:
-        """Return what the Fetch waits on: a follower's for the logs to grow, a consumer's for more to be committed."""
+        """Return the watchers of the Fetch: a follower waits for appends, a consumer for commits."""
         context, watched = self._context, self._reader.watched
         if context.follower is not None:
             found = [partition.replica_watchers for partition in watched]
@@ -51,17 +51,17 @@ class DelayedFetch:
             return found if context.idle is None else [*found, context.idle.watchers]
         return [partition.watchers for partition in watched]
 
-    def attempt(self, at_any_rate: bool = False) -> FetchResponse | None:
-        """Read all partitions; return the response if there is enough, an error, or nothing to wait for."""
-        self._begin(at_any_rate)
+    def attempt(self, must_complete: bool = False) -> FetchResponse | None:
+        """Read all partitions. Return the response if the Fetch is complete, or in any case with `must_complete`."""
+        self._begin(must_complete)
         found: list[tuple[FetchedPartition, PartitionData]] = []
         size = self._read(self._context.asked(), found, 0)
         return self._end(found, size)
 
-    async def attempt_in_slices(self, at_any_rate: bool) -> FetchResponse | None:
-        """As `attempt`, with turns of the event loop for others in between."""
+    async def attempt_in_slices(self, must_complete: bool) -> FetchResponse | None:
+        """Do as `attempt`, with turns of the event loop for other requests in between."""
         turns = Turns()
-        self._begin(at_any_rate)
+        self._begin(must_complete)
         asked = self._context.asked()
         found: list[tuple[FetchedPartition, PartitionData]] = []
         size = 0
@@ -72,17 +72,17 @@ class DelayedFetch:
         return self._end(found, size)
 
     def progress(self) -> int:
-        """Return a number that is another one after an append to an active partition."""
+        """Return a number that changes with each append to an active partition."""
         context = self._context
         found = [context.find(wanted.topic, wanted.index) for wanted in context.asked()]  # type: ignore[arg-type]
         hosted = [each for each in found if each is not None and each.served_log is not None]
         return sum([each.high_watermark + each.log_end_offset for each in hosted])
 
-    def _begin(self, at_any_rate: bool) -> None:
+    def _begin(self, must_complete: bool) -> None:
         context, reader = self._context, self._reader
         if not reader.first:
             reader.begin_again()
-        reader.urgent = at_any_rate or (context.follower is not None and self._is_called())
+        reader.urgent = must_complete or (context.follower is not None and self._is_called())
 
     def _read(
         self, asked: list[FetchedPartition], found: list[tuple[FetchedPartition, PartitionData]], size: int
@@ -113,7 +113,7 @@ class DelayedFetch:
         return None
 
     def expire(self) -> FetchResponse:
-        """Return the response with whatever there is: `max_wait_ms` is over."""
+        """Return the response after `max_wait_ms`, with the records that are there."""
         response = self.attempt(True)
         assert response is not None
         return response
@@ -124,7 +124,7 @@ class DelayedFetch:
         try:
             return self._early.is_due()
         except STORAGE_ERRORS:
-            return True  # The response says what was read; the next Fetch meets the failed disk.
+            return True  # the next Fetch reports the failed disk
 
     def _is_called(self) -> bool:
         """Return whether this broker has become the leader of more partitions since the follower sent the request."""

@@ -1,6 +1,9 @@
-"""DeleteRecords (key 21), versions 0-2: nothing below an offset is served any more; -1 means everything committed.
+"""DeleteRecords (key 21): delete the records below an offset; -1 is the high watermark.
 
-Answered when all live replicas begin there (DelayedDeleteRecords), or when the request's time is over.
+Versions: v2 is flexible.
+Behaviour: advances the log start offset, and responds when all live replicas have done so, or after `timeout_ms`
+(DelayedDeleteRecords).
+Differences from Kafka: none.
 """
 
 from __future__ import annotations
@@ -22,24 +25,24 @@ NO_LOW_WATERMARK = -1
 
 def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Deferred[DeleteRecordsResponse]:
     response = DeleteRecordsResponse()
-    waiting: list[Waiting] = []
+    waiting: list[DelayedDelete] = []
     for topic in request.topics:
-        answers = []
+        results = []
         for wanted in topic.partitions:
             found = _delete(ctx, topic.name, wanted.partition_index, wanted.offset)
-            if isinstance(found, Waiting):
+            if isinstance(found, DelayedDelete):
                 waiting.append(found)
-                found = found.answer
-            answers.append(found)
-        response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(topic.name, answers))
+                found = found.result
+            results.append(found)
+        response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(topic.name, results))
 
     def attempt() -> DeleteRecordsResponse | None:
-        return response if all(each.is_over(ctx) for each in waiting) else None
+        return response if all(each.is_complete(ctx) for each in waiting) else None
 
     def expire() -> DeleteRecordsResponse:
         for each in waiting:
-            if not each.is_over(ctx):
-                each.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+            if not each.is_complete(ctx):
+                each.result.error_code = ErrorCode.REQUEST_TIMED_OUT
         return response
 
     now = attempt()
@@ -49,36 +52,36 @@ def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse
     return ctx.broker.purgatory.watch(watched, attempt, expire, request.timeout_ms)
 
 
-class Waiting:
-    """One partition whose replicas are still to give up what is below `offset`."""
+class DelayedDelete:
+    """One partition whose replicas have yet to advance their log start offset to `offset`."""
 
-    __slots__ = ("_epoch", "_over", "answer", "offset", "partition")
+    __slots__ = ("_complete", "_epoch", "offset", "partition", "result")
 
     def __init__(self, partition: Partition, offset: int, low_watermark: int) -> None:
         self.partition = partition
         self.offset = offset
-        self.answer = DeleteRecordsPartitionResult(partition.index, low_watermark, ErrorCode.NONE)
+        self.result = DeleteRecordsPartitionResult(partition.index, low_watermark, ErrorCode.NONE)
         self._epoch = partition.leader_epoch
-        self._over = False
+        self._complete = False
 
-    def is_over(self, ctx: Context) -> bool:
-        """Looks again; whether the answer is what it will be."""
-        if self._over:
+    def is_complete(self, ctx: Context) -> bool:
+        """Update the result, and return whether it is final."""
+        if self._complete:
             return True
-        partition, answer = self.partition, self.answer
+        partition, result = self.partition, self.result
         if partition.error or partition.leader_epoch != self._epoch:
-            answer.error_code = partition.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
-            answer.low_watermark = NO_LOW_WATERMARK
-            self._over = True
+            result.error_code = partition.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
+            result.low_watermark = NO_LOW_WATERMARK
+            self._complete = True
         else:
             low_watermark = _low_watermark(ctx, partition)
             if low_watermark >= self.offset:
-                answer.low_watermark = low_watermark
-                self._over = True
-        return self._over
+                result.low_watermark = low_watermark
+                self._complete = True
+        return self._complete
 
 
-def _delete(ctx: Context, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult | Waiting:
+def _delete(ctx: Context, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult | DelayedDelete:
     if not ctx.may_topic(Operation.DELETE, topic):
         return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if ctx.broker.image.partition(topic, index) is None:
@@ -91,7 +94,7 @@ def _delete(ctx: Context, topic: str, index: int, offset: int) -> DeleteRecordsP
     if partition.error:
         return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, partition.error)
     log = partition.log
-    if log.config.compact and not log.config.delete:  # An empty policy, too, lets them be deleted, by order alone.
+    if log.config.compact and not log.config.delete:  # an empty policy allows DeleteRecords, too
         return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, ErrorCode.POLICY_VIOLATION)
     wanted = partition.high_watermark if offset == HIGH_WATERMARK else offset
     if not 0 <= wanted <= partition.high_watermark:
@@ -102,7 +105,7 @@ def _delete(ctx: Context, topic: str, index: int, offset: int) -> DeleteRecordsP
         partition.take_offline()
         return DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
     partition.log_start_offset_advanced()
-    return Waiting(partition, wanted, _low_watermark(ctx, partition))
+    return DelayedDelete(partition, wanted, _low_watermark(ctx, partition))
 
 
 def _low_watermark(ctx: Context, partition: Partition) -> int:

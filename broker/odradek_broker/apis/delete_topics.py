@@ -1,7 +1,9 @@
-"""DeleteTopics (key 20), versions 0-6: by name, from version 6 on by id too; the controller decides and answers.
+"""DeleteTopics (key 20): the controller deletes topics.
 
-A `timeout_ms` of 0 or less fails the whole request with REQUEST_TIMED_OUT, unless it names no topic that the controller
-would look at (ControllerApis, QuorumController).
+Versions: v4 is flexible, v5 has error messages, v6 topic ids (KIP-516).
+Behaviour: authorizes, then submits the request to the controller. A `timeout_ms` of 0 or less fails the whole request
+with REQUEST_TIMED_OUT, unless every topic of the request fails before that check (ControllerApis, QuorumController).
+Differences from Kafka: none.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResp
     submitted = DeleteTopicsRequest(topics=allowed, timeout_ms=request.timeout_ms)
     response: DeleteTopicsResponse = await ctx.broker.controller_channel.submit(submitted, ctx.principal)
     response.responses += [
-        # Who may not even describe a topic does not learn its name from its id.
+        # A request by id gets no name, so that a principal without DESCRIBE does not learn it.
         DeletableTopicResult(state.name, state.topic_id, error, None)
         for state, error in refused
     ]
@@ -39,7 +41,7 @@ async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResp
 
 
 def _is_named(state: DeleteTopicState) -> bool:
-    """By its name or by its id, not by both or neither."""
+    """Return whether the request names the topic by name or by id, not by both or neither."""
     return (state.name is None) != (state.topic_id == ZERO_UUID)
 
 
@@ -48,7 +50,7 @@ def _refusal(ctx: Context, state: DeleteTopicState) -> ErrorCode | None:
     if name is None:
         topic = ctx.broker.image.topics_by_id.get(state.topic_id)
         if topic is None:
-            return None  # the controller says that there is no such id
+            return None  # the controller responds UNKNOWN_TOPIC_ID
         name = topic.name
     return None if ctx.may_topic(Operation.DELETE, name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 

@@ -1,4 +1,9 @@
-"""DescribeAcls (key 29), versions 0-3: SECURITY_DISABLED, as every Kafka without an authorizer answers."""
+"""DescribeAcls (key 29): list access control entries.
+
+Versions: v1 adds the pattern type (KIP-290); v2 is flexible; v3 adds the resource type User (KIP-373).
+Behaviour: SECURITY_DISABLED, as every Kafka without an authorizer answers.
+Differences from Kafka: no authorizer can be configured.
+"""
 
 from __future__ import annotations
 

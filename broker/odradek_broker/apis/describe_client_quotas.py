@@ -1,4 +1,9 @@
-"""DescribeClientQuotas (key 48), versions 0-1: quotas that came along with a data directory or ZooKeeper."""
+"""DescribeClientQuotas (key 48): the quotas of users, clients and addresses (KIP-546).
+
+Versions: v1 is flexible.
+Behaviour: lists the quotas in the metadata that match the request's components; a `strict` match allows no others.
+Differences from Kafka: quotas come only from a data directory or from ZooKeeper, and limit no client.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from odradek_wire.messages.describe_client_quotas import DescribeClientQuotasReq
 
 ENTITY_TYPES = ("user", "client-id", "ip")
 _EXACT, _DEFAULT = 0, 1
-"""Types of a match; the third is any."""
+"""Match types; the third one, 2, matches any name."""
 
 ComponentData = DescribeClientQuotasRequest.ComponentData
 EntryData = DescribeClientQuotasResponse.EntryData
@@ -38,13 +43,13 @@ def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClient
                 [DescribeClientQuotasResponse.ValueData(key, value) for key, value in sorted(limits.items())],
             )
             for entity, limits in ctx.broker.image.security.client_quotas.items()
-            if _is_meant(dict(entity.parts), request)
+            if _is_requested(dict(entity.parts), request)
         ],
     )
 
 
-def _is_meant(entity: Mapping[str, str | None], request: DescribeClientQuotasRequest) -> bool:
-    """Strictly: it is made of nothing else than what is asked for."""
+def _is_requested(entity: Mapping[str, str | None], request: DescribeClientQuotasRequest) -> bool:
+    """Return whether the request's components match; strictly, if it has a component for each part of the entity."""
     if request.strict and entity.keys() != {component.entity_type for component in request.components}:
         return False
     return all(_matches(entity, component) for component in request.components)

@@ -1,6 +1,8 @@
-"""DescribeCluster (key 60), versions 0-2: the brokers, and the id of the cluster.
+"""DescribeCluster (key 60): the brokers, and the id of the cluster (KIP-700).
 
-Endpoints of controllers (endpoint type 2) are not served on a broker's listener, as in Kafka.
+Versions: v1 has the type of endpoints (KIP-919), v2 fenced brokers (KIP-1073).
+Behaviour: MISMATCHED_ENDPOINT_TYPE for the endpoints of controllers, which a broker's listener does not have.
+Differences from Kafka: none.
 """
 
 from __future__ import annotations

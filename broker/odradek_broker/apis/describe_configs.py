@@ -1,7 +1,8 @@
-"""DescribeConfigs (key 32), versions 0-4: what a topic, broker, group or client-metrics subscription is set to.
+"""DescribeConfigs (key 32): the configuration of a topic, broker, group or client-metrics subscription.
 
-Which layer a value comes from is decided by the controller's `configs.effective`. Texts of documentation are not kept,
-so `documentation` is always null.
+Versions: v1 has synonyms and the source of a value (KIP-226), v3 types and documentation (KIP-569), v4 is flexible.
+Behaviour: `configs.effective` of the controller decides which layer a value comes from.
+Differences from Kafka: `documentation` is always null; broker loggers have no levels.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ THROTTLES = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
-"""Bytes a second, for replicas that move (KIP-73)."""
+"""Replication quotas in bytes per second (KIP-73)."""
 _MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
     "incompatible broker. See the broker logs for more details."
@@ -43,7 +44,7 @@ _MALFORMED = (
 
 
 class _Refused(Exception):
-    """This resource cannot be described; the client's fault."""
+    """The error of a resource in the request."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(message)
@@ -52,21 +53,23 @@ class _Refused(Exception):
 
 
 def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_describe(ctx, request, asked) for asked in request.resources])
+    return DescribeConfigsResponse(results=[_describe(ctx, request, resource) for resource in request.resources])
 
 
-def _describe(ctx: Context, request: DescribeConfigsRequest, asked: DescribeConfigsResource) -> DescribeConfigsResult:
+def _describe(
+    ctx: Context, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
-        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=""
+        resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=""
     )
     try:
-        found = _entries(ctx, asked.resource_type, asked.resource_name)
+        found = _entries(ctx, resource.resource_type, resource.resource_name)
     except _Refused as refused:
         result.error_code, result.error_message = refused.error, refused.message
         return result
-    wanted = set(asked.configuration_keys or ())
+    wanted = set(resource.configuration_keys or ())
     result.configs = [
-        _shown(ctx, definition, entry, asked, synonyms=request.include_synonyms)
+        _shown(ctx, definition, entry, resource, synonyms=request.include_synonyms)
         for definition, entry in found
         if not wanted or definition.name in wanted
     ]
@@ -115,7 +118,7 @@ def _entries(ctx: Context, kind: int, name: str) -> Described:
 
 def _of_broker(ctx: Context, layers: BrokerLayers, name: str) -> Described:
     if not name:
-        # The cluster-wide default has no values of its own beyond those that were set.
+        # The cluster-wide default has only the values that were set.
         shown = layers.dynamic_default
         rows = chain(_visible(Resource.BROKER, layers.release), _unlisted(layers.release, shown))
         return (
@@ -129,8 +132,8 @@ def _of_broker(ctx: Context, layers: BrokerLayers, name: str) -> Described:
 
 
 def _unlisted(release: Release, dynamic: Iterable[str]) -> Iterator[Definition]:
-    """What a broker was set to while it ran although no table has it: throttles, which have their own ways, and names
-    that mean nothing. Kafka takes those for secrets."""
+    """Yield definitions for dynamic settings that no table has: replication quotas, and unknown names, which Kafka
+    treats as sensitive."""
     known = definitions(Resource.BROKER, release)
     for name in sorted(set(dynamic)):
         if name not in known:
@@ -155,7 +158,7 @@ def _check_broker_id(ctx: Context, name: str, if_empty: str) -> None:
 
 
 def _of_subscription(overrides: Mapping[str, str], release: Release) -> Described:
-    if release is Release.KAFKA_3_9:  # It tells what was set, as it was set.
+    if release is Release.KAFKA_3_9:  # it returns only the overrides, unparsed
         for name in sorted(overrides):
             yield Definition(name, Type.UNKNOWN, None), Entry(name, overrides[name], Source.CLIENT_METRICS, ())
         return
@@ -179,9 +182,9 @@ def _overrides(ctx: Context, kind: Resource, name: str) -> Mapping[str, str]:
 
 
 def _shown(
-    ctx: Context, definition: Definition, entry: Entry, asked: DescribeConfigsResource, *, synonyms: bool
+    ctx: Context, definition: Definition, entry: Entry, resource: DescribeConfigsResource, *, synonyms: bool
 ) -> DescribeConfigsResourceResult:
-    of_broker = asked.resource_type == Resource.BROKER
+    of_broker = resource.resource_type == Resource.BROKER
     secret = definition.sensitive or (of_broker and definition.type is Type.UNKNOWN)
     return DescribeConfigsResourceResult(
         name=definition.name,

@@ -1,4 +1,10 @@
-"""DescribeLogDirs (key 35), versions 0-5: which partitions are where on disk, and how large they are."""
+"""DescribeLogDirs (key 35): the log directories of this broker, with the replicas in them and their sizes (KIP-113).
+
+Versions: v2 is flexible, v3 has an error of the whole request, v4 total and usable bytes (KIP-827), v5 cordoned
+directories (KIP-1066).
+Behaviour: an offline directory has KAFKA_STORAGE_ERROR; a future replica is listed in the directory that it moves to.
+Differences from Kafka: no directory can be cordoned.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +55,7 @@ def _describe(ctx: Context, directory: LogDirectory, wanted: set[tuple[str, int]
 
 
 def _in_directory(partition: Partition, directory: LogDirectory) -> DescribeLogDirsPartition | None:
-    """The partition, or its copy on the way here."""
+    """Return the replica in this directory, or the future replica; None if neither is here."""
     log, future = partition.served_log, partition.future
     if log is None or log.failure is not None:
         return None
@@ -63,7 +69,7 @@ def _in_directory(partition: Partition, directory: LogDirectory) -> DescribeLogD
 
 
 def _lag(partition: Partition) -> int:
-    """How far the log is behind the high watermark: 0 on a leader."""
+    """Return how far the log is behind the high watermark: 0 on a leader."""
     return max(partition.high_watermark - partition.log_end_offset, 0)
 
 

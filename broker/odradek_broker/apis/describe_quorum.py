@@ -1,4 +1,9 @@
-"""DescribeQuorum (key 55), versions 0-2: the metadata log's one voter, which is this node, and how far it is."""
+"""DescribeQuorum (key 55): the voters of the metadata log and their progress (KIP-595).
+
+Versions: v1 has the times of the last fetches (KIP-836), v2 endpoints and directory ids (KIP-853).
+Behaviour: the controller in this process is the only voter, and its own leader.
+Differences from Kafka: there are no observers.
+"""
 
 from __future__ import annotations
 

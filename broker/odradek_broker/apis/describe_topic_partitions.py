@@ -1,6 +1,9 @@
-"""DescribeTopicPartitions (key 75), version 0: partitions of many topics, page by page.
+"""DescribeTopicPartitions (key 75): the partitions of many topics, page by page (KIP-966).
 
-Eligible leader replicas are empty lists, never null: Java's admin client as Spark uses it fails on null.
+Versions: only v0.
+Behaviour: at most `max.request.partition.size.limit` partitions; `next_cursor` is where the next page begins. Eligible
+leader replicas are empty lists, never null, because Java's admin client as Spark uses it fails on null.
+Differences from Kafka: none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When a Fetch that found fewer than `min_bytes` is answered before `max_wait_ms` all the same.
+"""The reasons for which a Fetch that found fewer than `min_bytes` completes before `max_wait_ms`.
 
 Follows the cases of Kafka's DelayedFetch.tryComplete. Owns those that compare offsets with the log's segments: they
 matter only to a Fetch with `min_bytes` above 1, or with a hard limit (versions 0-2), because any record completes the
@@ -13,7 +13,7 @@ from odradek_broker.replication.partition import Partition
 
 
 class EarlyCompletion:
-    """The partitions that one attempt of a Fetch has read, and whether the Fetch must be answered because of them."""
+    """The partitions that one attempt of a Fetch has read, and whether they complete the Fetch."""
 
     __slots__ = ("_first_segments", "_min_bytes", "_read")
 
@@ -35,7 +35,7 @@ class EarlyCompletion:
         self._read.append((wanted, partition, limit))
 
     def is_due(self) -> bool:
-        """Return whether waiting is pointless or there are enough bytes. Raises what a failing disk raises.
+        """Return whether waiting is pointless or there are enough bytes. Raises STORAGE_ERRORS.
 
         Kafka's cases: the fetch offset is beyond what the reader may read; it is on an older segment than the end of
         what the reader may read; or `min_bytes` can be read, up to `partition_max_bytes` of each partition, whether or

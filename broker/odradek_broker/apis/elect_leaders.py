@@ -1,6 +1,9 @@
-"""ElectLeaders (key 43), versions 0-2: the preferred replicas lead again, or with version 1 an unclean election.
+"""ElectLeaders (key 43): the controller elects preferred replicas, or any live replica.
 
-A `timeout_ms` of 0 or less fails a request that names topics, or all, with REQUEST_TIMED_OUT (QuorumController).
+Versions: v1 has the type of election (KIP-460), v2 is flexible.
+Behaviour: authorizes, then submits the request to the controller. A `timeout_ms` of 0 or less fails a request for some
+or all partitions with REQUEST_TIMED_OUT (QuorumController). v0 has no field for an error of the whole request.
+Differences from Kafka: none.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ async def handle(ctx: Context, request: ElectLeadersRequest) -> ElectLeadersResp
 
 
 def failed(ctx: Context, request: ElectLeadersRequest, error: ErrorCode) -> ElectLeadersResponse:
-    """Version 0 has no place for an error of the whole request."""
+    """Return a response with the error in every partition, and from version 1 also for the whole request."""
     return ElectLeadersResponse(
         error_code=error if ctx.api_version >= 1 else ErrorCode.NONE,
         replica_election_results=[

@@ -1,10 +1,14 @@
-"""Fetch (key 1), versions 0-18: read batches, now or when there are enough of them.
+"""Fetch (key 1): read batches, now or when `min_bytes` are there.
 
-The hot path: one pass over the partitions, nothing waits when there is something to answer. A request goes through
-`fetch_context` (its session and its response), `delayed_fetch` (read until there is enough), `fetch_read` (one
-partition) and `fetch_refusal` (what may not be read). Consumers of versions 0-3 get their batches converted down.
-Followers read up to the log's end and tell by it how far they are (`follower_fetches`); from version 11 on, consumers
-may read from followers.
+Versions: v3 limits the response, v4 has `isolation_level` (KIP-98), v5 the log start offset, v7 sessions (KIP-227), v9
+leader epochs (KIP-320), v10 allows zstd, v11 has the consumer's rack (KIP-392), v12 is flexible and detects diverging
+logs (KIP-595), v13 has topic ids (KIP-516), v15 broker epochs of followers (KIP-903), v16 names the new leader
+(KIP-951), v17 has directory ids (KIP-853), v18 the follower's high watermark (KIP-1166).
+Behaviour: one pass over the partitions; a Fetch with enough to return does not wait. A request goes through
+`fetch_context` (its session and its response), `delayed_fetch` (attempts until there is enough), `fetch_read` (one
+partition) and `fetch_refusal` (partitions that may not be read). Consumers of versions 0-3 receive converted batches.
+Followers read up to the log's end, and their fetch offset is their progress (`follower_fetches`).
+Differences from Kafka: none.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Deferred[Fetc
 
 
 async def _handle_long(ctx: Context, request: FetchRequest, fetch: DelayedFetch) -> FetchResponse:
-    """As `handle`, with turns for others between slices of the partitions."""
+    """Handle a Fetch of many partitions, with turns of the event loop for other requests between slices."""
     deadline_ms = ctx.now_ms + request.max_wait_ms
     while True:
         progress = fetch.progress()
@@ -54,8 +58,8 @@ async def _handle_long(ctx: Context, request: FetchRequest, fetch: DelayedFetch)
 
 
 def failed(ctx: Context, request: FetchRequest, error: ErrorCode) -> FetchResponse:
-    """Every partition has the error; from version 7 the whole answer has a place for it, and carries no partitions from
-    version 13 (Kafka's FetchRequest.getErrorResponse)."""
+    """Return a response with the error in every partition, and from version 7 also for the whole request. From version
+    13 it has no partitions (Kafka's FetchRequest.getErrorResponse)."""
     response = FetchResponse(error_code=error, session_id=request.session_id)
     if ctx.api_version < FIRST_VERSION_WITH_IDS:
         response.responses = [

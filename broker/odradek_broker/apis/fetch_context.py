@@ -26,7 +26,7 @@ from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.fetch import FetchRequest, FetchResponse
 
 LONG = 1000
-"""Partitions that are read in one turn of the event loop."""
+"""Partitions that an undivided Fetch may read, in one turn of the event loop."""
 
 
 class FetchContext:
@@ -41,20 +41,20 @@ class FetchContext:
         self._by_id = version >= FIRST_VERSION_WITH_IDS
         partitions = ctx.broker.partitions
         self.find = partitions.get_by_id if self._by_id else partitions.get
-        """The hosted partition of a topic's name or id, and an index."""
+        """Returns the hosted partition by the topic's name or id, and the index."""
         state = request.replica_state
         replica, epoch = (state.replica_id, state.replica_epoch) if version >= 15 else (request.replica_id, -1)
         self.follower = (
             Follower(ctx.broker, ctx.broker.replication_quotas.leader, replica, epoch) if replica >= 0 else None
         )
-        """The broker that fetches; None: a consumer fetches."""
+        """The broker that fetches; None for a consumer."""
         self.session: FetchSession | None = None
         self.idle: IdlePartitions | None = None
         """The idle partitions of a follower's session."""
         self.wanted: list[FetchedPartition] = []
         """The partitions of a request without a session."""
         self.error: int = ErrorCode.NONE
-        """Why there is no such session: the error of the whole response."""
+        """The error of the whole response, if the session does not exist or its epoch is wrong."""
         self._find_session()
 
     def asked(self) -> list[FetchedPartition]:
@@ -66,7 +66,7 @@ class FetchContext:
         return len(self.wanted if self.session is None else self.session.active) > LONG
 
     def respond(self, found: list[tuple[FetchedPartition, PartitionData]]) -> FetchResponse:
-        """Return the response that says of the partitions found what the session's reader does not know yet."""
+        """Return the response: all partitions, or those with news for the reader of the session."""
         session = self.session
         response = FetchResponse(error_code=0, session_id=NO_SESSION)
         sent = found
@@ -163,5 +163,5 @@ class FetchContext:
 
 
 def _refuses(data: PartitionData) -> int | bool:
-    """Return whether a reader takes no high watermark from the response: the error, or that the logs part."""
+    """Return whether the reader ignores the high watermark in this data, because of an error or diverging logs."""
     return data.error_code or data.diverging_epoch.epoch >= 0

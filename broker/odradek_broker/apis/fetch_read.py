@@ -1,8 +1,8 @@
-"""Reading one partition for a Fetch, as it is now.
+"""Reading one partition for a Fetch.
 
-Owns how far each reader may read (followers to the log's end, consumers to the high watermark or the last stable
-offset), what a follower's fetch offset says of its progress, the choice of a replica in the consumer's rack (KIP-392),
-diverging epochs (KIP-595), and batches converted down for consumers of versions 0-3.
+Owns the limit of each reader (followers read to the log's end, consumers to the high watermark or the last stable
+offset), recording the progress of a follower, the choice of a replica in the consumer's rack (KIP-392), diverging
+epochs (KIP-595), and the conversion of batches for consumers of versions 0-3.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class PartitionReader:
         self._rack = request.rack_id if may_read_followers else ""
         self._early = early
         self._refused_before_reading: frozenset[PartitionKey] = NONE_REFUSED
-        """Partitions that a consumer may not read or that are unknown, since the first look: they do not end the wait
-        for the others, as in Kafka (KafkaApis.handleFetchRequest)."""
+        """Partitions that the first attempt found unknown or forbidden to a consumer: they do not complete the Fetch,
+        as in Kafka (KafkaApis.handleFetchRequest)."""
         self._converted_bytes = 0
         self.first = True
-        """Whether this is the first look at the logs; later ones say nothing new of a follower's progress."""
+        """Whether this is the first attempt; only the first one records the progress of a follower."""
         self.urgent = False
-        """Whether something that was read completes the Fetch."""
+        """Whether a partition that was read completes the Fetch."""
         self.watched: list[Partition] = []
         """The partitions whose changes may complete the Fetch."""
 
@@ -110,15 +110,15 @@ class PartitionReader:
             if self.first and wanted.fetch_offset <= limit:
                 follower.record_fetch(partition, wanted)
             if wanted.known_high_watermark < partition.high_watermark:
-                self.urgent = True  # It serves consumers, who wait for this.
+                self.urgent = True  # the follower serves consumers up to its high watermark
             if -1 < wanted.last_sent_log_start_offset < partition.log_start_offset:
-                self.urgent = True  # DeleteRecords waits for the follower.
+                self.urgent = True  # DeleteRecords waits for the follower
         else:
             limit = stable if self.read_committed else partition.high_watermark
             if self._rack:
                 preferred = preferred_replica(ctx.broker, partition, self._rack, wanted.fetch_offset)
                 if preferred is not None:
-                    return self._sent_elsewhere(partition, wanted, preferred)
+                    return self._redirected(partition, wanted, preferred)
         high_watermark = partition.high_watermark
         max_bytes = wanted.max_bytes if wanted.max_bytes < room else room
         records: object = b""
@@ -128,7 +128,7 @@ class PartitionReader:
         elif self._early is not None:
             self._early.add(wanted, partition, limit)
         elif wanted.fetch_offset > limit:
-            self.urgent = True  # As after a truncation of the leader (Kafka's DelayedFetch).
+            self.urgent = True  # as after a truncation of the leader (Kafka's DelayedFetch)
         try:
             found = partition.log.read(wanted.fetch_offset, max_bytes, limit=limit, min_one=min_one)
             if found is not None:
@@ -157,8 +157,8 @@ class PartitionReader:
             records=records,  # type: ignore[arg-type]  # bytes, a slice of a file, or a converted message set
         )
 
-    def _sent_elsewhere(self, partition: Partition, wanted: FetchedPartition, replica: int) -> PartitionData:
-        """A replica in the consumer's rack has what it wants (KIP-392)."""
+    def _redirected(self, partition: Partition, wanted: FetchedPartition, replica: int) -> PartitionData:
+        """Return the part of the response that sends the consumer to a replica in its rack (KIP-392)."""
         self.urgent = True
         return PartitionData(
             partition_index=wanted.index,
@@ -171,9 +171,9 @@ class PartitionReader:
         )
 
     def _converted(self, found: FileSlice, fetch_offset: int) -> bytes:
-        """For a consumer that knows batches not yet: message set of magic 0 (versions 0, 1) or 1 (versions 2, 3).
+        """Return batches as a message set of magic 0 (versions 0 and 1) or 1 (versions 2 and 3).
 
-        Nothing while memory is exhausted: an answer without records is always right, and the consumer asks again."""
+        Return no records while memory is exhausted: the consumer fetches again."""
         if not self._ctx.connection.has_room(self._converted_bytes + CONVERSION * len(found)):
             return b""
         converted = bytes(
@@ -183,7 +183,7 @@ class PartitionReader:
         return converted
 
     def _diverging(self, partition: Partition, wanted: FetchedPartition) -> PartitionData | None:
-        """KIP-595: tell a reader whose last epoch ended elsewhere where its log and ours part."""
+        """Return the part of the response for a reader with a diverging log (KIP-595); None for any other reader."""
         epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
         if epoch < 0:
             return self._error(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -205,8 +205,8 @@ class PartitionReader:
         return refused(self._ctx, wanted, error)
 
     def _was_refused_before(self, wanted: FetchedPartition, error: ErrorCode) -> bool:
-        """Return whether a consumer's other partitions are waited for in spite of the error. A follower is answered
-        immediately, so that it asks again for a new partition as soon as this broker leads it."""
+        """Return whether a consumer's Fetch waits for its other partitions in spite of the error. A follower's Fetch
+        completes immediately, so that the follower fetches a new partition as soon as this broker leads it."""
         if error not in BEFORE_READING or self._follower is not None:
             return False
         key = (wanted.topic, wanted.index)
@@ -216,7 +216,7 @@ class PartitionReader:
 
 
 def _aborted(partition: Partition, fetch_offset: int, found: FileSlice) -> list[AbortedTransaction]:
-    """What a reader of committed records must skip of what was found. Raises what a failing disk raises."""
+    """Return the aborted transactions in the records that were found. Raises STORAGE_ERRORS."""
     return [
         AbortedTransaction(transaction.producer_id, transaction.first_offset)
         for transaction in partition.log.aborted_in(fetch_offset, found)

@@ -1,4 +1,9 @@
-"""IncrementalAlterConfigs (key 44), versions 0-1: single overrides set, deleted, appended to, subtracted from."""
+"""IncrementalAlterConfigs (key 44): set, delete, append to or subtract from single overrides (KIP-339).
+
+Versions: v1 is flexible.
+Behaviour: authorizes, then submits the request to the controller. A broker alters only its own configuration.
+Differences from Kafka: none.
+"""
 
 from __future__ import annotations
 

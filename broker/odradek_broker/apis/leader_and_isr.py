@@ -1,4 +1,11 @@
-"""LeaderAndIsr (key 4, versions 0-7): ZooKeeper mode's controller says what this broker leads and follows."""
+"""LeaderAndIsr (key 4): the controller of a ZooKeeper cluster assigns leaders and followers.
+
+Versions: v1 marks new partitions, v2 has broker epochs and groups by topic, v3 has reassignments (KIP-455), v4 is
+flexible, v5 has topic ids, v6 the recovery state of leaders, v7 marks KRaft controllers (KIP-866).
+Behaviour: the broker becomes leader or follower of each partition before it responds. Only brokers in a ZooKeeper
+cluster serve it, on the listener between brokers.
+Differences from Kafka: none.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""ListConfigResources (key 74), versions 0-1: what has configurations of its own (KIP-1142).
+"""ListConfigResources (key 74): the resources that have a configuration of their own (KIP-1142).
 
-Version 0 was ListClientMetricsResources and knows nothing else.
+Versions: v0 was ListClientMetricsResources, and lists client-metrics subscriptions only; v1 lists every type.
+Behaviour: UNSUPPORTED_VERSION for a type that the broker does not know.
+Differences from Kafka: none.
 """
 
 from __future__ import annotations

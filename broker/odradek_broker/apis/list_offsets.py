@@ -1,7 +1,13 @@
-"""ListOffsets (key 2), versions 0-11: earliest, latest, of the largest timestamp, or the first at or after a timestamp.
+"""ListOffsets (key 2): the earliest or the latest offset, or the offset of a timestamp.
 
-Version 0 answers a list of segment boundaries, newest first, as 3.9 does. Nothing is tiered: the earliest local offset
-is the earliest, latest tiered and earliest pending upload are -1.
+Versions: v0 has lists of segment boundaries, newest first; v1 single offsets and their timestamps; v2
+`isolation_level`, v4 leader epochs (KIP-320), v6 is flexible, v7 has the largest timestamp (KIP-734), v8 the earliest
+local offset (KIP-405), v9 the latest tiered offset (KIP-1005), v10 a timeout (KIP-1075), v11 the earliest pending
+upload (KIP-1023).
+Behaviour: consumers see offsets up to the high watermark or the last stable offset, replicas up to the log's end. A
+leader that has not yet committed its first offset responds OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5).
+Differences from Kafka: nothing is tiered, so that the earliest local offset is the earliest offset, and the latest
+tiered offset and the earliest pending upload are -1.
 """
 
 from __future__ import annotations
@@ -51,12 +57,12 @@ def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
                 if repeated not in answers:
                     answers.append(repeated)
             else:
-                answers.append(_answer(ctx, request, topic.name, wanted))
+                answers.append(_partition(ctx, request, topic.name, wanted))
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(topic.name, answers))
     return ListOffsetsResponse(topics=topics)
 
 
-def _answer(
+def _partition(
     ctx: Context, request: ListOffsetsRequest, topic: str, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     timestamp = wanted.timestamp
@@ -70,14 +76,14 @@ def _answer(
     error = partition.check_epoch(wanted.current_leader_epoch)
     if error:
         return _error(ctx, wanted, error)
-    # Who reads as a replica (or debugs one) sees the log's end; consumers what is committed.
+    # A replica, or a debugger of one, sees the log's end; consumers see committed offsets.
     limit = partition.log_end_offset
     unknown = ErrorCode.NONE
     if request.replica_id == -1:
         committed = request.isolation_level == READ_COMMITTED
         limit = partition.last_stable_offset if committed else partition.high_watermark
         if partition.is_behind_epoch_start:
-            # Just elected: its predecessor may have shown offsets that are not known to be committed here yet.
+            # A new leader: the previous one may have returned offsets that this one does not know to be committed.
             unknown = ErrorCode.OFFSET_NOT_AVAILABLE if ctx.api_version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
     if unknown and timestamp == LATEST:
         return _error(ctx, wanted, unknown)
@@ -98,7 +104,7 @@ def _answer(
 
 
 def _look_up(partition: Partition, timestamp: int, limit: int) -> tuple[int, int, int]:
-    """(offset, timestamp, leader epoch); -1 in all of them when there is no such record below `limit`."""
+    """Return offset, timestamp and leader epoch; -1 for all three if there is no such record below `limit`."""
     match timestamp:
         case -1:
             return limit, -1, partition.leader_epoch
@@ -118,7 +124,7 @@ def _look_up(partition: Partition, timestamp: int, limit: int) -> tuple[int, int
 
 
 def _boundaries(partition: Partition, timestamp: int, count: int, limit: int) -> list[int]:
-    """Version 0: first offsets of segments and the log's end, newest first, from the segment that is old enough."""
+    """Return base offsets of segments and the log's end, newest first, from the segment that is old enough (v0)."""
     log = partition.log
     segments = log.segments
     entries = [

@@ -1,4 +1,9 @@
-"""ListPartitionReassignments (key 46), version 0: which replicas are on their way."""
+"""ListPartitionReassignments (key 46): the reassignments in progress (KIP-455).
+
+Versions: only v0.
+Behaviour: authorizes, then submits the request to the controller.
+Differences from Kafka: none.
+"""
 
 from __future__ import annotations
 

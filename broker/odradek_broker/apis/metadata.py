@@ -1,8 +1,12 @@
-"""Metadata (key 3), versions 0-13: brokers, topics by name or id, and who leads each partition.
+"""Metadata (key 3): brokers, topics by name or id, and the leader of each partition.
 
-A missing topic is created when client and broker allow it (`auto.create.topics.enable`). Kafka answers such a request
-with UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again; here the topic exists before the answer goes out, so that
-the client saves that round.
+Versions: v1 has racks and the controller, v4 `allow_auto_topic_creation`, v5 offline replicas, v7 leader epochs, v8
+authorized operations (KIP-430), v9 is flexible, v10 has topic ids (KIP-516), v12 looks topics up by id, v13 has an
+error of the whole request.
+Behaviour: creates a missing topic if client and broker allow it (`auto.create.topics.enable`). A broker without its
+first metadata waits for it for up to five seconds.
+Differences from Kafka: the response describes an auto-created topic, where Kafka responds UNKNOWN_TOPIC_OR_PARTITION
+and the client asks again; Kafka's broker without metadata responds immediately, with nothing.
 """
 
 from __future__ import annotations
@@ -33,38 +37,38 @@ MetadataResponseTopic = MetadataResponse.MetadataResponseTopic
 SLICE = 100
 """Topics that are described, or created, in one slice."""
 FIRST_METADATA_WAIT_MS = 5_000
-"""How long a broker that has just started waits for a controller's first word before it says what it knows: nothing."""
+"""How long a request waits for a new broker's first metadata before it gets an empty response."""
 
 
 def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse] | Sliced:
     broker = ctx.broker
-    return _answer(ctx, request) if broker.has_metadata else _when_told(ctx, request)
+    return _handle(ctx, request) if broker.has_metadata else _after_first_metadata(ctx, request)
 
 
-async def _when_told(ctx: Context, request: MetadataRequest) -> MetadataResponse:
-    """A client that is told of no brokers and no topics gives up what it holds for them, or does not ask again for
-    long. (Kafka's broker tells it so.)"""
+async def _after_first_metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
+    """Wait for the first metadata, because a client that receives no brokers and no topics drops its own metadata, or
+    does not refresh it for long. Kafka's broker does respond so."""
     broker = ctx.broker
-    told = broker.purgatory.watch(
+    first_metadata = broker.purgatory.watch(
         [broker.first_metadata_watchers], lambda: broker.has_metadata or None, lambda: False, FIRST_METADATA_WAIT_MS
     )
     try:
-        await told
+        await first_metadata
     finally:
-        told.cancel()  # The client may have gone away meanwhile.
-    answer = _answer(ctx, request)
-    if isinstance(answer, Sliced):
-        return await answer.response  # type: ignore[no-any-return]
-    return answer if isinstance(answer, MetadataResponse) else await answer
+        first_metadata.cancel()  # the client may have disconnected
+    result = _handle(ctx, request)
+    if isinstance(result, Sliced):
+        return await result.response  # type: ignore[no-any-return]
+    return result if isinstance(result, MetadataResponse) else await result
 
 
-def _answer(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse] | Sliced:
+def _handle(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse] | Sliced:
     topics = request.topics
     # Version 0 had no null: an empty list meant all topics.
     if topics is None or (ctx.api_version == 0 and not topics):
         names = [name for name in sorted(ctx.broker.image.topics) if ctx.may_topic(Operation.DESCRIBE, name)]
         return _response(ctx, request, names, []) if len(names) <= SLICE else Sliced(_describe(ctx, request, names))
-    # The schema has ids from version 10, the brokers take them from 12 (KIP-516).
+    # The schema has ids from version 10, Kafka's brokers look them up from 12 (KIP-516).
     if ctx.api_version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics):
         return failed(ctx, request, ErrorCode.INVALID_REQUEST)
     by_id, names, refused = _resolve(ctx, topics)
@@ -75,7 +79,7 @@ def _answer(ctx: Context, request: MetadataRequest) -> MetadataResponse | Awaita
 
 
 async def _describe(ctx: Context, request: MetadataRequest, names: list[str]) -> MetadataResponse:
-    """All topics, in slices of about `SLICE` partitions; those that are deleted meanwhile are left out."""
+    """Describe all topics in slices of about `SLICE` partitions, without those that are deleted meanwhile."""
     described: list[MetadataResponseTopic] = []
     elements = 0
     turns = Turns()
@@ -116,7 +120,7 @@ async def _create_and_respond(
 def _resolve(
     ctx: Context, topics: Iterable[MetadataRequest.MetadataRequestTopic]
 ) -> tuple[list[MetadataResponseTopic], list[str], list[MetadataResponseTopic]]:
-    """Topics asked for by an unknown id; the names to describe, without repetition; the topics that are refused."""
+    """Return the topics with an unknown id, the names to describe, without repetition, and the refused topics."""
     unknown: list[MetadataResponseTopic] = []
     names: dict[str, None] = {}
     refused: list[MetadataResponseTopic] = []
@@ -186,7 +190,7 @@ def _partitions(ctx: Context, topic: TopicImage) -> list[MetadataResponse.Metada
         replicas, isr = list(partition.replicas), list(partition.isr)
         offline = offline_replicas(image, partition, listener)
         if ctx.api_version == 0:
-            # Version 0 clients are told of live replicas only, with an error when that leaves some out.
+            # Version 0 lists live replicas only, with an error if that leaves some out.
             shown = [replica for replica in replicas if replica not in offline]
             if not error and len(shown) < len(replicas):
                 error = ErrorCode.REPLICA_NOT_AVAILABLE
@@ -209,7 +213,7 @@ def _partitions(ctx: Context, topic: TopicImage) -> list[MetadataResponse.Metada
 
 
 def failed(ctx: Context, request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
-    """Every topic asked for has the error; version 13 has a place for it as well."""
+    """Return a response with the error in every topic, and from version 13 also for the whole request."""
     return MetadataResponse(
         topics=[
             # Before version 12 a topic without a name cannot be expressed.

@@ -1,5 +1,9 @@
-"""OffsetForLeaderEpoch (key 23), versions 0-4: where a leader epoch ends, so that a reader notices a truncated log
-(KIP-320)."""
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, so that a reader detects a truncated log (KIP-320).
+
+Versions: v1 returns leader epochs, v2 has the reader's leader epoch, v3 the replica id, v4 is flexible.
+Behaviour: the end offset of the largest epoch that is not above the requested one; -1 if there is none.
+Differences from Kafka: none.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +22,14 @@ def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeade
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
-                topic.topic, [_answer(ctx, topic.topic, wanted) for wanted in topic.partitions]
+                topic.topic, [_end_offset(ctx, topic.topic, wanted) for wanted in topic.partitions]
             )
             for topic in request.topics
         ]
     )
 
 
-def _answer(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_offset(ctx: Context, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     if not ctx.may_topic(Operation.DESCRIBE, topic):
         return EpochEndOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted.partition)
     partition = ctx.broker.partitions.get(topic, wanted.partition)

@@ -1,8 +1,13 @@
-"""Produce (key 0), versions 0-13: append batches to partitions that this broker leads.
+"""Produce (key 0): append batches to partitions that this broker leads.
 
-The hot path: plain functions, and nothing waits unless acks=all has to (with one replica it never has to). Old message
-formats (versions 0-2) are converted to batches by the log. The usual request takes the fast path (`produce_fast_path`),
-batches of transactions go by way of their coordinator (`produce_transactional`); all are appended by `produce_append`.
+Versions: v3 has batches and transactional ids (KIP-98), v5 the log start offset, v7 allows zstd (KIP-110), v8 has
+errors of single records (KIP-467), v9 is flexible, v10 names the new leader (KIP-951), v12 adds partitions to
+transactions (KIP-890), v13 has topic ids (KIP-516).
+Behaviour: the response waits for the in-sync replicas with acks=all, and never otherwise, unless
+`odradek.sync=always`. The log converts the message formats of versions 0-2. The usual request takes the fast path
+(`produce_fast_path`), the partitions of transactional batches are verified before (`produce_transactional`); all
+append by `produce_append`.
+Differences from Kafka: none.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The append that all three ways of Produce share: the general way (`produce`), the fast path (`produce_fast_path`) and
-batches of transactions (`produce_transactional`).
+"""The append that the three paths of Produce share: the general path (`produce`), the fast path (`produce_fast_path`)
+and transactional batches (`produce_transactional`).
 
-Follows Kafka's ReplicaManager.appendRecords: the checks before the log, the append by the `Partition`, the answer for
-each partition, and the wait for acks. Imports none of the three, which all import it. The fast path calls
-`append_usual_batch`, the others `append`; a test compares their answers byte for byte.
+Follows Kafka's ReplicaManager.appendRecords: the checks before the log, the append by the `Partition`, the response for
+each partition, and the wait for acks. The fast path calls `append_usual_batch`, the others `append`; a test compares
+their responses byte for byte.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ ACKS_ALL = -1
 FIRST_VERSION_WITH_LEADERS = 10
 FIRST_VERSION_WITH_IDS = 13
 NO_CURRENT_LEADER = ProduceResponse.LeaderIdAndEpoch()
-"""What every answer without an error shares; never changed."""
+"""Shared by all responses without an error; never changed."""
 # First offset, log append time, log start offset.
 APPENDED_OFFSETS = Struct(">qqq")
 ZSTD = 4
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client that may write to internal topics (AdminUtils.ADMIN_CLIENT_ID)."""
 
-# Errors that Kafka answers without the log's start offset; the others tell it.
+# Errors that Kafka returns without the log start offset.
 WITHOUT_START = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -71,7 +71,7 @@ another Metadata request."""
 def append_usual_batch(
     broker: BrokerServices, connection: ClientConnection, partition: Partition, records: memoryview
 ) -> bytes | None:
-    """Append what the fast path takes: one batch without a transaction, for a partition with a single replica.
+    """Append one batch without a transaction to a partition with a single replica.
 
     Return the offset, append time and log start offset as the response encodes them; None if `append` must look at the
     batch, which is unchanged then. `needs_full_checks` and `is_sole_replica` are shortcuts of the ISR rule, listed in
@@ -112,26 +112,26 @@ def append(
     partitions = broker.partitions
     find = partitions.get_by_id if version >= FIRST_VERSION_WITH_IDS else partitions.get
     everything_allowed = broker.authorizer.allows_everything
-    if ctx.connection.memory.used:  # otherwise there is room for anything
+    if ctx.connection.memory.used:  # otherwise there is enough room
         _make_room(ctx, request)
     topics = []
     waiting: WaitingPartitions | None = None
     failures = False
     for topic in request.topic_data:
         key: Any = topic.topic_id if version >= FIRST_VERSION_WITH_IDS else topic.name
-        answers = []
+        partition_responses = []
         for data in topic.partition_data:
             index = data.index
             partition = find(key, index)
             if partition is None:
-                answer = _refused(ctx, key, index, _why_not_here(ctx, key, index))
+                partition_response = _refused(ctx, key, index, _missing_error(ctx, key, index))
             elif not everything_allowed and not ctx.may_topic(Operation.WRITE, partition.topic):
-                answer = PartitionProduceResponse(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
+                partition_response = PartitionProduceResponse(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
             elif partition.error:
-                answer = _refused(ctx, key, index, partition.error)
+                partition_response = _refused(ctx, key, index, partition.error)
             else:
-                answer = _append(ctx, partition, data, version, acks, verification)
-            if answer.error_code:
+                partition_response = _append(ctx, partition, data, version, acks, verification)
+            if partition_response.error_code:
                 failures = True
             elif partition is not None and (
                 partition.high_watermark < partition.log.log_end_offset
@@ -139,13 +139,13 @@ def append(
                 else acks == 1 and partition.waits_for_disk
             ):
                 waiting = waiting or []
-                waiting.append((partition, partition.log.log_end_offset, answer))
-            answers.append(answer)
-        topics.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+                waiting.append((partition, partition.log.log_end_offset, partition_response))
+            partition_responses.append(partition_response)
+        topics.append(TopicProduceResponse(topic.name, topic.topic_id, partition_responses))
     response = ProduceResponse(topics)
     if failures:
         if acks == 0:
-            # Nobody listens: an error can only be told by closing the connection, as Kafka does.
+            # The client reads no response: close the connection to report the error, as Kafka does.
             ctx.connection.close()
             return None
         if version >= FIRST_VERSION_WITH_LEADERS:
@@ -156,8 +156,8 @@ def append(
 
 
 def _make_room(ctx: Context, request: ProduceRequest) -> None:
-    """`MemoryExhausted` if a batch of the request may have to be decompressed or converted and there is no room for
-    it now."""
+    """Raise MemoryExhausted if a batch of the request may have to be decompressed or converted, and there is no room
+    for it now."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
@@ -169,8 +169,8 @@ def _make_room(ctx: Context, request: ProduceRequest) -> None:
 def _may_be_opened(
     ctx: Context, topic: ProduceRequest.TopicProduceData, data: ProduceRequest.PartitionProduceData
 ) -> bool:
-    """Whether these records are anything but a plain batch for a topic that takes it as it is. Whether a compressed
-    one is opened depends on more than the topic: on its timestamps, for example."""
+    """Return whether the append may decompress or convert these records. For a compressed batch that depends on more
+    than the topic, on its timestamps for example."""
     records: Any = data.records
     if len(records) <= ATTRIBUTES_LOW_BYTE:
         return False
@@ -191,7 +191,7 @@ def _append(
     acks: int,
     verification: TransactionVerification | None,
 ) -> PartitionProduceResponse:
-    """Append one partition's records; the answer for that partition."""
+    """Append the records of one partition, and return the partition's part of the response."""
     index = data.index
     records: Any = data.records
     guard = None
@@ -201,7 +201,7 @@ def _append(
         if error is not None:
             return _unverified(index, error, verification)
         guard = verification.guards.get(topic_partition)
-    # What every modern client sends passes this line; whatever is doubtful is looked at closely.
+    # The batches of current clients need none of these checks.
     if (
         version < 7
         or records is None
@@ -211,14 +211,14 @@ def _append(
     ):
         error = _unacceptable(ctx, partition, records, version, acks)
         if error:
-            # Of these only a magic that nobody knows comes with words.
-            words = (
+            # Of these errors only the one for an unknown magic has a message.
+            message = (
                 f"Invalid magic {records[MAGIC_POSITION]}" if error is ErrorCode.CORRUPT_MESSAGE and records else None
             )
-            # Who has too few replicas in sync had found the log.
+            # A partition with too few in-sync replicas was found, and has a log start offset.
             start = partition.log_start_offset if error is ErrorCode.NOT_ENOUGH_REPLICAS else -1
             return PartitionProduceResponse(
-                index, error, -1, log_start_offset=start, error_message=words, current_leader=NO_CURRENT_LEADER
+                index, error, -1, log_start_offset=start, error_message=message, current_leader=NO_CURRENT_LEADER
             )
     result = partition.append(records, guard=guard)
     if result.__class__ is AppendInfo:
@@ -227,12 +227,12 @@ def _append(
             index, 0, first_offset, append_time, start_offset, current_leader=NO_CURRENT_LEADER
         )
     assert isinstance(result, Rejection)
-    told = result.error not in WITHOUT_START and is_one_batch(records)
+    has_start = result.error not in WITHOUT_START and is_one_batch(records)
     return PartitionProduceResponse(
         index,
         result.error,
         -1,
-        log_start_offset=partition.log_start_offset if told else -1,
+        log_start_offset=partition.log_start_offset if has_start else -1,
         record_errors=[
             ProduceResponse.BatchIndexAndErrorMessage(fault.batch_index, fault.message)
             for fault in result.record_errors
@@ -253,12 +253,12 @@ def _unverified(index: int, error: ErrorCode, verification: TransactionVerificat
 
 
 def is_one_batch(records: bytes | memoryview) -> bool:
-    """Whether the records are exactly one whole batch: Kafka refuses anything else before it looks for the log."""
+    """Return whether the records are exactly one whole batch: Kafka refuses others before it looks for the log."""
     return int.from_bytes(records[8:12], "big") + 12 == len(records)
 
 
 def _unacceptable(ctx: Context, partition: Partition, records: Any, version: int, acks: int) -> ErrorCode:
-    """What Kafka checks before it looks at the log (ProduceRequest.validateRecords, ReplicaManager)."""
+    """Return the error that Kafka finds before the append (ProduceRequest.validateRecords, ReplicaManager)."""
     if records is None or len(records) <= MAGIC_POSITION:
         return ErrorCode.INVALID_RECORD if version >= 3 else ErrorCode.CORRUPT_MESSAGE
     if version >= 3:
@@ -268,7 +268,7 @@ def _unacceptable(ctx: Context, partition: Partition, records: Any, version: int
             records[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK if version < 7 and len(records) > ATTRIBUTES_LOW_BYTE else 0
         )
         if codec >= ZSTD:
-            # A codec beyond zstd is a mishap of Kafka's at this point, too.
+            # Kafka fails with an exception for a codec above zstd, too.
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if codec == ZSTD else ErrorCode.UNKNOWN_SERVER_ERROR
     if partition.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -281,26 +281,26 @@ def _unacceptable(ctx: Context, partition: Partition, records: Any, version: int
 def _wait(
     ctx: Context, request: ProduceRequest, response: ProduceResponse, waiting: WaitingPartitions
 ) -> Deferred[ProduceResponse]:
-    """acks=all: answer when every in-sync replica has the records, or at the client's timeout. acks=1, if it waits for
-    the disk: when they are there."""
+    """Respond when every in-sync replica has the records (acks=all), or when they are on the disk (acks=1 with
+    `odradek.sync=always`), or at the client's timeout."""
     reached = _committed if request.acks == ACKS_ALL else _synced
     epochs = [partition.leader_epoch for partition, _, _ in waiting]
 
     def attempt() -> ProduceResponse | None:
-        for (partition, end_offset, answer), epoch in zip(waiting, epochs, strict=True):
+        for (partition, end_offset, partition_response), epoch in zip(waiting, epochs, strict=True):
             if partition.error or partition.leader_epoch != epoch:
-                answer.error_code = partition.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
+                partition_response.error_code = partition.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
             elif reached(partition) < end_offset:
                 return None
             elif request.acks == ACKS_ALL and partition.leader is not None and partition.leader.under_min_isr:
-                answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+                partition_response.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return response
 
     def expire() -> ProduceResponse:
-        for partition, end_offset, answer in waiting:
+        for partition, end_offset, partition_response in waiting:
             if reached(partition) < end_offset:
-                answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-                answer.base_offset = -1
+                partition_response.error_code = ErrorCode.REQUEST_TIMED_OUT
+                partition_response.base_offset = -1
         return response
 
     watched = [partition.watchers for partition, _, _ in waiting]
@@ -315,8 +315,8 @@ def _synced(partition: Partition) -> int:
     return partition.log.recovery_point
 
 
-def _why_not_here(ctx: Context, key: str | Uuid, index: int) -> ErrorCode:
-    """No replica of it is on this broker: because it does not exist, or because it is elsewhere."""
+def _missing_error(ctx: Context, key: str | Uuid, index: int) -> ErrorCode:
+    """Return the error for a partition without a replica here: it does not exist, or is on other brokers."""
     image = ctx.broker.image
     if ctx.api_version >= FIRST_VERSION_WITH_IDS and key not in image.topics_by_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -325,23 +325,25 @@ def _why_not_here(ctx: Context, key: str | Uuid, index: int) -> ErrorCode:
 
 
 def _refused(ctx: Context, key: str | Uuid, index: int, error: ErrorCode) -> PartitionProduceResponse:
-    """The answer with where the client should go instead, if somebody else leads (KIP-951)."""
-    answer = PartitionProduceResponse(index, error, -1)
+    """Return the partition's part of the response, with the leader if it is another broker (KIP-951)."""
+    partition_response = PartitionProduceResponse(index, error, -1)
     if error != ErrorCode.NOT_LEADER_OR_FOLLOWER or ctx.api_version < FIRST_VERSION_WITH_LEADERS:
-        return answer
+        return partition_response
     registration = ctx.broker.image.partition(key, index)
     if registration is not None:
-        answer.current_leader = ProduceResponse.LeaderIdAndEpoch(registration.leader, registration.leader_epoch)
-    return answer
+        partition_response.current_leader = ProduceResponse.LeaderIdAndEpoch(
+            registration.leader, registration.leader_epoch
+        )
+    return partition_response
 
 
 def _add_endpoints(ctx: Context, response: ProduceResponse) -> None:
-    """The addresses of the leaders named in the answer, so that the client needs no Metadata to follow (KIP-951)."""
+    """Add the addresses of the leaders that the response names, so that the client needs no Metadata (KIP-951)."""
     named = {
-        answer.current_leader.leader_id
+        partition_response.current_leader.leader_id
         for topic in response.responses
-        for answer in topic.partition_responses
-        if answer.error_code and answer.current_leader.leader_id >= 0
+        for partition_response in topic.partition_responses
+        if partition_response.error_code and partition_response.current_leader.leader_id >= 0
     }
     for broker_id in sorted(named):
         broker = ctx.broker.image.brokers.get(broker_id)
@@ -352,7 +354,9 @@ def _add_endpoints(ctx: Context, response: ProduceResponse) -> None:
             )
 
 
-def failed(ctx: Context, request: ProduceRequest, error: ErrorCode, words: str | None = None) -> ProduceResponse | None:
+def failed(
+    ctx: Context, request: ProduceRequest, error: ErrorCode, message: str | None = None
+) -> ProduceResponse | None:
     if request.acks == 0:
         return None
     return ProduceResponse(
@@ -360,7 +364,10 @@ def failed(ctx: Context, request: ProduceRequest, error: ErrorCode, words: str |
             TopicProduceResponse(
                 topic.name,
                 topic.topic_id,
-                [PartitionProduceResponse(data.index, error, -1, error_message=words) for data in topic.partition_data],
+                [
+                    PartitionProduceResponse(data.index, error, -1, error_message=message)
+                    for data in topic.partition_data
+                ],
             )
             for topic in request.topic_data
         ]

@@ -1,12 +1,12 @@
-"""The usual Produce request, from bytes to bytes: one topic, one partition, one batch, no transaction.
+"""The fast path of Produce: the usual request from its bytes to the bytes of the response, without message objects.
 
-Unbatched producers send nothing else, and the profile of them showed more time in the objects of a request and its
-answer than in the log. Whatever is not usual, or goes wrong, is answered None and takes the general way through
-`produce_append.append`: a refused batch is as it came, so that refusing it twice does no harm. A test compares these
-bytes with the codec's.
+The usual request has one topic, one partition, one batch and no transaction. Producers without batching send nothing
+else, and a profile showed more time in the objects of request and response than in the log. For any other request, and
+after any error, the fast path returns None, and the request takes the general path through `produce_append.append`: a
+refused batch is unchanged, so that the general path refuses it again. A test compares these bytes with the codec's.
 
-For each topic and partition that a version was asked for, the bytes from the topic's name to the partition's index are
-kept with the partition, until a partition of the broker is removed; they begin the answer as they began the request.
+For each topic and partition of a version, the bytes from the topic's name to the partition's index are cached with the
+partition, until a partition of the broker is removed: the response begins with these bytes of the request.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NO_TAGS = b"\0\0\0"
 
 
 def fast_path(version: int) -> FastPath | None:
-    """How to serve the usual request of this version; None for versions too old to be worth it."""
+    """Return the fast path of a version; None for old versions, which have none."""
     if version < FIRST_VERSION:
         return None
     return _plain(version) if version < FIRST_FLEXIBLE else _flexible(version)
@@ -67,10 +67,10 @@ def _plain(version: int) -> FastPath:
         found = known.get(key)
         if found is None:
             count, index = int.from_bytes(key[-8:-4], "big"), int.from_bytes(key[-4:], "big")
-            partition = _named(broker, key[2:-8], index) if count == 1 else None
+            partition = _partition_by_name(broker, key[2:-8], index) if count == 1 else None
             if partition is None:
                 return None
-            found = _keep(broker, known, key, partition, ONE_TOPIC)
+            found = _cache(broker, known, key, partition, ONE_TOPIC)
         size = INT32.unpack_from(frame, size_at)[0]
         if begin + size != len(frame):
             return None
@@ -111,11 +111,13 @@ def _flexible(version: int) -> FastPath:
             partition = None
             if key[-5] == 2:
                 partition = (
-                    broker.partitions.get_by_id(Uuid(key[:16]), index) if by_id else _named(broker, key[1:-5], index)
+                    broker.partitions.get_by_id(Uuid(key[:16]), index)
+                    if by_id
+                    else _partition_by_name(broker, key[1:-5], index)
                 )
             if partition is None:
                 return None
-            found = _keep(broker, known, key, partition, ONE_TOPIC_FLEXIBLE)
+            found = _cache(broker, known, key, partition, ONE_TOPIC_FLEXIBLE)
         size = shift = 0
         at = size_at
         while True:
@@ -140,14 +142,14 @@ def _flexible(version: int) -> FastPath:
     return serve
 
 
-def _named(broker: BrokerServices, name: bytes, index: int) -> Partition | None:
+def _partition_by_name(broker: BrokerServices, name: bytes, index: int) -> Partition | None:
     try:
         return broker.partitions.get(str(name, "utf-8"), index)
     except UnicodeDecodeError:
         return None
 
 
-def _keep(
+def _cache(
     broker: BrokerServices, known: dict[bytes, tuple[Partition, bytes]], key: bytes, partition: Partition, begin: bytes
 ) -> tuple[Partition, bytes]:
     if len(known) >= CACHED_MAX:

@@ -48,7 +48,7 @@ def is_transactional(request: ProduceRequest) -> bool:
             if (
                 records
                 and len(records) >= HEADER_SIZE
-                and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT  # what most have not, found without a call
+                and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT  # most batches have no such bit: no call for them
                 and is_transactional_batch(records)
             ):
                 return True
@@ -65,7 +65,7 @@ def is_transactional_batch(records: Any) -> bool:
 
 
 class TransactionalBatch(NamedTuple):
-    """A batch of a transaction, for a partition that this broker leads."""
+    """A transactional batch, for a partition that this broker leads."""
 
     partition: Partition
     producer: Producer
@@ -73,7 +73,7 @@ class TransactionalBatch(NamedTuple):
 
 
 def handle(ctx: Context, request: ProduceRequest) -> HandlerResult:
-    """A request that has a transactional id or transactional batches."""
+    """Handle a request that has a transactional id or transactional batches."""
     if not is_transactional(request):
         return append(ctx, request)
     name = request.transactional_id
@@ -81,16 +81,16 @@ def handle(ctx: Context, request: ProduceRequest) -> HandlerResult:
         return _refuse(ctx, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     batches = _batches(ctx, request)
     if len({batch.producer for batch in batches}) > 1:
-        words = "Transactional records contained more than one producer ID"
-        return _refuse(ctx, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, words)
+        message = "Transactional records contained more than one producer ID"
+        return _refuse(ctx, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
     return _VerifiedProduce(ctx, request, batches).begin()
 
 
-def _refuse(ctx: Context, request: ProduceRequest, error: ErrorCode, words: str | None = None) -> HandlerResult:
-    """The request as a whole."""
+def _refuse(ctx: Context, request: ProduceRequest, error: ErrorCode, message: str | None = None) -> HandlerResult:
+    """Refuse the whole request."""
     if request.acks == 0:
         ctx.connection.close()
-    return failed(ctx, request, error, words)
+    return failed(ctx, request, error, message)
 
 
 def _batches(ctx: Context, request: ProduceRequest) -> list[TransactionalBatch]:
@@ -155,8 +155,8 @@ class _VerifiedProduce:
 
     def _verified(self, verification: TransactionVerification) -> None:
         if self._operation.adds and ErrorCode.CONCURRENT_TRANSACTIONS in verification.errors.values():
-            # The producer's previous transaction is about to complete: trying again here costs less than a retry of the
-            # client.
+            # The producer's previous transaction is about to complete: a retry by this broker costs less than one by
+            # the client.
             broker = self._ctx.broker
             limit_ms = min(broker.config.integer(RETRY_MAX_MS), broker.config.integer("request.timeout.ms"))
             if self._ctx.now_ms - self._began_ms < limit_ms:
@@ -172,7 +172,7 @@ class _VerifiedProduce:
     # -- while the client waits -----------------------------------------------------------------------------------
 
     def _hold_records(self) -> None:
-        """Out of the connection's buffer, which is used for others as soon as the handler has returned."""
+        """Copy the records out of the connection's buffer, which the next request overwrites."""
         for topic in self._request.topic_data:
             for data in topic.partition_data:
                 records: Any = data.records

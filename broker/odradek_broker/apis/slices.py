@@ -1,7 +1,7 @@
-"""Long requests in slices: how an API's long arrays are divided, and how the responses to the parts become one.
+"""Long requests in slices: the division of an API's long arrays, and the joining of the responses.
 
-Owns the division and the turns that other requests get in between. Leaves what a part means to the API's handler. A
-handler that has much to say to a short request returns `Sliced`, and gives way by `Turns`.
+Owns the division, and the turns of the event loop between slices. Leaves the meaning of a slice to the API's handler. A
+handler with a long response to a short request returns `Sliced`, and yields the event loop by `Turns`.
 """
 
 from __future__ import annotations
@@ -18,44 +18,43 @@ if TYPE_CHECKING:
     from odradek_broker.apis.context import Context
 
 ELEMENTS = 1000
-"""Elements that are decoded in one turn of the event loop, and handled in one slice unless an API needs less. Most
-handlers take 2 to 10 microseconds for one."""
+"""Elements that are decoded in one turn of the event loop, and handled in one slice unless an API needs fewer. Most
+handlers take 2 to 10 microseconds for an element."""
 TURN_S = 0.005
-"""How long a request keeps the event loop before others have their turn, plus at most one slice."""
+"""A request keeps the event loop for at most this time and one slice before other requests have their turn."""
 
 Slice = tuple[Any, bool]
-"""A request with a part of the elements, or its response; and whether its one entry continues the last one before."""
+"""A request with some of the elements, or its response; and whether its only entry continues the previous slice."""
 
 
 class Divider(Protocol):
-    """How long requests of one API are divided."""
+    """Divides the long requests of one API."""
 
     @property
     def elements(self) -> int:
-        """Elements that are handled in one turn."""
+        """Elements of one slice."""
 
     def divide(self, request: Any) -> Iterator[Slice]:
-        """Yield the parts, in order."""
+        """Yield the slices of a request, in order."""
 
     def join(self, responses: list[Slice]) -> Any:
-        """Return one response from those to the parts, of which there is at least one."""
+        """Return one response for the responses to all slices, of which there is at least one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """Entries of an array of the request, each with one entry in an array of the response.
+    """Divides an array of the request, whose entries each have one entry in an array of the response.
 
-    `inner` are the arrays of such entries whose elements correspond, too, in request and response: an entry whose own
-    array is long is divided."""
+    `inner` names the arrays in these entries whose elements correspond, too: an entry with a long one is divided."""
 
     request: str
     response: str
     inner: tuple[str, str] | None = None
     elements: int = ELEMENTS
     also: str = ""
-    """An array of the response besides, whose entries may be repeated in several parts."""
+    """Another array of the response; an entry of it may be in the responses to several slices."""
     in_old_versions: str = ""
-    """The array that is in the place of `request`, which is empty then."""
+    """The array that old versions have in place of `request`, which is empty then."""
 
     def divide(self, request: Any) -> Iterator[Slice]:
         name = self.request
@@ -117,7 +116,7 @@ def _pieces(entry: Any, inner: str, size: int) -> Iterator[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Sliced:
-    """What a handler returns for a response with many elements: it is made in slices, and encoded on a thread."""
+    """A response with many elements, which its coroutine makes in slices; it is encoded on a thread."""
 
     response: Coroutine[Any, Any, Any]
 
@@ -125,35 +124,35 @@ class Sliced:
 async def handle_in_slices(
     handle: Callable[[Context, Any], Any | Awaitable[Any] | None], ctx: Context, request: Any, divider: Divider
 ) -> Any:
-    """Handle one part after the other, with turns of the event loop for others in between; the joined response, or None
-    when the client expects none. Parts that wait for other brokers wait together."""
-    answers: list[Slice] = []
+    """Handle one slice after another, with turns of the event loop for other requests in between. Return the joined
+    response, or None if the client expects none. Slices that wait for other brokers wait together."""
+    handled: list[Slice] = []
     turns = Turns()
     try:
         for part, continues in divider.divide(request):
-            answer = handle(ctx, part)
-            if isinstance(answer, Sliced):
-                answer = await answer.response
-            elif isinstance(answer, Coroutine):
-                answer = await answer
-            answers.append((answer, continues))
+            result = handle(ctx, part)
+            if isinstance(result, Sliced):
+                result = await result.response
+            elif isinstance(result, Coroutine):
+                result = await result
+            handled.append((result, continues))
             if ctx.connection.closing:
                 break
             await turns.others_first()
         responses = [
-            (await answer if isinstance(answer, Deferred) else answer, continues) for answer, continues in answers
+            (await result if isinstance(result, Deferred) else result, continues) for result, continues in handled
         ]
     except asyncio.CancelledError:
-        for answer, _ in answers:
-            if isinstance(answer, Deferred):
-                answer.cancel()
+        for result, _ in handled:
+            if isinstance(result, Deferred):
+                result.cancel()
         raise
     return divider.join(responses)
 
 
 class Turns:
-    """Turns of the event loop that one long request takes. Slices are small, because what one element costs differs by
-    a factor of a hundred (a log whose files must be opened first), and several may fit into one turn."""
+    """The turns of the event loop that one long request takes. Slices are small, because the cost of an element differs
+    by a factor of a hundred (a log whose files must be opened first), and several slices may fit into one turn."""
 
     __slots__ = ("_began_s", "_loop")
 

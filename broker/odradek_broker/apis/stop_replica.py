@@ -1,4 +1,11 @@
-"""StopReplica (key 5, versions 0-4): ZooKeeper mode's controller takes replicas from this broker."""
+"""StopReplica (key 5): the controller of a ZooKeeper cluster removes replicas from this broker.
+
+Versions: v1 has broker epochs and groups by topic, v2 is flexible, v3 has leader epochs and deletes by partition, v4
+marks KRaft controllers (KIP-866).
+Behaviour: the broker stops serving and fetching the replicas, and deletes those that the request says. Only brokers in
+a ZooKeeper cluster serve it, on the listener between brokers.
+Differences from Kafka: none.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The one table of APIs served by the broker. A new API is one module and one line here.
+"""The table of the APIs that a broker serves. A new API is one module and one line here.
 
-Dispatch, ApiVersions, authorization and the compatibility page are read from it. A module, and with it its messages, is
-loaded when its API is first asked for: a broker is ready sooner, and ApiVersions needs the rows only.
+Dispatch, ApiVersions and the compatibility page read it. A module, and with it its messages, is imported when the first
+request of its API comes, so that a broker is ready sooner; ApiVersions needs only the rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek_wire.apis import APIS, ApiKey
 
 
 class Row(NamedTuple):
-    """Where one API is served, and in which versions: by default all of the union of Kafka 3.9 and 4.3."""
+    """The module and the versions of an API: by default all versions of Kafka 3.9 and 4.3."""
 
     module: str
     min_version: int | None = None
@@ -23,17 +23,17 @@ class Row(NamedTuple):
     inter_broker: bool = False
     """Refused on client listeners, and not advertised there."""
     served: bool = True
-    """False: a request is answered, but only with an error (`unserved`)."""
+    """False: the response to every request is an error (`unserved`)."""
 
 
 class Table(Mapping[ApiKey, Api[Any, Any]]):
-    """API key to API, by ascending key."""
+    """APIs by key, in ascending order."""
 
     def __init__(self, rows: Mapping[ApiKey, Row]) -> None:
         self._rows = {key: rows[key] for key in sorted(rows)}
         self._loaded: dict[ApiKey, Api[Any, Any]] = {}
         self.served = frozenset(key for key, row in rows.items() if row.served)
-        """The keys of the APIs that have a handler of their own; the others are answered with an error."""
+        """The keys of the APIs that have a handler of their own; the others respond with an error."""
 
     def __getitem__(self, key: ApiKey) -> Api[Any, Any]:
         api = self._loaded.get(key)
@@ -53,11 +53,11 @@ class Table(Mapping[ApiKey, Api[Any, Any]]):
         return len(self._rows)
 
     def is_inter_broker(self, key: ApiKey) -> bool:
-        """Whether only brokers send it."""
+        """Return whether only brokers send requests of this API."""
         return self._rows[key].inter_broker
 
     def versions(self, key: ApiKey) -> tuple[int, int]:
-        """Lowest and highest version served."""
+        """Return lowest and highest version."""
         row, (lowest, highest) = self._rows[key], APIS[key].versions
         return (
             lowest if row.min_version is None else row.min_version,
@@ -65,23 +65,23 @@ class Table(Mapping[ApiKey, Api[Any, Any]]):
         )
 
     def for_clients(self) -> dict[int, tuple[int, int]]:
-        """What is served on client listeners, with its versions."""
+        """Return the versions of the APIs on listeners for clients, by key."""
         return {key: self.versions(key) for key, row in self._rows.items() if not row.inter_broker}
 
     def among_brokers(self) -> dict[int, tuple[int, int]]:
-        """What the brokers of a ZooKeeper cluster ask each other."""
+        """Return the versions of the APIs that only the brokers of a ZooKeeper cluster use, by key."""
         return {key: self.versions(key) for key, row in self._rows.items() if row.inter_broker}
 
     def for_brokers(self) -> dict[int, tuple[int, int]]:
-        """What is served where brokers ask, and clients too."""
+        """Return the versions of all APIs, by key, as on listeners for brokers and clients."""
         return {key: self.versions(key) for key in self._rows}
 
     def without(self, keys: Collection[int]) -> Table:
-        """This table but for these."""
+        """Return this table without some APIs."""
         return Table({key: row for key, row in self._rows.items() if key not in keys})
 
-    def answering_all_of(self, advertised: Mapping[int, tuple[int, int]]) -> Table:
-        """This table, and beside it what a release advertises, key to versions, that is not served here."""
+    def with_unserved(self, advertised: Mapping[int, tuple[int, int]]) -> Table:
+        """Return this table and, as unserved, the other APIs of a release, which has `advertised` versions by key."""
         unserved = {
             ApiKey(key): Row("unserved", lowest, highest, served=False)
             for key, (lowest, highest) in advertised.items()

@@ -1,4 +1,9 @@
-"""UnregisterBroker (key 64), version 0: a broker that is gone for good leaves the cluster."""
+"""UnregisterBroker (key 64): remove the registration of a broker that has left the cluster for good.
+
+Versions: only v0.
+Behaviour: authorizes, then submits the request to the controller.
+Differences from Kafka: none.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""APIs that an emulated release advertises and nothing here serves yet: refused, each in its own messages.
+"""APIs that an emulated release advertises and Odradek does not serve yet: UNSUPPORTED_VERSION in their own messages.
 
-A client that has seen such an API in ApiVersions uses it. UNSUPPORTED_VERSION in every error field that the answer has
-tells it what is wrong, where a connection that ends would have it try again for ever. Owns the shape of those answers,
-which is that of `getErrorResponse` of Kafka's requests: the error of the whole request, and a row for what was asked
-where Kafka has one. An API that becomes served takes its shape along as `failed`.
+A client that has seen such an API in ApiVersions uses it. It understands UNSUPPORTED_VERSION in every error field of
+the response, but would retry forever after a closed connection. Owns the shape of these responses, which is that of
+`getErrorResponse` of Kafka's requests: the error of the whole request, and a row for each row of the request where
+Kafka has one. When an API becomes served, its module takes the shape over as `failed`.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from odradek_wire.notation import StructType
 ResponseT = TypeVar("ResponseT")
 
 CLIENTS_MAX = 1000
-"""How many clients of one API are remembered as warned about."""
+"""Clients of one API that are remembered because a warning about them was logged."""
 
 
 def api(key: ApiKey) -> Api[Any, Any]:
-    """What answers requests of that key. The log gets one warning for each client, not for each of its attempts."""
+    """Return the API of a key that is not served. It logs one warning for each client, not one for each request."""
     info = APIS[key]
     request_class, response_class = info.request_class(), info.response_class()
     shape = _SHAPES.get(key, lambda request: response_class())
@@ -70,7 +70,7 @@ def api(key: ApiKey) -> Api[Any, Any]:
             if len(warned) == CLIENTS_MAX:
                 warned.clear()
             warned.add(client)
-            event = "the emulated release has this API, but it is not served; answered with UNSUPPORTED_VERSION"
+            event = "API of the emulated release is not served; responded UNSUPPORTED_VERSION"
             ctx.connection.warn(event, ctx)
         return refuse(ctx, request, ErrorCode.UNSUPPORTED_VERSION, f"Odradek does not serve {info.name} yet")
 
@@ -78,7 +78,7 @@ def api(key: ApiKey) -> Api[Any, Any]:
 
 
 def _fill(struct: StructType, row: Any, version: int, error: ErrorCode, message: str | None) -> None:
-    """Error and message in every field for them that the version has, here and below."""
+    """Set error and message in every field for them that the version has, in this struct and in its arrays."""
     for field in struct.present(version):
         if field.name.endswith("error_code"):
             setattr(row, field.name, error)
@@ -89,7 +89,7 @@ def _fill(struct: StructType, row: Any, version: int, error: ErrorCode, message:
                 _fill(field.struct, each, version, error, message)
 
 
-# -- shapes: what an answer holds beside the error of the whole request ------------------------------------------------
+# -- shapes: the rows of a response, beside the error of the whole request --------------------------------------------
 
 
 def _alter_client_quotas(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:

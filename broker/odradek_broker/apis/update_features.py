@@ -1,5 +1,9 @@
-"""UpdateFeatures (key 57), versions 0-2: refused politely, since the levels are those of the release emulated; but for
-`transaction.version`."""
+"""UpdateFeatures (key 57): change the level of a feature (KIP-584).
+
+Versions: v1 has `validate_only` and the type of change, v2 returns no results of single features.
+Behaviour: authorizes, then submits the request to the controller.
+Differences from Kafka: only transaction.version can change; other levels are those of the emulated release.
+"""
 
 from __future__ import annotations
 

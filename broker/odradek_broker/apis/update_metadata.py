@@ -1,4 +1,11 @@
-"""UpdateMetadata (key 6, versions 0-8): ZooKeeper mode's controller says what clients are to see."""
+"""UpdateMetadata (key 6): the controller of a ZooKeeper cluster sends the metadata for clients.
+
+Versions: v1 has endpoints, v2 racks, v3 listener names, v4 offline replicas, v5 broker epochs and groups by topic, v6
+is flexible, v7 has topic ids, v8 marks KRaft controllers (KIP-866).
+Behaviour: the broker adds the partitions and brokers of the request to its metadata. Only brokers in a ZooKeeper
+cluster serve it, on the listener between brokers.
+Differences from Kafka: none.
+"""
 
 from __future__ import annotations
 

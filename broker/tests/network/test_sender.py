@@ -33,6 +33,6 @@ async def test_a_log_file_that_is_too_short_ends_the_connection(tmp_path: Path, 
             sender.send(1, False, [piece])
         except OSError as error:
             truncated.append(str(error))
-        assert truncated == ["a log file is shorter than what was found in it"]
+        assert truncated == ["a log file is shorter than the batches that were found in it"]
         sender.close()
         transport.abort()
