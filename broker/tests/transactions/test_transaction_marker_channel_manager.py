@@ -500,8 +500,14 @@ class Coordinator:
 
 def markers_of(producer: int, *topics: str) -> TransactionMarkers:
     """The markers of a producer that no partition knows."""
-    partitions = frozenset((topic, 0) for topic in topics)
-    return TransactionMarkers(f"tx-{producer}", Producer(1_000_000 + producer, 0), 0, True, 0, partitions)
+    return TransactionMarkers(
+        transactional_id=f"tx-{producer}",
+        producer=Producer(1_000_000 + producer, 0),
+        coordinator_epoch=0,
+        commit=True,
+        transaction_version=0,
+        partitions=frozenset((topic, 0) for topic in topics),
+    )
 
 
 async def test_adding_a_marker_takes_the_same_time_however_many_wait(patient: Transactions) -> None:

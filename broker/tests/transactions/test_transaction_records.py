@@ -13,8 +13,8 @@ KEY = bytes.fromhex("0000" + "0001" + "74")
 ONGOING = TransactionMetadata(
     Producer(7, 5),
     60_000,
-    TransactionState.ONGOING,
-    frozenset({("b", 1), ("a", 0), ("b", 0)}),
+    state=TransactionState.ONGOING,
+    partitions=frozenset({("b", 1), ("a", 0), ("b", 0)}),
     start_ms=0x18BCFE56800,
     updated_ms=0x18BCFE56801,
     previous_id=7,
@@ -61,7 +61,9 @@ def test_an_empty_transaction_has_null_partitions() -> None:
 
 
 def test_a_complete_transaction_has_empty_partitions() -> None:
-    decided = TransactionMetadata(Producer(7, 32766), 1, TransactionState.ONGOING, start_ms=1).decide(True, 2, 8, 2)
+    decided = TransactionMetadata(Producer(7, 32766), 1, state=TransactionState.ONGOING, start_ms=1).decide(
+        True, 2, 8, 2
+    )
     _, value = encode_record(TransactionRecord("t", decided))
     assert value is not None
     assert value.endswith(bytes.fromhex("03000800000000000000070108000000000000000802020002"))
@@ -83,7 +85,7 @@ def test_unknown_tagged_fields_of_a_newer_broker_are_skipped() -> None:
 
 @pytest.mark.parametrize("state", list(TransactionState))
 def test_every_state_is_read_back(state: TransactionState) -> None:
-    record = TransactionRecord("t", TransactionMetadata(Producer(7, 5), 1, state, start_ms=1, updated_ms=2))
+    record = TransactionRecord("t", TransactionMetadata(Producer(7, 5), 1, state=state, start_ms=1, updated_ms=2))
     assert decode_record(*encode_record(record)) == record
 
 

@@ -16,7 +16,7 @@ The facts are those of TransactionMetadata in Kafka 4.3 (KIP-98, KIP-360, KIP-89
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -80,6 +80,7 @@ class TransactionMetadata:
 
     producer: Producer
     timeout_ms: int
+    _: KW_ONLY
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     """The partitions of the open transaction; none when it is complete."""

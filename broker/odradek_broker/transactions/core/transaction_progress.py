@@ -169,12 +169,12 @@ class TransactionProgress:
                 complete.append(id_)
                 continue
             markers = TransactionMarkers(
-                id_,
-                transaction.producer,
-                self.coordinator_epoch,
-                transaction.commits,
-                transaction.client_version,
-                transaction.partitions,
+                transactional_id=id_,
+                producer=transaction.producer,
+                coordinator_epoch=self.coordinator_epoch,
+                commit=transaction.commits,
+                transaction_version=transaction.client_version,
+                partitions=transaction.partitions,
             )
             self._pending_markers[id_] = PendingMarkers(markers, set(transaction.partitions))
             step.markers.append(markers)

@@ -77,7 +77,7 @@ class TransactionSettings:
     here they are aborted immediately, and an abort that is not possible is retried this often."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TransactionMarkers:
     """The markers of a decided transaction, one for each of its partitions. The shell writes them, and reports progress
     by `TransactionShard.markers_written` with this object. Each coordinator epoch has an object of its own."""
