@@ -1,7 +1,6 @@
-"""What the tests of the image stand on: an engine that answers, or the reason why they skip, and the image, built once.
+"""Fixtures for the tests of the image: the container engine, without which they skip, and the image, built once.
 
-Containers, networks and volumes of a test go away with it, whether it passes or not; the image stays, as the cache of
-the next run.
+The fixtures remove the containers, networks and volumes of a test. The image stays, as a cache for the next run.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-# pytest has just made a module `docker` of this folder's parent; testcontainers needs the package of that name.
+# pytest has imported this folder's parent as the module `docker`; testcontainers needs the package of that name.
 if not hasattr(sys.modules.get("docker"), "from_env"):
     sys.modules.pop("docker", None)
     importlib.import_module("docker")
@@ -26,10 +25,10 @@ if not hasattr(sys.modules.get("docker"), "from_env"):
 ROOT = Path(__file__).parents[2]
 IMAGE = "odradek:test"
 TIMEOUT_S = 600
-"""Bounds what hangs: on a slow machine the image takes minutes."""
+"""The limit for one command; on a slow machine building the image takes minutes."""
 
 Command = Callable[..., str]
-"""Arguments of a command; `environment` adds variables. Returns its standard output, raises when it fails."""
+"""Runs a command with these arguments and adds `environment`. Returns its output; raises AssertionError if it fails."""
 
 
 def _command(program: str) -> Command:
@@ -51,12 +50,12 @@ def _command(program: str) -> Command:
 
 @pytest.fixture(scope="session")
 def docker() -> Command:
-    """The `docker` command, in front of an engine that answers."""
+    """The `docker` command, if its engine responds."""
     if shutil.which("docker") is None:
         pytest.skip("no container engine: there is no docker command here (tools/engine installs one)")
-    answer = subprocess.run(["docker", "version"], capture_output=True, text=True, timeout=30, check=False)
-    if answer.returncode != 0:
-        pytest.skip(f"no container engine answers (tools/engine starts one): {answer.stderr.strip()}")
+    version = subprocess.run(["docker", "version"], capture_output=True, text=True, timeout=30, check=False)
+    if version.returncode != 0:
+        pytest.skip(f"no container engine responds (tools/engine starts one): {version.stderr.strip()}")
     return _command("docker")
 
 
@@ -68,7 +67,7 @@ def image(docker: Command) -> str:
 
 @pytest.fixture
 def container(docker: Command, image: str) -> Iterator[Command]:
-    """Start a container of the image with these options of `docker run`; returns its id."""
+    """A function that starts a container of the image with options of `docker run` and returns its id."""
     started: list[str] = []
 
     def start(*options: str) -> str:
@@ -82,7 +81,7 @@ def container(docker: Command, image: str) -> Iterator[Command]:
 
 @pytest.fixture
 def network(docker: Command) -> Iterator[str]:
-    """Name it before `container` in a test: what uses it has to go first."""
+    """A test names it before `container`, so that the containers are removed first."""
     name = f"odradek-test-{uuid.uuid4().hex[:8]}"
     docker("network", "create", name)
     yield name
@@ -91,7 +90,7 @@ def network(docker: Command) -> Iterator[str]:
 
 @pytest.fixture
 def volume(docker: Command) -> Iterator[str]:
-    """Name it before `container` in a test: what uses it has to go first."""
+    """A test names it before `container`, so that the containers are removed first."""
     name = docker("volume", "create")
     yield name
     docker("volume", "rm", name)
@@ -99,7 +98,7 @@ def volume(docker: Command) -> Iterator[str]:
 
 @pytest.fixture
 def compose(docker: Command, image: str) -> Iterator[Command]:
-    """`docker-compose` for one file, named first, in a project that ends with the test."""
+    """A function that runs `docker-compose` on a file, in a project that ends with the test."""
     if shutil.which("docker-compose") is None:
         pytest.skip("there is no docker-compose command here")
     run = _command("docker-compose")
@@ -126,7 +125,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def client_of() -> Callable[[str], Command]:
-    """The unmodified client on this host that `round_trip` writes and reads with, for one address."""
+    """A function from an address to a function that writes and reads values with a client on this host."""
     from confluent_kafka import Consumer, Producer
 
     def at(bootstrap: str) -> Command:

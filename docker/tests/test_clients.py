@@ -20,7 +20,7 @@ READY = ("odradek", "ready", "--container", "--timeout", "60")
 
 
 def _values(lines: str) -> list[str]:
-    """Of records as `odradek consume --json` shows them."""
+    """The values in the output of `odradek consume --json`."""
     return [json.loads(line)["value"] for line in lines.splitlines()]
 
 
@@ -35,7 +35,7 @@ def test_a_client_on_the_host_writes_and_reads(
     assert client_of(f"localhost:{free_port}")("from-host", "one", "two") == "one two"
 
 
-def test_a_client_in_another_container_needs_no_setting_of_the_broker(
+def test_a_client_in_another_container_connects_without_settings(
     docker: Command, network: str, container: Command, image: str
 ) -> None:
     broker = container("--network", network, "--network-alias", "kafka")
@@ -46,7 +46,7 @@ def test_a_client_in_another_container_needs_no_setting_of_the_broker(
     assert _values(docker(*client, "consume", "from-container", "--json")) == ["one", "two"]
 
 
-def test_a_compose_file_of_apache_kafka_works_with_only_the_image_changed(
+def test_a_compose_file_of_apache_kafka_works_with_our_image(
     compose: Command, free_port: int, client_of: Callable[[str], Command]
 ) -> None:
     here = {"KAFKA_HOST_PORT": str(free_port)}
@@ -64,7 +64,7 @@ def test_a_compose_file_of_apache_kafka_works_with_only_the_image_changed(
     assert len(cluster.topics["from-host"].partitions) == 5
 
 
-def test_our_compose_file_ends_well_each_time(compose: Command) -> None:
+def test_our_compose_file_succeeds_twice(compose: Command) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

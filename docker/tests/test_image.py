@@ -1,4 +1,4 @@
-"""The image: who runs in it, how large it is, when it is healthy, how it ends, what it keeps."""
+"""The image: its user, its size, its health check, its exit code, its data."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_the_broker_is_not_root_and_owns_its_data(docker: Command, container: Co
     assert docker("exec", broker, "stat", "-c", "%U", "/var/lib/kafka/data/meta.properties") == "odradek"
 
 
-def test_the_engine_finds_it_healthy(docker: Command, container: Command) -> None:
+def test_the_container_becomes_healthy(docker: Command, container: Command) -> None:
     broker = container()
     deadline = time.monotonic() + HEALTHY_WITHIN_S
     health = {"Status": "starting"}
     while health["Status"] == "starting" and time.monotonic() < deadline:
-        # The engine tells nobody when a check is done; asking again is all there is.
+        # The engine does not report when a check is done, so ask again.
         health = json.loads(docker("inspect", "--format", "{{json .State.Health}}", broker))
     assert health["Status"] == "healthy", health
 
@@ -48,7 +48,7 @@ def test_the_health_check_follows_the_listeners(docker: Command, container: Comm
     _wait_until_ready(docker, broker)
 
 
-def test_sigterm_ends_it_with_0(docker: Command, container: Command) -> None:
+def test_sigterm_ends_the_container_with_exit_code_0(docker: Command, container: Command) -> None:
     broker = container()
     _wait_until_ready(docker, broker)
     docker("stop", "-t", "30", broker)
@@ -65,12 +65,12 @@ def test_records_survive_a_restart(docker: Command, container: Command) -> None:
     assert docker("exec", broker, "odradek", "consume", "kept").split() == ["0:0", "one", "0:1", "two"]
 
 
-def test_records_survive_their_container_in_a_volume(docker: Command, volume: str, container: Command) -> None:
+def test_records_in_a_volume_survive_their_container(docker: Command, volume: str, container: Command) -> None:
     first = container("-v", f"{volume}:/var/lib/kafka/data")
     _wait_until_ready(docker, first)
     docker("exec", first, "odradek", "topics", "create", "kept")
     docker("exec", first, "odradek", "produce", "kept", "one", "two")
-    # As in a crash: nothing is written at the end.
+    # As a crash does, so that the broker writes nothing at its end.
     docker("kill", first)
     second = container("-v", f"{volume}:/var/lib/kafka/data")
     _wait_until_ready(docker, second)

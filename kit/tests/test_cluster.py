@@ -1,4 +1,4 @@
-"""`Cluster`: the same promises on a thread and in a child process, kept to an unmodified client."""
+"""`Cluster` on a thread and in a child process, with an unmodified client."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def produce(cluster: Cluster, topic: str, *values: str, **config: object) -> Non
 
 
 def read(cluster: Cluster, topic: str, count: int) -> list[str]:
-    """The first `count` records of partition 0, and the promise that there is no other."""
+    """Read the records of partition 0, which must be `count`."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"})
     try:
         assert consumer.get_watermark_offsets(TopicPartition(topic, 0), WAIT_S) == (0, count)
@@ -51,7 +51,7 @@ def topic_names(cluster: Cluster) -> set[str]:
     return set(AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=WAIT_S).topics)
 
 
-def test_what_is_produced_is_read(cluster: Cluster) -> None:
+def test_produced_records_can_be_read(cluster: Cluster) -> None:
     produce(cluster, "orders", "a", "b")
     assert read(cluster, "orders", 2) == ["a", "b"]
 
@@ -65,7 +65,7 @@ def test_stop_and_start_keep_the_data_and_the_address(cluster: Cluster) -> None:
     assert read(cluster, "orders", 1) == ["a"]
 
 
-def test_a_killed_broker_comes_back_with_every_acknowledged_record(cluster: Cluster) -> None:
+def test_a_killed_broker_restarts_with_every_acknowledged_record(cluster: Cluster) -> None:
     produce(cluster, "orders", "a", "b", "c")
     cluster.kill()
     cluster.start()
@@ -74,7 +74,7 @@ def test_a_killed_broker_comes_back_with_every_acknowledged_record(cluster: Clus
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_a_durable_cluster_acknowledges_what_is_on_the_disk(
+def test_a_durable_cluster_syncs_before_it_acknowledges(
     durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[int] = []
@@ -93,7 +93,7 @@ def test_a_durable_cluster_acknowledges_what_is_on_the_disk(
             assert (file.stat().st_ino in synced) == durable
 
 
-def test_reset_leaves_the_constructors_topics_and_nothing_else(cluster: Cluster) -> None:
+def test_a_reset_leaves_only_the_constructors_topics(cluster: Cluster) -> None:
     produce(cluster, "orders", "a")
     cluster.create_topic("more", 3)
     cluster.reset()
@@ -101,7 +101,7 @@ def test_reset_leaves_the_constructors_topics_and_nothing_else(cluster: Cluster)
     assert read(cluster, "orders", 0) == []
 
 
-def test_a_connected_client_goes_on_after_a_reset(cluster: Cluster) -> None:
+def test_a_connected_client_continues_after_a_reset(cluster: Cluster) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     producer.produce("orders", "before", partition=0)
     assert producer.flush(WAIT_S) == 0
@@ -111,7 +111,7 @@ def test_a_connected_client_goes_on_after_a_reset(cluster: Cluster) -> None:
     assert read(cluster, "orders", 1) == ["after"]
 
 
-def test_an_idempotent_producer_goes_on_after_a_reset(cluster: Cluster) -> None:
+def test_an_idempotent_producer_continues_after_a_reset(cluster: Cluster) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     for value in ("before", "more"):
         producer.produce("orders", value, partition=0)
@@ -122,7 +122,7 @@ def test_an_idempotent_producer_goes_on_after_a_reset(cluster: Cluster) -> None:
     assert read(cluster, "orders", 1) == ["after"]
 
 
-def test_a_reset_takes_dynamic_settings(cluster: Cluster) -> None:
+def test_a_reset_deletes_dynamic_configurations(cluster: Cluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     as_new = settings(admin)
     wanted = {"message.max.bytes": "1234", "log.retention.ms": "60000"}
@@ -136,12 +136,12 @@ def test_a_reset_takes_dynamic_settings(cluster: Cluster) -> None:
 
 
 def settings(admin: AdminClient) -> dict[str, object]:
-    """The broker's, as it describes them."""
+    """The settings of the broker in DescribeConfigs."""
     resource = ConfigResource(ResourceType.BROKER, "0")
     return {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result(WAIT_S).items()}
 
 
-def test_a_reset_takes_faults_and_a_restart_does_not_bring_them_back(cluster: Cluster) -> None:
+def test_a_reset_clears_faults_also_for_the_next_start(cluster: Cluster) -> None:
     cluster.faults.error("Produce", "TOPIC_AUTHORIZATION_FAILED")
     cluster.faults.error("Produce", "TOPIC_AUTHORIZATION_FAILED", when="response")
     cluster.reset()
@@ -152,7 +152,7 @@ def test_a_reset_takes_faults_and_a_restart_does_not_bring_them_back(cluster: Cl
     assert read(cluster, "orders", 2) == ["a", "b"]
 
 
-def test_a_reset_puts_the_wall_clock_back_and_a_restart_does_not_move_it(cluster: Cluster) -> None:
+def test_a_reset_restores_the_wall_clock_also_for_the_next_start(cluster: Cluster) -> None:
     cluster.advance(wall_ms=30 * DAY_MS)
     cluster.stop()
     cluster.start()
@@ -165,7 +165,7 @@ def test_a_reset_puts_the_wall_clock_back_and_a_restart_does_not_move_it(cluster
 
 
 def days_from_now(cluster: Cluster) -> int:
-    """How far ahead the clock is with which the broker stamps a record, and that the record is there to be read."""
+    """Produce and read a record; return by how many days its LogAppendTime is ahead."""
     name = f"stamped-{uuid4()}"
     cluster.create_topic(name, config={"message.timestamp.type": "LogAppendTime"})
     stamps: list[int] = []
@@ -176,7 +176,7 @@ def days_from_now(cluster: Cluster) -> int:
     return round((stamps[0] - time.time() * 1000) / DAY_MS)
 
 
-def test_a_lost_acknowledgement_is_a_duplicate_unless_the_producer_is_idempotent(cluster: Cluster) -> None:
+def test_a_lost_response_duplicates_records_unless_idempotent(cluster: Cluster) -> None:
     quick = {"socket.timeout.ms": 1000, "request.timeout.ms": 1000, "retry.backoff.ms": 10}
     cluster.faults.disconnect("Produce", when="response", times=1)
     produce(cluster, "orders", "twice", **quick)
@@ -185,7 +185,7 @@ def test_a_lost_acknowledgement_is_a_duplicate_unless_the_producer_is_idempotent
     assert read(cluster, "orders", 3) == ["twice", "twice", "once"]
 
 
-def test_an_error_by_order_reaches_the_client_until_the_faults_are_cleared(cluster: Cluster) -> None:
+def test_an_ordered_error_reaches_the_client_until_it_is_cleared(cluster: Cluster) -> None:
     cluster.faults.error("Produce", "TOPIC_AUTHORIZATION_FAILED")
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     errors: list[str] = []
@@ -197,8 +197,8 @@ def test_an_error_by_order_reaches_the_client_until_the_faults_are_cleared(clust
     assert read(cluster, "orders", 1) == ["y"]
 
 
-def test_the_clock_of_timeouts_is_moved_by_order(cluster: Cluster) -> None:
-    """A member that never speaks again leaves its group when its session is over: a minute in no time."""
+def test_advancing_the_clock_of_timeouts_ends_a_session(cluster: Cluster) -> None:
+    """The coordinator removes a silent member after its session timeout of a minute."""
     config = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "session.timeout.ms": 60_000}
     consumer = Consumer({**config, "heartbeat.interval.ms": 50_000, "max.poll.interval.ms": 60_000})
     consumer.subscribe(["orders"])
@@ -209,7 +209,7 @@ def test_the_clock_of_timeouts_is_moved_by_order(cluster: Cluster) -> None:
     consumer.close()
 
 
-def test_a_clock_of_timeouts_that_was_moved_expels_nobody_at_the_next_start(cluster: Cluster) -> None:
+def test_a_restart_after_advancing_timeouts_expels_no_member(cluster: Cluster) -> None:
     cluster.advance(timeouts_ms=60_001)
     config = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "session.timeout.ms": 60_000}
     consumer = Consumer({**config, "heartbeat.interval.ms": 50_000, "max.poll.interval.ms": 60_000})
@@ -223,7 +223,7 @@ def test_a_clock_of_timeouts_that_was_moved_expels_nobody_at_the_next_start(clus
 
 
 def offsets_left(cluster: Cluster, topic: str) -> list[int]:
-    """Of the records in partition 0."""
+    """The offsets of the records in partition 0."""
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader", "enable.partition.eof": True}
     )
@@ -238,7 +238,7 @@ def offsets_left(cluster: Cluster, topic: str) -> list[int]:
         consumer.close()
 
 
-def test_the_log_cleaner_and_retention_run_by_order(cluster: Cluster) -> None:
+def test_clean_logs_and_delete_old_segments_run_immediately(cluster: Cluster) -> None:
     # A segment for each record, so that only the last one is active.
     config = {"segment.ms": 1, "min.cleanable.dirty.ratio": 0, "retention.ms": DAY_MS}
     cluster.create_topic("latest", config={**config, "cleanup.policy": "compact,delete"})
@@ -254,7 +254,7 @@ def test_the_log_cleaner_and_retention_run_by_order(cluster: Cluster) -> None:
     assert offsets_left(cluster, "latest") == []
 
 
-def test_the_log_cleaner_sees_the_clock_that_is_moved_and_retention_what_is_too_much_or_deleted(
+def test_the_cleaner_and_retention_follow_the_advanced_wall_clock(
     cluster: Cluster,
 ) -> None:
     policies = {
@@ -282,13 +282,13 @@ def test_the_log_cleaner_sees_the_clock_that_is_moved_and_retention_what_is_too_
     assert offsets_left(cluster, "deleted") == [4, 5]
 
 
-def test_what_the_broker_refuses_is_an_error_with_kafkas_code(cluster: Cluster) -> None:
+def test_a_refused_topic_raises_kafkas_error_code(cluster: Cluster) -> None:
     with pytest.raises(KafkaError, match="Topic 'orders' already exists") as refused:
         cluster.create_topic("orders")
     assert refused.value.code.name == "TOPIC_ALREADY_EXISTS"
 
 
-def test_data_survives_the_cluster(tmp_path: Path) -> None:
+def test_the_next_cluster_has_the_data_of_the_last(tmp_path: Path) -> None:
     with Cluster(topics={"orders": 1}, data=tmp_path / "data") as first:
         produce(first, "orders", "a")
     with Cluster(topics={"orders": 1, "more": 2}, data=tmp_path / "data") as second:
@@ -296,7 +296,7 @@ def test_data_survives_the_cluster(tmp_path: Path) -> None:
         assert read(second, "orders", 1) == ["a"]
 
 
-def test_several_clusters_live_side_by_side() -> None:
+def test_a_process_can_have_several_clusters() -> None:
     with Cluster(topics=["a"]) as first, Cluster(topics=["b"]) as second:
         produce(first, "a", "1")
         produce(second, "b", "2")
@@ -308,7 +308,7 @@ def test_an_unknown_setting_is_refused_before_anything_starts() -> None:
         Cluster(config={"num.partition": 2})
 
 
-def test_asyncio_code_uses_it_without_blocking_its_loop() -> None:
+def test_async_with_does_not_block_the_event_loop() -> None:
     async def use() -> set[str]:
         async with Cluster(topics=["a"]) as cluster:
             return await asyncio.to_thread(topic_names, cluster)
@@ -316,7 +316,7 @@ def test_asyncio_code_uses_it_without_blocking_its_loop() -> None:
     assert asyncio.run(use()) == {"a"}
 
 
-def test_a_child_that_dies_is_an_error_and_no_hang() -> None:
+def test_a_dead_child_process_raises_an_error() -> None:
     with Cluster(topics=["orders"], process=True) as cluster:
         os.kill(cluster._host.pid, signal.SIGKILL)  # type: ignore[attr-defined]  # kill -9 from outside
         with pytest.raises(BrokerProcessError, match="the broker's process ended with exit code -9"):
@@ -327,7 +327,7 @@ def test_a_child_that_dies_is_an_error_and_no_hang() -> None:
         assert topic_names(cluster) == {"orders"}
 
 
-def test_a_child_that_hangs_is_an_error_that_names_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_does_not_reply_is_killed_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with Cluster(topics=["orders"], process=True) as cluster:
         produce(cluster, "orders", "a")
         pid = cluster._host.pid  # type: ignore[attr-defined]
@@ -342,7 +342,7 @@ def test_a_child_that_hangs_is_an_error_that_names_what_was_asked(monkeypatch: p
         assert read(cluster, "orders", 1) == ["a"]
 
 
-def test_a_child_that_does_not_end_is_an_error_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     with Cluster(process=True) as cluster:
         pid = cluster._host.pid  # type: ignore[attr-defined]
         os.kill(pid, signal.SIGSTOP)
@@ -353,7 +353,7 @@ def test_a_child_that_does_not_end_is_an_error_and_ends(monkeypatch: pytest.Monk
             os.kill(pid, 0)
 
 
-def test_a_broker_that_was_stopped_does_not_answer() -> None:
+def test_a_stopped_broker_does_not_respond() -> None:
     with Cluster(topics=["a"]) as cluster:
         cluster.stop()
         with pytest.raises(KafkaException):
@@ -368,7 +368,7 @@ def test_a_first_start_that_fails_leaves_nothing_running() -> None:
         cluster.reset()
 
 
-def test_a_start_that_failed_may_be_tried_again() -> None:
+def test_a_failed_start_can_be_repeated() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -39,15 +39,15 @@ def cluster(shared: Cluster) -> Cluster:
 
 @pytest.fixture
 def odradek(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command, in this process: its exit code and what it wrote."""
+    """Run the command in this process; return its exit code, output and errors."""
 
     def run(kafka: Cluster, *arguments: str) -> tuple[int, str, str]:
         monkeypatch.setenv("ODRADEK_BOOTSTRAP", kafka.bootstrap_servers)
         with pytest.raises(SystemExit) as ended:
             main(list(arguments))
-        said = capsys.readouterr()
+        written = capsys.readouterr()
         assert isinstance(ended.value.code, int)
-        return ended.value.code, said.out, said.err
+        return ended.value.code, written.out, written.err
 
     return run
 
@@ -73,7 +73,7 @@ def test_topics_are_created_on_the_brokers_that_are_named(cluster: Cluster, odra
     assert replicas(cluster, "t") == [(2, 0), (1, 2)]
 
 
-def test_the_cluster_is_shown_and_not_well_while_a_broker_is_down(cluster: Cluster, odradek: Run) -> None:
+def test_cluster_exits_1_while_partitions_are_under_replicated(cluster: Cluster, odradek: Run) -> None:
     cluster.create_topic("t", 3, replicas=3)
     code, shown, _ = odradek(cluster, "cluster", "--json")
     document = json.loads(shown)
@@ -105,7 +105,7 @@ def test_the_cluster_is_shown_and_not_well_while_a_broker_is_down(cluster: Clust
     wait_in_sync(cluster, "t")
 
 
-def test_replicas_move_where_they_are_told_to(cluster: Cluster, odradek: Run) -> None:
+def test_reassign_moves_replicas_to_the_named_brokers(cluster: Cluster, odradek: Run) -> None:
     cluster.create_topic("t", 3, replicas=1)
     code, shown, _ = odradek(cluster, "reassign", "t", "--to", "0,1,2", "-r", "2", "--wait", "--json")
     assert code == 0
@@ -117,7 +117,7 @@ def test_replicas_move_where_they_are_told_to(cluster: Cluster, odradek: Run) ->
     assert odradek(cluster, "reassign", "t:1", "--to", "0,1,2", "--verify")[0] == 1
 
 
-def test_a_drained_broker_has_nothing(cluster: Cluster, odradek: Run) -> None:
+def test_a_drained_broker_has_no_replicas(cluster: Cluster, odradek: Run) -> None:
     cluster.create_topic("t", 6, replicas=2)
     assert odradek(cluster, "reassign", "--drain", "1", "--wait")[0] == 0
     document = json.loads(odradek(cluster, "cluster", "--json")[1])
@@ -125,9 +125,7 @@ def test_a_drained_broker_has_nothing(cluster: Cluster, odradek: Run) -> None:
     assert document["under_replicated"] == []
 
 
-def test_a_plan_is_printed_and_carried_out_as_kafkas_tool_has_it(
-    cluster: Cluster, odradek: Run, tmp_path: Path
-) -> None:
+def test_reassign_prints_and_follows_plans_of_kafkas_tool(cluster: Cluster, odradek: Run, tmp_path: Path) -> None:
     cluster.create_topic("t", 1, replicas=1)
     plan = odradek(cluster, "reassign", "t", "--to", "2,1", "--generate")[1]
     assert json.loads(plan) == {
@@ -140,7 +138,7 @@ def test_a_plan_is_printed_and_carried_out_as_kafkas_tool_has_it(
     assert replicas(cluster, "t") == [(2, 1)]
 
 
-def test_a_move_that_cannot_end_is_shown_and_cancelled(cluster: Cluster, odradek: Run) -> None:
+def test_a_reassignment_to_a_dead_broker_is_shown_and_cancelled(cluster: Cluster, odradek: Run) -> None:
     cluster.create_topic("t", 1, replicas=1)
     (before,) = replicas(cluster, "t")
     missing = next(broker for broker in cluster.brokers if broker not in before)
@@ -163,7 +161,7 @@ def test_a_move_that_cannot_end_is_shown_and_cancelled(cluster: Cluster, odradek
         cluster.start(missing)
 
 
-def test_what_is_refused_is_said_and_ends_with_1(cluster: Cluster, odradek: Run) -> None:
+def test_a_refused_reassignment_is_shown_and_exits_1(cluster: Cluster, odradek: Run) -> None:
     cluster.create_topic("t")
     code, shown, _ = odradek(cluster, "reassign", "t", "--to", "7", "--json")
     assert code == 1
@@ -187,12 +185,14 @@ def test_what_is_refused_is_said_and_ends_with_1(cluster: Cluster, odradek: Run)
         (["verify", "none"], "topic 'none': UNKNOWN_TOPIC_OR_PARTITION"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(cluster: Cluster, odradek: Run, arguments: list[str], line: str) -> None:
+def test_bad_input_of_cluster_commands_is_a_one_line_error(
+    cluster: Cluster, odradek: Run, arguments: list[str], line: str
+) -> None:
     cluster.create_topic("t")
     assert odradek(cluster, *arguments) == (2, "", f"odradek: {line}\n")
 
 
-def test_preferred_leaders_lead_again(cluster: Cluster, odradek: Run) -> None:
+def test_elect_makes_preferred_replicas_leaders(cluster: Cluster, odradek: Run) -> None:
     odradek(cluster, "topics", "create", "t", "-a", "1,0", "-a", "2,0")
     cluster.stop(1)
     cluster.start(1)
@@ -204,9 +204,7 @@ def test_preferred_leaders_lead_again(cluster: Cluster, odradek: Run) -> None:
     assert odradek(cluster, "elect", "t:0", "--json")[:2] == (0, "[]\n")
 
 
-def test_an_unclean_election_gives_a_leader_to_a_partition_that_has_lost_all_in_sync(
-    cluster: Cluster, odradek: Run
-) -> None:
+def test_an_unclean_election_elects_a_replica_outside_the_isr(cluster: Cluster, odradek: Run) -> None:
     odradek(cluster, "topics", "create", "t", "-a", "1,2")
     cluster.stop(2)
     odradek(cluster, "produce", "t", "x")
@@ -219,7 +217,7 @@ def test_an_unclean_election_gives_a_leader_to_a_partition_that_has_lost_all_in_
     cluster.start(1)
 
 
-def test_replicas_that_are_the_same_are_said_to_be(cluster: Cluster, odradek: Run) -> None:
+def test_verify_reports_equal_replicas(cluster: Cluster, odradek: Run) -> None:
     cluster.create_topic("t", 2, replicas=3)
     odradek(cluster, "produce", "t", *(f"value {number}" for number in range(50)))
     code, shown, _ = odradek(cluster, "verify", "--json")
@@ -230,7 +228,7 @@ def test_replicas_that_are_the_same_are_said_to_be(cluster: Cluster, odradek: Ru
     ]
 
 
-def test_the_first_difference_between_replicas_is_named(tmp_path: Path, odradek: Run) -> None:
+def test_verify_names_the_first_offset_where_replicas_differ(tmp_path: Path, odradek: Run) -> None:
     with Cluster(brokers=3, data=tmp_path) as kafka:
         kafka.create_topic("t", 1, replicas=3)
         odradek(kafka, "topics", "create", "compacted", "-a", "0,1", "-o", "cleanup.policy=compact")
@@ -257,7 +255,7 @@ def test_the_first_difference_between_replicas_is_named(tmp_path: Path, odradek:
         assert "differ at offset 3" in plain["result"]
 
 
-def test_what_one_replica_has_not_is_a_difference_unless_it_may_have_been_cleaned(tmp_path: Path, odradek: Run) -> None:
+def test_a_missing_record_is_a_difference_except_in_a_compacted_topic(tmp_path: Path, odradek: Run) -> None:
     with Cluster(brokers=2, data=tmp_path) as kafka:
         odradek(kafka, "topics", "create", "plain", "-a", "0,1")
         odradek(kafka, "topics", "create", "compacted", "-a", "0,1", "-o", "cleanup.policy=compact")
@@ -278,7 +276,7 @@ def test_what_one_replica_has_not_is_a_difference_unless_it_may_have_been_cleane
         assert [(row["topic"], row["differs_at"]) for row in json.loads(shown)] == [("compacted", None), ("plain", 1)]
 
 
-def test_a_replica_that_cannot_be_compared_is_no_success(cluster: Cluster, odradek: Run) -> None:
+def test_verify_exits_1_when_a_replica_cannot_be_compared(cluster: Cluster, odradek: Run) -> None:
     odradek(cluster, "topics", "create", "t", "-a", "1,2")
     cluster.stop(2)
     try:
@@ -302,7 +300,7 @@ def test_draining_prefers_other_racks_then_brokers_with_few_replicas() -> None:
         plan_to_drain(state({0: None, 1: None}, (0, 1)), 1)
 
 
-def test_partitions_of_a_topic_begin_with_one_broker_after_the_other() -> None:
+def test_brokers_take_turns_as_the_preferred_leader() -> None:
     found = state({}, (9,), (9,), (9,), (9,))
     assert list(plan_to_move(found.partitions, [1, 2, 3], 2).values()) == [[1, 2], [2, 3], [3, 1], [1, 2]]
 
@@ -323,7 +321,7 @@ def test_partitions_of_a_topic_begin_with_one_broker_after_the_other() -> None:
         ),
     ],
 )
-def test_what_is_no_plan_is_refused(document: Any, complaint: str) -> None:
+def test_a_malformed_plan_is_refused(document: Any, complaint: str) -> None:
     with pytest.raises(ReassignmentPlanError, match=complaint):
         plan_from_json(document if isinstance(document, str) else json.dumps(document))
 

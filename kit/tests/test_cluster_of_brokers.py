@@ -31,7 +31,7 @@ def admin(cluster: Cluster) -> AdminClient:
 
 
 def brokers(cluster: Cluster) -> dict[int, str]:
-    """As clients are told: id to address."""
+    """The brokers in the metadata: id to address."""
     return {each.id: f"{each.host}:{each.port}" for each in admin(cluster).list_topics(timeout=WAIT_S).brokers.values()}
 
 
@@ -40,10 +40,10 @@ def partitions(cluster: Cluster, topic: str) -> dict[int, PartitionMetadata]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Ask again until it is so: what brokers agree on among themselves no client waits for."""
+    """Wait for a condition between the brokers, which no client can wait for."""
     deadline = time.monotonic() + WAIT_S
     while not condition():
-        assert time.monotonic() < deadline, "it never came to be"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.01)
 
 
@@ -52,7 +52,7 @@ def until_in_sync(cluster: Cluster, topic: str, replicas: list[int]) -> None:
 
 
 def produce(cluster: Cluster, topic: str, *values: str, partition: int = 0, **config: object) -> None:
-    """Each acknowledged by all replicas in sync."""
+    """Produce values; all in-sync replicas must acknowledge each."""
     failed: list[object] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", **config})
     for value in values:
@@ -88,9 +88,7 @@ def test_partitions_have_their_leaders_and_replicas_on_all_brokers(cluster: Clus
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
-def test_what_one_broker_leads_others_lead_when_it_is_gone_and_it_comes_back_in_sync(
-    cluster: Cluster, how: str
-) -> None:
+def test_other_replicas_lead_while_a_broker_is_down_and_it_rejoins_the_isr(cluster: Cluster, how: str) -> None:
     servers = cluster.bootstrap_servers
     for partition in range(3):
         produce(cluster, "orders", "before", partition=partition)
@@ -107,7 +105,7 @@ def test_what_one_broker_leads_others_lead_when_it_is_gone_and_it_comes_back_in_
     assert brokers(cluster) == dict(enumerate(servers.split(",")))
 
 
-def test_a_returned_broker_has_what_it_missed(cluster: Cluster) -> None:
+def test_a_restarted_broker_fetches_the_records_that_it_missed(cluster: Cluster) -> None:
     cluster.create_topic("alone", 1, replicas=3)
     cluster.kill(2)
     produce(cluster, "alone", "missed")
@@ -118,7 +116,7 @@ def test_a_returned_broker_has_what_it_missed(cluster: Cluster) -> None:
     assert read(cluster, "alone", 1) == ["missed"]
 
 
-def test_a_broker_is_added_while_clients_run(cluster: Cluster) -> None:
+def test_a_broker_can_be_added_while_clients_run(cluster: Cluster) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     assert cluster.add_broker() == 3
     assert cluster.brokers == [0, 1, 2, 3]
@@ -135,7 +133,7 @@ def test_a_broker_is_added_while_clients_run(cluster: Cluster) -> None:
     assert [read(cluster, "wide", 1, partition) for partition in range(4)] == [["x"]] * 4
 
 
-def test_the_whole_cluster_stops_or_dies_and_starts_with_its_data_and_addresses(cluster: Cluster) -> None:
+def test_a_stopped_or_killed_cluster_restarts_with_data_and_addresses(cluster: Cluster) -> None:
     servers = cluster.bootstrap_servers
     produce(cluster, "orders", "a")
     cluster.stop()
@@ -148,7 +146,7 @@ def test_the_whole_cluster_stops_or_dies_and_starts_with_its_data_and_addresses(
     assert read(cluster, "orders", 2) == ["a", "b"]
 
 
-def test_a_reset_leaves_three_brokers_as_new_at_their_addresses() -> None:
+def test_a_reset_of_three_brokers_keeps_their_addresses() -> None:
     with Cluster(brokers=3, topics={"kept": 3}) as cluster:
         servers = cluster.bootstrap_servers
         cluster.create_topic("gone", 3, replicas=3)
@@ -162,7 +160,7 @@ def test_a_reset_leaves_three_brokers_as_new_at_their_addresses() -> None:
             assert read(cluster, "kept", 1, partition) == ["after"]
 
 
-def test_a_reset_takes_what_a_broker_that_is_down_has(cluster: Cluster) -> None:
+def test_a_reset_deletes_the_data_of_a_broker_that_is_down(cluster: Cluster) -> None:
     produce(cluster, "orders", "gone")
     cluster.kill(1)
     cluster.reset()
@@ -174,7 +172,7 @@ def test_a_reset_takes_what_a_broker_that_is_down_has(cluster: Cluster) -> None:
         assert read(cluster, "orders", 1, partition) == ["after"]
 
 
-def test_a_fault_at_one_broker_meets_nobody_elsewhere_and_outlives_its_restart(cluster: Cluster) -> None:
+def test_a_fault_of_one_broker_spares_the_others_and_survives_a_restart(cluster: Cluster) -> None:
     leaders = {each.leader: partition for partition, each in partitions(cluster, "orders").items()}
     cluster.faults.error("Produce", "TOPIC_AUTHORIZATION_FAILED", broker=1)
 
@@ -198,7 +196,7 @@ def test_a_fault_at_one_broker_meets_nobody_elsewhere_and_outlives_its_restart(c
     assert [error_at(broker) for broker in leaders] == [None] * len(leaders)
 
 
-def test_a_group_is_served_on_when_its_coordinator_dies() -> None:
+def test_a_group_continues_when_its_coordinator_is_killed() -> None:
     with Cluster(brokers=3, config={"offsets.topic.num.partitions": 1}) as cluster:
         cluster.create_topic("orders", 1, replicas=3)
         produce(cluster, "orders", "a", "b")
@@ -220,7 +218,7 @@ def test_a_group_is_served_on_when_its_coordinator_dies() -> None:
         assert next_one() == "b"
 
 
-def test_racks_are_told_to_clients_and_spread_replicas() -> None:
+def test_racks_are_in_the_metadata_and_spread_replicas() -> None:
     with Cluster(brokers=4, racks=["a", "a", "b", "b"]) as cluster:
         cluster.create_topic("spread", 8, replicas=2)
         asked = admin(cluster)
@@ -233,7 +231,7 @@ def test_racks_are_told_to_clients_and_spread_replicas() -> None:
         assert {node.rack for node in nodes if node.id == 4} == {"c"}
 
 
-def test_data_is_kept_by_each_broker_over_clusters(tmp_path: Path) -> None:
+def test_each_broker_keeps_its_data_for_the_next_cluster(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with Cluster(brokers=3, data=data, topics={"orders": 3}) as first:
         for partition in range(3):
@@ -245,7 +243,7 @@ def test_data_is_kept_by_each_broker_over_clusters(tmp_path: Path) -> None:
         assert [read(second, "orders", 1, partition) for partition in range(3)] == [["0"], ["1"], ["2"]]
 
 
-def test_data_of_another_shape_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_the_data_of_another_number_of_brokers_is_refused(tmp_path: Path) -> None:
     with Cluster(data=tmp_path / "one", topics=["orders"]), Cluster(brokers=2, data=tmp_path / "two"):
         pass
     with pytest.raises(ValueError, match="holds the data of a single broker"):
@@ -264,19 +262,19 @@ def test_data_of_another_shape_is_refused_and_left_alone(tmp_path: Path) -> None
         ({"brokers": 3, "port": 9092}, "port must be 0 for several brokers"),
     ],
 )
-def test_arguments_that_make_no_cluster_are_refused(arguments: dict[str, object], message: str) -> None:
+def test_arguments_that_do_not_fit_together_are_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Cluster(**arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["node.id", "broker.id", "listeners", "advertised.listeners", "log.dirs"])
-def test_what_each_broker_has_for_itself_is_no_common_setting(name: str) -> None:
+def test_settings_that_differ_between_brokers_are_refused(name: str) -> None:
     value = "PLAINTEXT://127.0.0.1:9092" if name.endswith("listeners") else "7"
     with pytest.raises(ValueError, match=name):
         Cluster(brokers=3, config={name: value})
 
 
-def test_ids_that_there_are_not_are_refused_and_harm_nothing(cluster: Cluster) -> None:
+def test_unknown_broker_ids_are_refused(cluster: Cluster) -> None:
     for call in (cluster.stop, cluster.kill, cluster.start):
         for broker in (-1, 3):
             with pytest.raises(ValueError, match=rf"broker must be one of 0 to 2, got {broker}"):
@@ -291,7 +289,7 @@ def test_ids_that_there_are_not_are_refused_and_harm_nothing(cluster: Cluster) -
     assert sorted(brokers(cluster)) == ALL
 
 
-def test_a_cluster_that_does_not_run_has_no_broker_to_start_stop_or_add() -> None:
+def test_brokers_of_a_stopped_cluster_cannot_be_started_or_stopped() -> None:
     cluster = Cluster(brokers=3)
     with pytest.raises(NotRunningError):
         cluster.start(1)
@@ -305,7 +303,7 @@ def test_a_cluster_that_does_not_run_has_no_broker_to_start_stop_or_add() -> Non
         cluster.kill(1)
 
 
-def test_one_broker_alone_does_not_grow_and_has_no_parts() -> None:
+def test_a_cluster_of_one_broker_takes_no_broker_id() -> None:
     with Cluster(topics=["orders"]) as cluster:
         with pytest.raises(ValueError, match="create it with brokers=2"):
             cluster.add_broker()
@@ -315,7 +313,7 @@ def test_one_broker_alone_does_not_grow_and_has_no_parts() -> None:
         produce(cluster, "orders", "a")
 
 
-def test_up_prints_all_addresses_when_all_answer(tmp_path: Path) -> None:
+def test_up_prints_all_addresses_when_all_brokers_respond(tmp_path: Path) -> None:
     up = ["up", "--brokers", "3", "--port", "0", "--data", str(tmp_path / "data"), "--topic", "orders:3"]
     for _ in range(2):
         broker = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The `odradek` command: what it prints, and with which exit code it ends."""
+"""The output and the exit codes of the `odradek` command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def odradek(*arguments: str, stdin: str = "", bootstrap: str = "") -> subprocess
 
 
 def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
-    """`odradek up`, and the address that it prints."""
+    """Start `odradek up`; return the process and the address that it prints."""
     broker = subprocess.Popen(
         [sys.executable, "-c", "from odradek.cli import main; main()", "up", *arguments],
         stdout=subprocess.PIPE,
@@ -51,7 +51,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_up_answers_at_the_address_it_prints_and_ends_with_0(number: signal.Signals) -> None:
+def test_up_serves_the_address_that_it_prints_and_exits_0_on_a_signal(number: signal.Signals) -> None:
     broker, address = start("--port", "0", "--topic", "orders:3", "--topic", "plain")
     try:
         listed = odradek("topics", "list", "--json", "-b", address)
@@ -62,14 +62,14 @@ def test_up_answers_at_the_address_it_prints_and_ends_with_0(number: signal.Sign
 
 
 @pytest.mark.parametrize("data", [(), ("--data", "data")], ids=["temporary", "kept"])
-def test_up_durable_makes_acknowledgements_wait_for_the_disk(
+def test_up_durable_syncs_before_it_acknowledges(
     data: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statics: list[dict[str, str]] = []
 
     async def refuse(given: list[dict[str, str]], **_: object) -> None:
         statics.extend(given)
-        raise OSError("enough is seen")
+        raise OSError("stop here")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(EmbeddedCluster, "start", refuse)
@@ -78,7 +78,7 @@ def test_up_durable_makes_acknowledgements_wait_for_the_disk(
     assert [static.get("odradek.sync") for static in statics] == [None if data else "false", "always"]
 
 
-def test_up_keeps_its_state_under_data(tmp_path: Path) -> None:
+def test_up_keeps_topics_and_records_in_its_data_directory(tmp_path: Path) -> None:
     for expected in (0, 1):
         broker, address = start("--port", "0", "--data", str(tmp_path / "data"), "--topic", "orders")
         try:
@@ -90,7 +90,7 @@ def test_up_keeps_its_state_under_data(tmp_path: Path) -> None:
             assert broker.wait(WAIT_S) == 0
 
 
-def test_up_without_data_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_up_without_data_removes_its_temporary_directory(tmp_path: Path) -> None:
     broker = subprocess.Popen(
         [sys.executable, "-c", "from odradek.cli import main; main()", "up", "--port", "0"],
         stdout=subprocess.PIPE,
@@ -105,7 +105,7 @@ def test_up_without_data_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_port_in_use_is_one_clear_line_and_exit_code_2() -> None:
+def test_a_port_in_use_is_a_one_line_error_and_exit_code_2() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = odradek("up", "--port", str(port), "--host", "127.0.0.1")
@@ -135,13 +135,13 @@ def test_a_port_in_use_is_one_clear_line_and_exit_code_2() -> None:
         (["topics", "list", "-b", "local host:x"], "'local host:x' is not an address like localhost:9092"),
     ],
 )
-def test_bad_input_is_one_clear_line_and_exit_code_2(arguments: list[str], line: str) -> None:
+def test_bad_input_is_a_one_line_error_and_exit_code_2(arguments: list[str], line: str) -> None:
     done = odradek(*arguments)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"odradek: {line}\n")
 
 
 @pytest.mark.parametrize("brokers", ["1", "2"])
-def test_a_data_folder_of_something_else_is_refused_and_left_as_it_was(tmp_path: Path, brokers: str) -> None:
+def test_up_refuses_a_data_directory_of_something_else(tmp_path: Path, brokers: str) -> None:
     (tmp_path / "src").mkdir()
     for number in range(5):
         (tmp_path / f"notes{number}.txt").touch()
@@ -167,7 +167,7 @@ def test_partitions_without_meta_properties_do_not_become_a_new_cluster(tmp_path
     assert not (tmp_path / "meta.properties").exists()
 
 
-def test_a_data_folder_in_use_is_refused(tmp_path: Path) -> None:
+def test_up_refuses_a_data_directory_in_use(tmp_path: Path) -> None:
     with Cluster(data=tmp_path):
         done = odradek("up", "--port", "0", "--data", str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
@@ -175,7 +175,7 @@ def test_a_data_folder_in_use_is_refused(tmp_path: Path) -> None:
     assert str(tmp_path) in done.stderr
 
 
-def test_settings_of_a_file_count_and_odd_ones_are_warned_about(tmp_path: Path) -> None:
+def test_up_reads_a_properties_file_and_warns_of_unknown_settings(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=4\nno.such.thing=1\n")
     broker, address = start("--port", "0", "--config", str(file))
@@ -189,13 +189,13 @@ def test_settings_of_a_file_count_and_odd_ones_are_warned_about(tmp_path: Path) 
     assert "no.such.thing is ignored: unknown setting" in log
 
 
-def test_ready_waits_for_a_broker_and_says_when_there_is_none(cluster: Cluster) -> None:
+def test_ready_exits_0_with_a_broker_and_1_without_one(cluster: Cluster) -> None:
     assert odradek("ready", bootstrap=cluster.bootstrap_servers).returncode == 0
     gone = odradek("ready", "--timeout", "0", bootstrap="localhost:1")
     assert (gone.returncode, gone.stderr) == (1, "odradek: no broker responds at localhost:1: Connection refused\n")
 
 
-def test_records_go_in_and_come_out(cluster: Cluster) -> None:
+def test_consume_prints_the_records_that_produce_wrote(cluster: Cluster) -> None:
     cluster.reset()
     cluster.create_topic("t", 2)
     at = cluster.bootstrap_servers
@@ -229,7 +229,7 @@ def test_groups_are_reset_described_and_deleted(cluster: Cluster) -> None:
     assert (gone.returncode, gone.stderr) == (2, "odradek: group 'g': GROUP_ID_NOT_FOUND\n")
 
 
-def test_topics_and_their_settings_are_changed(cluster: Cluster) -> None:
+def test_topics_and_their_settings_are_created_changed_and_deleted(cluster: Cluster) -> None:
     cluster.reset()
     at = cluster.bootstrap_servers
     assert odradek("topics", "create", "t", "-p", "2", "-o", "retention.ms=60000", bootstrap=at).returncode == 0

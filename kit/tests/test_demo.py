@@ -1,10 +1,10 @@
-"""`make demo`, with visitors for two seconds only."""
+"""`make demo`, with two seconds of page views."""
 
 import subprocess
 import sys
 
 
-def test_the_demo_ends_by_itself_and_every_count_is_right() -> None:
+def test_the_demo_ends_with_correct_counts() -> None:
     done = subprocess.run([sys.executable, "-m", "odradek.demo", "2"], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr

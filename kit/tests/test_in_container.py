@@ -24,11 +24,11 @@ from odradek.cli.in_container import own_address
         ),
     ],
 )
-def test_the_broker_of_these_variables_is_found(variables: dict[str, str], address: str) -> None:
+def test_the_health_check_finds_the_listener_of_the_variables(variables: dict[str, str], address: str) -> None:
     assert own_address(variables) == address
 
 
-def test_variables_that_leave_no_listener_for_clients_are_an_error() -> None:
+def test_variables_without_a_listener_for_clients_are_refused() -> None:
     variables = {"KAFKA_LISTENERS": "CONTROLLER://:9093", "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER"}
     with pytest.raises(ValueError, match="no listener for clients is left"):
         own_address(variables)

@@ -1,4 +1,4 @@
-"""A broker in a user's process leaves that process as it was."""
+"""A broker in a user's process leaves the global state of that process as it was."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def prometheus():
     from prometheus_client import REGISTRY
     return sorted(metric.name for metric in REGISTRY.collect())
 
-Cluster  # whatever importing changes is not what starting changes
+Cluster  # import first: the test is about starting
 # libuv keeps one pipe for signals in every process that ever had a loop of uvloop's.
 new_event_loop().close()
 before = state()
@@ -55,7 +55,7 @@ from odradek.client.records import RecordProducer
 from odradek.hosts.loops import new_event_loop
 from odradek_wire.records.record import Record
 
-# Debugging tells of slow callbacks, too: on a busy machine they prove nothing.
+# Debug mode also logs slow callbacks, which prove nothing on a busy machine.
 logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 def cycles(process):
@@ -90,17 +90,17 @@ before = state()
 in_threads()
 deadline = time.monotonic() + 20
 while (after := state()) != before:
-    # A timer's thread ends a moment after it was cancelled.
+    # The thread of a cancelled timer ends a moment later.
     assert time.monotonic() < deadline, (before, after)
 """
 
 
-def test_everything_global_is_as_before() -> None:
+def test_a_cluster_leaves_global_state_as_it_was() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_starting_resetting_and_ending_in_threads_leaves_no_thread_descriptor_task_or_warning() -> None:
+def test_clusters_in_threads_leave_no_thread_or_descriptor_behind() -> None:
     command = [sys.executable, "-X", "dev", "-W", "error::ResourceWarning", "-c", CYCLES]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -69,7 +69,7 @@ def test_a_flood_of_connections_leaves_descriptors_for_files(loop: str, tmp_path
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_an_event_is_logged_without_a_descriptor_to_import_the_logger_with(as_json: bool) -> None:
+def test_an_event_is_logged_without_a_descriptor_to_import_structlog(as_json: bool) -> None:
     code = f"""if True:
         import os, sys
         from odradek.logs import stream_logger

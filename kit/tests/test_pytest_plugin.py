@@ -1,4 +1,4 @@
-"""The fixtures that installing Odradek brings, used by somebody else's tests."""
+"""The pytest fixtures of Odradek in the tests of another project."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ TESTS = """
     addresses = set()
 
     @pytest.mark.parametrize("number", range(3))
-    def test_each_test_finds_a_broker_as_new(kafka, number):
+    def test_each_test_finds_a_reset_broker(kafka, number):
         assert topics(kafka) == set()
         kafka.create_topic(f"orders-{number}")
         addresses.add(kafka.bootstrap_servers)
         assert len(addresses) == 1
 
-    def test_clusters_to_order(kafka_cluster):
+    def test_clusters_of_the_factory(kafka_cluster):
         first = kafka_cluster(topics={"a": 1})
         second = kafka_cluster(topics={"b": 2}, config={"num.partitions": 3})
         assert (topics(first), topics(second)) == ({"a"}, {"b"})
 """
 
 
-def test_the_session_has_one_broker_and_each_test_a_fresh_one(pytester: pytest.Pytester) -> None:
+def test_a_session_has_one_broker_that_is_reset_for_each_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=4)
 
 
-def test_what_a_test_did_to_its_broker_is_gone_in_the_next(pytester: pytest.Pytester) -> None:
+def test_the_next_test_has_no_settings_clock_or_faults_of_the_last(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import time
@@ -71,12 +71,12 @@ def test_what_a_test_did_to_its_broker_is_gone_in_the_next(pytester: pytest.Pyte
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
 
 
-def test_workers_of_xdist_do_not_meet(pytester: pytest.Pytester) -> None:
+def test_each_worker_of_xdist_has_its_own_broker(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
     pytester.runpytest_subprocess("-n", "2", "-p", "no:cacheprovider").assert_outcomes(passed=4)
 
 
-def test_a_project_sets_its_brokers_up_in_its_conftest(pytester: pytest.Pytester) -> None:
+def test_kafka_config_in_a_conftest_configures_the_broker(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         """
         import pytest
@@ -99,7 +99,7 @@ def test_a_project_sets_its_brokers_up_in_its_conftest(pytester: pytest.Pytester
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
 
 
-def test_a_failing_test_shows_what_its_broker_said(pytester: pytest.Pytester) -> None:
+def test_the_report_of_a_failed_test_has_the_brokers_log(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import socket
@@ -117,7 +117,7 @@ def test_a_failing_test_shows_what_its_broker_said(pytester: pytest.Pytester) ->
     result.stdout.fnmatch_lines(["*Log of the Kafka broker*", "*warning*127.0.0.1*"])
 
 
-def test_a_suite_that_asks_for_no_broker_does_not_import_one(pytester: pytest.Pytester) -> None:
+def test_a_suite_without_the_fixtures_does_not_import_the_broker(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import sys

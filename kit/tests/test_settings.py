@@ -1,4 +1,4 @@
-"""Settings: where they come from, what counts more, what is refused."""
+"""Settings: their sources, precedence, refusals and warnings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from odradek.settings import Settings, SettingsError, environment_variable, from_environment, gather, read_properties
 
 
-def test_overrides_count_more_than_the_environment_and_that_more_than_a_file(tmp_path: Path) -> None:
+def test_overrides_win_over_the_environment_which_wins_over_a_file(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=2\nlog.segment.bytes=1048576\nmessage.max.bytes=1000\n")
     environment = {"KAFKA_NUM_PARTITIONS": "3", "KAFKA_MESSAGE_MAX_BYTES": "2000", "PATH": "/bin"}
@@ -19,12 +19,12 @@ def test_overrides_count_more_than_the_environment_and_that_more_than_a_file(tmp
     )
 
 
-def test_python_values_are_written_as_kafka_writes_them() -> None:
+def test_python_values_become_kafkas_text() -> None:
     settings = gather(overrides={"auto.create.topics.enable": False, "log.cleanup.policy": ["compact", "delete"]})
     assert settings.values == {"auto.create.topics.enable": "false", "log.cleanup.policy": "compact,delete"}
 
 
-def test_an_unknown_override_is_refused_and_the_nearest_name_is_told() -> None:
+def test_an_unknown_override_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(SettingsError, match=r"^unknown setting num\.partitons; did you mean num\.partitions\?$"):
         gather(overrides={"num.partitons": 3})
 
@@ -88,7 +88,7 @@ def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
     }
 
 
-def test_an_unreadable_file_is_one_clear_line(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_a_one_line_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"^cannot read .*/missing: No such file or directory$"):
         read_properties(tmp_path / "missing")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")

@@ -1,4 +1,4 @@
-"""One Spark for each test process, with the settings of the job's own sessions, and the brokers to run the job on."""
+"""One Spark for each test process, with the settings of the job's sessions, and the brokers for the job."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from odradek_pipeline.session import SessionConfig, open_session
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Local Spark that can talk to Kafka."""
+    """A local Spark session with the Kafka connector."""
     warehouse: Path = tmp_path_factory.mktemp("warehouse")
     session = open_session(SessionConfig(master="local[2]", settings={"spark.sql.warehouse.dir": str(warehouse)}))
     yield session
@@ -20,7 +20,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module", params=["odradek", pytest.param("kafka-4.3.0", marks=pytest.mark.peers)])
 def servers(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A broker's address. Both take the same configuration."""
+    """The address of a broker: Odradek, or Kafka with the marker `peers`."""
     if request.param == "odradek":
         from odradek import Cluster
 

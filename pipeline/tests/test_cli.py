@@ -57,7 +57,7 @@ def test_a_failed_start_of_spark_is_a_one_line_error_and_exit_code_2() -> None:
     )
 
 
-def test_ctrl_c_ends_a_running_job_after_its_batch_with_exit_code_0(servers: str, tmp_path: Path) -> None:
+def test_ctrl_c_stops_a_job_after_its_batch_with_exit_code_0(servers: str, tmp_path: Path) -> None:
     producer = Producer({"bootstrap.servers": servers})
     for number in range(100):
         view = {"page": f"/{number % 2}", "viewed_at": f"2026-01-01T00:00:{number % 60:02}Z"}
@@ -71,7 +71,7 @@ def test_ctrl_c_ends_a_running_job_after_its_batch_with_exit_code_0(servers: str
         assert job.stdout is not None
         lines = []
         for line in job.stdout:
-            # Once: a second Ctrl-C would end it at once, as a person expects.
+            # Only once: a second Ctrl-C would end the job immediately.
             if line.startswith("views #") and not any(earlier.startswith("views #") for earlier in lines):
                 job.send_signal(signal.SIGINT)
             lines.append(line.rstrip())

@@ -9,12 +9,12 @@ from odradek_pipeline.jars import cached_jars, connector_coordinates, fetch_jars
 from odradek_pipeline.session import connector_settings
 
 
-def test_each_spark_has_the_connector_of_its_own_version_and_scala() -> None:
+def test_the_connector_has_the_versions_of_spark_and_its_scala() -> None:
     assert connector_coordinates("4.0.0") == "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
     assert connector_coordinates("3.5.7") == "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7"
 
 
-def test_the_connector_comes_with_what_spark_lacks_and_nothing_that_it_has() -> None:
+def test_the_connector_has_only_jars_that_spark_lacks() -> None:
     names = [jar.name.rsplit("-", 1)[0] for jar in fetch_jars(pyspark.__version__)]
     scala = connector_coordinates(pyspark.__version__).split(":")[1].rsplit("_", 1)[1]
 
@@ -26,7 +26,9 @@ def test_the_connector_comes_with_what_spark_lacks_and_nothing_that_it_has() -> 
     ]
 
 
-def test_where_jars_are_kept_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_variable_chooses_the_folder_of_the_jars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ODRADEK_SPARK_JARS", str(tmp_path))
 
     assert jars_folder("4.0.0") == tmp_path / "4.0.0"
@@ -39,9 +41,7 @@ def test_given_jars_are_used_as_they_are(tmp_path: Path) -> None:
     assert connector_settings(jars) == {"spark.jars": f"{jars[0]},{jars[1]}"}
 
 
-def test_without_jars_and_without_maven_spark_fetches_for_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_jars_and_maven_spark_fetches_the_connector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODRADEK_SPARK_JARS", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
 

@@ -29,7 +29,7 @@ class Counted(NamedTuple):
 
 @pytest.fixture
 def config(servers: str, tmp_path: Path) -> PipelineConfig:
-    """A job over new topics that ends when it has caught up."""
+    """The configuration of a job over new topics that ends at the end of its topic."""
     number = next(_numbers)
     config = PipelineConfig(
         bootstrap_servers=servers,
@@ -50,14 +50,14 @@ def config(servers: str, tmp_path: Path) -> PipelineConfig:
 
 
 def view(page: str, seconds: float) -> str:
-    """A page view so many seconds after the start."""
+    """A page view at a number of seconds after the start."""
     ms = _START_MS + round(seconds * 1000)
     stamp = f"2026-09-21T{ms // 3_600_000 % 24:02}:{ms // 60_000 % 60:02}:{ms // 1000 % 60:02}.{ms % 1000:03}Z"
     return json.dumps({"page": page, "viewed_at": stamp})
 
 
 def send(config: PipelineConfig, values: list[str]) -> None:
-    """Send values, to the partitions in turn, as if just after the start."""
+    """Send values to the partitions in turn, with timestamps just after the start."""
     producer = Producer({"bootstrap.servers": config.bootstrap_servers})
     for number, value in enumerate(values):
         producer.produce(config.input_topic, value, partition=number % 3, timestamp=_START_MS)
@@ -65,7 +65,7 @@ def send(config: PipelineConfig, values: list[str]) -> None:
 
 
 def read(config: PipelineConfig, topic: str) -> list[tuple[str | None, str, dict[str, str]]]:
-    """Everything in a topic of one partition: key, value, headers."""
+    """Key, value and headers of each record in a topic of one partition."""
     consumer = Consumer({"bootstrap.servers": config.bootstrap_servers, "group.id": "unused"})
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -81,7 +81,7 @@ def read(config: PipelineConfig, topic: str) -> list[tuple[str | None, str, dict
 
 
 def in_parquet(config: PipelineConfig, spark: SparkSession) -> list[Counted]:
-    """Every count in the files, as often as it is there."""
+    """The counts in the files, with duplicates."""
     columns = ("page", "CAST(window_start AS BIGINT)", "CAST(window_end AS BIGINT)", "views")
     counts = []
     for page, start, end, number in spark.read.parquet(config.output_directory).selectExpr(*columns).collect():
@@ -91,7 +91,7 @@ def in_parquet(config: PipelineConfig, spark: SparkSession) -> list[Counted]:
 
 
 def in_topic(config: PipelineConfig) -> list[Counted]:
-    """What a reader of the output topic knows that keeps the last value of each key."""
+    """The last value of each key in the output topic."""
     last = {key: json.loads(value) for key, value, _ in read(config, config.output_topic)}
     return sorted(Counted(each["page"], int(each["window_start"][14:16]) - 14, each["views"]) for each in last.values())
 
@@ -102,7 +102,7 @@ _END = [view("/end", 600)]
 _COUNTS = [Counted("/a", 0, 2), Counted("/a", 1, 2), Counted("/b", 0, 1), Counted("/b", 1, 1), Counted("/b", 2, 1)]
 
 
-def test_counts_reach_parquet_and_the_topic_and_nothing_is_lost(config: PipelineConfig, spark: SparkSession) -> None:
+def test_counts_reach_parquet_and_the_topic(config: PipelineConfig, spark: SparkSession) -> None:
     send(config, _FIRST + _SECOND[:2] + _SECOND[3:] + _END)
 
     summary = run(config, spark)
@@ -117,7 +117,7 @@ def test_counts_reach_parquet_and_the_topic_and_nothing_is_lost(config: Pipeline
     assert summary == Summary(records=10, rejected=2, late=0, batches=summary.batches)
 
 
-def test_a_second_run_goes_on_where_the_first_one_ended(config: PipelineConfig, spark: SparkSession) -> None:
+def test_a_second_run_continues_from_the_checkpoint(config: PipelineConfig, spark: SparkSession) -> None:
     send(config, _FIRST)
     first = run(config, spark)
     send(config, _SECOND[:2] + _END)
@@ -129,9 +129,7 @@ def test_a_second_run_goes_on_where_the_first_one_ended(config: PipelineConfig, 
     assert in_topic(config) == _COUNTS
 
 
-def test_a_view_of_a_window_that_is_final_is_counted_as_late_and_changes_nothing(
-    config: PipelineConfig, spark: SparkSession
-) -> None:
+def test_a_view_of_a_final_window_is_late_and_changes_no_count(config: PipelineConfig, spark: SparkSession) -> None:
     send(config, _FIRST + _SECOND[:2] + _END)
     run(config, spark)
     send(config, [view("/a", 5), view("/a", 6)])
@@ -140,14 +138,12 @@ def test_a_view_of_a_window_that_is_final_is_counted_as_late_and_changes_nothing
     assert in_parquet(config, spark) == _COUNTS
 
 
-def test_a_batch_that_is_repeated_after_a_crash_leaves_every_count_once(
-    config: PipelineConfig, spark: SparkSession
-) -> None:
+def test_a_batch_repeated_after_a_crash_writes_each_count_once(config: PipelineConfig, spark: SparkSession) -> None:
     send(config, _FIRST + _SECOND[:2] + _END)
     run(config, spark)
     commits = Path(config.checkpoint_directory, "views", "commits")
     last = max((file for file in commits.iterdir() if file.name.isdigit()), key=lambda file: int(file.name))
-    last.unlink()  # As if the process had died after writing and before saying so.
+    last.unlink()  # As if the process had died between writing and committing.
     (commits / f".{last.name}.crc").unlink()
 
     run(config, spark)
@@ -157,7 +153,7 @@ def test_a_batch_that_is_repeated_after_a_crash_leaves_every_count_once(
     assert len(read(config, config.output_topic)) == 2 * len(_COUNTS)
 
 
-def test_a_running_job_shows_progress_and_stops_when_told(config: PipelineConfig, spark: SparkSession) -> None:
+def test_a_running_job_reports_progress_and_stops(config: PipelineConfig, spark: SparkSession) -> None:
     running = PipelineConfig(**{**_fields(config), "until_caught_up": False})
     stop = threading.Event()
     shown: list[BatchProgress] = []

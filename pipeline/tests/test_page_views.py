@@ -25,7 +25,7 @@ _SEVEN = datetime(2026, 11, 21, 7, 0, 0, tzinfo=UTC)
 
 
 def records(spark: SparkSession, *values: str | bytes | None) -> DataFrame:
-    """Kafka records with these values, at 07:00, as Spark's source would give them."""
+    """Kafka records with these values and the time 07:00, with the columns of Spark's source."""
     rows = [
         (b"k%d" % offset, value.encode() if isinstance(value, str) else value, "views", 1, offset, _SEVEN)
         for offset, value in enumerate(values)
@@ -67,7 +67,7 @@ def test_every_record_is_a_view_or_rejected_with_its_reason(spark: SparkSession)
     assert reasons(spark, *cases) == list(cases.values())
 
 
-def test_a_view_keeps_its_own_time_in_any_zone_and_to_the_microsecond(spark: SparkSession) -> None:
+def test_a_view_keeps_its_time_zone_and_microseconds(spark: SparkSession) -> None:
     frame = classified(
         records(spark, '{"page": "/a", "viewed_at": "2026-11-21T08:30:00.000125+02:00"}', "nonsense"), _HOUR_MS
     )
@@ -111,7 +111,7 @@ def test_a_count_becomes_a_record_whose_key_is_page_and_window(spark: SparkSessi
     }
 
 
-def test_a_rejected_record_keeps_its_bytes_and_says_why_and_from_where(spark: SparkSession) -> None:
+def test_a_rejected_record_keeps_its_bytes_and_has_reason_and_source(spark: SparkSession) -> None:
     frame = classified(records(spark, '{"page": "/a", "viewed_at": "2026-11-21T07:00:00Z"}', b"\xff", None), _HOUR_MS)
 
     found = [

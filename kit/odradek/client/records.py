@@ -80,10 +80,10 @@ class RecordProducer:
         builder = self._open.pop(partition)
         data = ProduceRequest.PartitionProduceData(partition, bytes(builder.build()))
         topic = ProduceRequest.TopicProduceData(self._topic, self._topic_id, [data])
-        answer = self._client.call_node(
+        response = self._client.call_node(
             self._leaders[partition], ProduceRequest(None, _ALL_REPLICAS, _TIMEOUT_MS, [topic]), ProduceResponse
         )
-        (result,) = answer.responses[0].partition_responses
+        (result,) = response.responses[0].partition_responses
         if result.error_code != ErrorCode.NONE:
             raise KafkaError(result.error_code, f"{self._topic}-{partition}", result.error_message)
         self.written += builder.count
@@ -98,8 +98,8 @@ def list_offsets(client: Client, topic: str, timestamp: int) -> dict[int, int]:
     for partition in client.topic(topic).partitions:
         asked = ListOffsetsRequest.ListOffsetsPartition(partition.partition_index, timestamp=timestamp)
         request = ListOffsetsRequest(-1, topics=[ListOffsetsRequest.ListOffsetsTopic(topic, [asked])])
-        answer = client.call_node(partition.leader_id, request, ListOffsetsResponse)
-        (result,) = answer.topics[0].partitions
+        response = client.call_node(partition.leader_id, request, ListOffsetsResponse)
+        (result,) = response.topics[0].partitions
         if result.error_code != ErrorCode.NONE:
             raise KafkaError(result.error_code, f"{topic}-{partition.partition_index}")
         found[partition.partition_index] = result.offset
@@ -137,10 +137,10 @@ def read(
                 max_bytes=_FETCH_BYTES_MAX,
                 topics=[FetchRequest.FetchTopic(topic, found.topic_id or ZERO_UUID, asked)],
             )
-            answer = client.call_node(node_id, request, FetchResponse)
-            if answer.error_code != ErrorCode.NONE:
-                raise KafkaError(answer.error_code, f"topic {topic!r}")
-            for result in answer.responses[0].partitions if answer.responses else []:
+            response = client.call_node(node_id, request, FetchResponse)
+            if response.error_code != ErrorCode.NONE:
+                raise KafkaError(response.error_code, f"topic {topic!r}")
+            for result in response.responses[0].partitions if response.responses else []:
                 if result.error_code != ErrorCode.NONE:
                     raise KafkaError(result.error_code, f"{topic}-{result.partition_index}")
                 start = positions[result.partition_index]
