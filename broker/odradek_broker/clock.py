@@ -1,7 +1,7 @@
-"""The two clocks of a broker that a user may move.
+"""The two clocks of a broker, which tests can advance separately.
 
-Owns the wall clock (timestamps of records, retention) and the clock of timeouts (sessions, delayed operations, quotas).
-Each is moved on its own. Leaves socket timers, which are always real, to the event loop, and firing to `timers`.
+Owns the wall clock (record timestamps, retention) and the clock of timeouts (sessions, delayed operations, quotas).
+Leaves socket timers, which are always real, to the event loop, and firing to `timers`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NANOSECONDS_PER_MS = 1_000_000
 
 
 class Clock:
-    """Reads two sources of time and adds what the user asked for. Never runs backwards by itself."""
+    """Reads two sources of time and adds the offsets that the user has set. Never runs backwards by itself."""
 
     __slots__ = ("_listeners", "_monotonic_ns", "_timeouts_ahead_ms", "_wall_ahead_ms", "_wall_ns")
 
@@ -29,11 +29,11 @@ class Clock:
         self._listeners: list[Callable[[], None]] = []
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch, as records carry them."""
+        """Return milliseconds since the Unix epoch, as in record timestamps."""
         return self._wall_ns() // NANOSECONDS_PER_MS + self._wall_ahead_ms
 
     def monotonic_ms(self) -> int:
-        """Milliseconds on the clock of timeouts; only differences mean something."""
+        """Return milliseconds on the clock of timeouts; only differences have a meaning."""
         return self._monotonic_ns() // NANOSECONDS_PER_MS + self._timeouts_ahead_ms
 
     def advance_wall(self, delta_ms: int) -> None:
@@ -41,18 +41,18 @@ class Clock:
         self._wall_ahead_ms += delta_ms
 
     def restore_wall(self) -> None:
-        """The clock of records and retention shows the real time again, whatever it was moved by."""
+        """Set the clock of records and retention to the real time."""
         self._wall_ahead_ms = 0
 
     def advance_timeouts(self, delta_ms: int) -> None:
-        """Move the clock of timeouts forward; every `Timers` on it fires what became due, before this returns."""
+        """Move the clock of timeouts forward; every `Timers` on it fires the due timers before this returns."""
         assert delta_ms >= 0, "the clock of timeouts never runs backwards"
         self._timeouts_ahead_ms += delta_ms
         for listener in tuple(self._listeners):
             listener()
 
     def on_timeouts_advanced(self, listener: Callable[[], None]) -> None:
-        """Register what has to look at its deadlines again when the user moves the clock of timeouts."""
+        """Call `listener` each time the user moves the clock of timeouts."""
         self._listeners.append(listener)
 
     def forget(self, listener: Callable[[], None]) -> None:

@@ -1,8 +1,8 @@
 """The broker's configuration under Kafka's names.
 
-Owns reading typed values, and the few defaults that differ here. Leaves definitions, synonyms and layers to the
-controller's `configs`. Immutable: a change at run time is another `BrokerConfig`, so that readers ask `broker.config`
-when they need a value and keep none.
+Owns typed values, and the few defaults that differ from Kafka's. Leaves definitions, synonyms and layers to the
+controller's `configs`. Immutable: a dynamic change creates another `BrokerConfig`, so that readers must get each value
+from `broker.config` when they need it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from odradek_controller.configs.table import Release
 from odradek_controller.image import ClusterImage
 from odradek_log.log_config import LogConfig
 
-# Where we differ from Kafka: the first member of a group does not wait for others, and internal topics fit one broker.
+# The differences from Kafka: the first member of a group does not wait for others, and one broker can have the
+# internal topics.
 OUR_DEFAULTS: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
@@ -28,27 +29,27 @@ VALIDATION = "odradek.validation"
 EMULATE = "odradek.emulate"
 SYNC = "odradek.sync"
 HTTP_PORT = "metrics.http.port"
-"""Set: serve `/metrics` and `/ready` over HTTP there, 0 for a free port."""
+"""The port of `/metrics` and `/ready` over HTTP, 0 for a free port; none by default."""
 
 REQUEST_ELEMENTS = "odradek.request.elements.max"
 
 OUR_NUMBERS: Mapping[str, int] = {REQUEST_ELEMENTS: 200_000}
 """Settings that Kafka does not have, positive integers, with their defaults. A request with more than
-`odradek.request.elements.max` entries in its arrays is not served; those of APIs that are not divided into slices have
-a twentieth of it (`network.long_requests`)."""
+`odradek.request.elements.max` entries in its arrays is refused; the limit of APIs without slices is a twentieth of it
+ (`network.long_requests`)."""
 
 OUR_SETTINGS: Mapping[str, tuple[str, ...]] = {
     VALIDATION: ("header", "strict"),
     EMULATE: ("union", "3.9", "4.0", "4.3"),
     SYNC: ("true", "false", "always"),
 }
-"""Settings that Kafka does not have, with their valid values, the default first. `strict` looks at every record on
-append, as Kafka does; `odradek.sync=false` forces nothing to the disk, for data that dies with a test, and `always`
-makes every acknowledgement wait for it."""
+"""Settings that Kafka does not have, with their valid values, the default first. `strict` checks every record on
+append, as Kafka does; `odradek.sync=false` never syncs, for data of tests, and with `always` every acknowledgement
+waits for a sync."""
 
 
 RACK_AWARE_SELECTOR = "RackAwareReplicaSelector"
-"""The class of Kafka that `replica.selector.class` may name, without its package."""
+"""The one class for `replica.selector.class`, without its package."""
 
 
 def _node_id(static: Mapping[str, str]) -> int:
@@ -61,7 +62,7 @@ def _node_id(static: Mapping[str, str]) -> int:
 
 
 class BrokerConfig:
-    """Values read on the hot path are attributes; everything else is asked for by its Kafka name."""
+    """Values of the hot path are attributes; `text`, `integer` and the others return any value by its Kafka name."""
 
     __slots__ = (
         "_cache",
@@ -89,9 +90,9 @@ class BrokerConfig:
         dynamic_default: Mapping[str, str] | None = None,
         release: Release = Release.KAFKA_4_3,
     ) -> None:
-        """`static` is what file, environment and command line say; the dynamic ones are kept by the controller.
-        `release`: whose settings and defaults topics have, and clients are told of. The broker itself obeys those of
-        all releases that it serves."""
+        """`static` comes from file, environment and command line, the dynamic settings from the metadata. `release`
+        decides which settings and defaults topics have and clients see; the broker itself knows those of all
+        releases."""
         self.static = static
         self.node_id = _node_id(static)
         # As KafkaConfig.populateSynonyms: node.id and broker.id are two names of one value.
@@ -117,41 +118,41 @@ class BrokerConfig:
         self.strict_validation = self.setting(VALIDATION) == "strict"
 
     def with_dynamic(self, image: ClusterImage) -> BrokerConfig:
-        """This configuration under the dynamic settings of an image."""
+        """Return this configuration with the dynamic settings of an image."""
         own, of_all = image.broker_configs(self.node_id), image.broker_configs(None)
         return BrokerConfig(self.static, own, of_all, self.client_layers.release)
 
     def for_release(self, release: Release) -> BrokerConfig:
-        """This configuration as a release has it."""
+        """Return this configuration with the settings and defaults of a release."""
         if release is self.client_layers.release:
             return self
         return BrokerConfig(self.static, self.layers.dynamic, self.layers.dynamic_default, release)
 
     def max_connections_from(self, address: str) -> int:
-        """`max.connections.per.ip`, or what `max.connections.per.ip.overrides` says for this address."""
+        """Return the address's entry in `max.connections.per.ip.overrides`, else `max.connections.per.ip`."""
         return self._connections_overrides.get(address, self.max_connections_per_ip)
 
     def _inter_broker_listener(self) -> str:
-        """The name of the listener on which brokers reach each other."""
+        """Return the name of the inter-broker listener."""
         name = self.text("inter.broker.listener.name")
         return (name or self.text("security.inter.broker.protocol")).upper()
 
     def setting(self, name: str) -> str:
-        """One of `OUR_SETTINGS`."""
+        """Return one of `OUR_SETTINGS`. Raises ValueError for an invalid value."""
         value = self.static.get(name, OUR_SETTINGS[name][0])
         if value not in OUR_SETTINGS[name]:
-            raise ValueError(f"{name}: {value!r} is none of {', '.join(OUR_SETTINGS[name])}")
+            raise ValueError(f"{name}: {value!r} is invalid, valid values are {', '.join(OUR_SETTINGS[name])}")
         return value
 
     def our_number(self, name: str) -> int:
-        """One of `OUR_NUMBERS`. Raises ValueError for what is no positive integer."""
+        """Return one of `OUR_NUMBERS`. Raises ValueError for a value that is not a positive integer."""
         text = self.static.get(name, str(OUR_NUMBERS[name]))
         if not (text.isdecimal() and int(text)):
             raise ValueError(f"{name}: {text!r} is not an integer of at least 1")
         return int(text)
 
     def optional_text(self, name: str) -> str | None:
-        """The effective value; None when there is none."""
+        """Return the effective value; None if there is none."""
         if name not in self._cache:
             self._cache[name] = self.layers.value(name)
         return self._cache[name]
@@ -169,13 +170,13 @@ class BrokerConfig:
         return self.text(name).strip().lower() == "true"
 
     def words(self, name: str) -> list[str]:
-        """A comma-separated list, without the blanks around its parts."""
+        """Return the items of a comma-separated list."""
         return [word for part in self.text(name).split(",") if (word := part.strip())]
 
     def log_dirs(self) -> list[Path]:
-        """`log.dirs`, or `log.dir` when it is not set, as Kafka."""
+        """Return `log.dirs`, else `log.dir`."""
         return [Path(word) for word in (self.words("log.dirs") or self.words("log.dir"))]
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """What a topic's logs obey under these settings of the topic itself."""
+        """Return the configuration of a topic's logs; `overrides` are the topic's own settings."""
         return LogConfig.from_configs(self.client_layers.topic_values(overrides))

@@ -1,6 +1,6 @@
-"""The operator's ear: what a broker's parts log to. structlog's bound loggers fit; the kit passes its own.
+"""The logger interface of a broker's parts; structlog's bound loggers have it.
 
-Nothing here configures logging: in a user's process nothing global is touched.
+Nothing here configures logging, because a broker must not change global state of the user's process.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 TEXT_MAX = 200
-"""Characters of one fact. Clients choose the names of clients, groups and topics, of up to 32,767 bytes."""
+"""The limit of one fact in characters. Clients choose names of clients, groups and topics of up to 32,767 bytes."""
 
 
 class Logger(Protocol):
-    """An event in a few words, and facts as keywords."""
+    """An event is a fixed phrase, its facts are keywords."""
 
     def bind(self, **facts: Any) -> Logger: ...
 
@@ -26,7 +26,7 @@ class Logger(Protocol):
 
 
 class ShortLines:
-    """A `Logger` that passes every line on with the texts among its facts cut at `TEXT_MAX` characters."""
+    """A `Logger` that cuts the texts among the facts of each line at `TEXT_MAX` characters."""
 
     __slots__ = ("_log",)
 
@@ -50,7 +50,7 @@ class ShortLines:
 
 
 def cut(text: str) -> str:
-    """The text, or its first `TEXT_MAX` characters and how many it has."""
+    """Return the text, or its first `TEXT_MAX` characters and its length."""
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}… ({len(text)} characters)"
 
 

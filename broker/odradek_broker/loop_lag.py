@@ -1,4 +1,4 @@
-"""Loop lag: how late the event loop runs its callbacks, a metric in real time."""
+"""Loop lag: the delay with which the event loop runs callbacks, in real time, for the metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class LoopLag:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        """How late the last check was."""
+        """The lag at the last check."""
         self._loop = asyncio.get_running_loop()
         self._check_at(self._loop.time() + CHECK_S)
 

@@ -1,8 +1,7 @@
-"""What a broker counts, in Prometheus' text format, under the names of Kafka's own metrics (domain_type_name).
+"""The metrics of a broker, in Prometheus' text format, under the names of Kafka's own metrics (domain_type_name).
 
-Owns which figures there are and how they are written. Nothing is registered anywhere, and nothing is computed before a
-request for the figures: requests count in their routes, bytes and records in their partitions. Leaves the port to
-`network.http_port`.
+Owns the list of metrics and the format. Metrics are computed when they are read: routes count requests, partitions
+count bytes and records. Leaves the port to `network.http_port`.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 Labels = Mapping[str, str]
 NONE: Labels = {}
 LATE_MS = 5 * 60 * 1000
-"""A transaction whose newest record is older than the longest timeout by so much was left open by mistake, as Kafka's
-ProducerStateManager has it."""
+"""A transaction is late if its newest record is older than the longest timeout and this (Kafka's
+ProducerStateManager)."""
 
 
 class Metric(NamedTuple):
@@ -135,7 +134,7 @@ def _cluster(broker: Broker) -> Iterator[Metric]:
 
 
 def _open_transactions(broker: Broker) -> Iterator[Metric]:
-    """In the logs here, whoever coordinates them."""
+    """Return the metrics of open transactions in the logs of this broker, whichever broker coordinates them."""
     led = [each for each in broker.partitions if each.leader is not None]
     logs = [log for each in led if (log := each.served_log) is not None and log.failure is None]
     begun = [log for log in logs if log.producers.transactions.first_ongoing_offset is not None]
@@ -158,7 +157,7 @@ def _open_transactions(broker: Broker) -> Iterator[Metric]:
 
 
 def _coordinated_transactions(broker: Broker) -> Iterator[Metric]:
-    """Those of this broker's transactional ids. All zero as long as nobody has used one: there is nobody to ask."""
+    """Return the metrics of the transaction coordinator; all zero before a client has used a transactional id."""
     from odradek_broker.transactions.core.transaction_metadata import TransactionOutcome, TransactionState
 
     coordinator, manager = broker.transactions_in_use
@@ -216,7 +215,7 @@ def _cleaner(broker: Broker, cleaner: LogCleaner) -> Iterator[Metric]:
     yield Metric(
         f"{manager}uncleanable_partitions_count",
         "gauge",
-        "Logs that the cleaner met trouble in.",
+        "Logs that cannot be cleaned.",
         [({"logDirectory": path}, count) for path, count in sorted(uncleanable.items())],
     )
     yield _gauge(f"{thread}max_clean_time_secs", "How long the last pass took.", done.took_ms // 1000)

@@ -1,7 +1,7 @@
-"""Timeouts of a broker: everything that must happen after a while on the clock of timeouts.
+"""The timers of a broker, on the clock of timeouts.
 
-Owns the order in which timers fire (deadline, then registration) and the single wake-up asked of the event loop.
-Leaves the meaning of time to `clock`; socket timers do not belong here.
+Owns the order in which timers fire (deadline, then registration) and the one wake-up of the event loop. Leaves the time
+to `clock`. Socket timers are not here.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from odradek_broker.logger import Logger
 
 
 class Wakeup(Protocol):
-    """What `call_later` of an event loop returns."""
+    """The handle that `call_later` of an event loop returns."""
 
     def cancel(self) -> None: ...
 
 
 class Scheduler(Protocol):
-    """The two methods of an event loop that a broker's cores need; the simulation brings its own."""
+    """The methods of an event loop that timers need; the simulation has its own."""
 
     def call_soon(self, callback: Callable[[], object]) -> object: ...
 
@@ -66,7 +66,7 @@ class Timers:
     def __init__(
         self, clock: Clock, scheduler: Scheduler | asyncio.AbstractEventLoop, log: Logger | None = None
     ) -> None:
-        """Without a `log` a callback's exception goes on to whoever fires: for tests."""
+        """Without a `log`, `fire_due` raises the exception of a callback; tests use that."""
         self._clock = clock
         self._log = log
         self._scheduler = scheduler
@@ -78,11 +78,11 @@ class Timers:
         clock.on_timeouts_advanced(self.fire_due)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Run `callback` when the present callback is over, before any timer."""
+        """Run `callback` after the present callback, before any timer."""
         self._scheduler.call_soon(callback)
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle:
-        """Run `callback` once `delay_ms` have passed on the clock of timeouts; after it if 0."""
+        """Run `callback` when `delay_ms` have passed on the clock of timeouts; with 0 after the present callback."""
         self._sequence += 1
         handle = TimerHandle(self, self._clock.monotonic_ms() + max(delay_ms, 0), self._sequence, callback)
         heapq.heappush(self._heap, handle)
@@ -95,7 +95,7 @@ class Timers:
         return self._clock.monotonic_ms()
 
     async def sleep(self, delay_ms: int) -> None:
-        """Let so much time pass on the clock of timeouts."""
+        """Wait for `delay_ms` on the clock of timeouts."""
         over = asyncio.Event()
         timer = self.call_later(delay_ms, over.set)
         try:
@@ -104,7 +104,7 @@ class Timers:
             timer.cancel()
 
     def fire_due(self) -> None:
-        """Fire everything whose deadline has passed, in order; what callbacks register fires too if it is due."""
+        """Fire the timers whose deadlines have passed, in order, also those that callbacks register meanwhile."""
         heap = self._heap
         while heap and heap[0].deadline_ms <= self._clock.monotonic_ms():
             handle = heapq.heappop(heap)
@@ -121,16 +121,16 @@ class Timers:
             self._arm(heap[0].deadline_ms)
 
     def forgotten(self) -> None:
-        """A handle was cancelled: rebuild the heap when most of it is dead."""
+        """A handle was cancelled: rebuild the heap if most of its handles are."""
         self._cancelled += 1
         if self._cancelled > 64 and self._cancelled * 2 > len(self._heap):
-            # In place: `fire_due` may be in the middle of it.
+            # In place: `fire_due` may be iterating.
             self._heap[:] = [handle for handle in self._heap if handle.pending]
             heapq.heapify(self._heap)
             self._cancelled = 0
 
     def close(self) -> None:
-        """Forget every timer; the clock, which may outlive a broker, forgets these ones."""
+        """Cancel every timer and leave the clock, which may outlive the broker."""
         self._clock.forget(self.fire_due)
         self._heap.clear()
         self._cancelled = 0
@@ -143,8 +143,7 @@ class Timers:
             self._wakeup.cancel()
         self._wakeup_ms = deadline_ms
         delay_ms = max(deadline_ms - self._clock.monotonic_ms(), 0)
-        # The monotonic clock is cut to whole milliseconds: without the extra one the loop would wake too early and
-        # spin.
+        # The monotonic clock counts whole milliseconds: without one more the loop would wake too early and spin.
         self._wakeup = self._scheduler.call_later((delay_ms + 1) / 1000 if delay_ms else 0, self._woken)
 
     def _woken(self) -> None:

@@ -144,22 +144,22 @@ ADDED = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic("t", [0])
 @pytest.mark.parametrize(
     ("request_", "version", "coordinator", "method", "error_of"),
     [
-        (JoinGroupRequest("g", 10_000, protocol_type="consumer"), 2, "groups", "handle", lambda r: r.error_code),
+        (JoinGroupRequest("g", 10_000, protocol_type="consumer"), 2, "group_coordinator", "handle", lambda r: r.error_code),
         (
             OffsetCommitRequest("g", topics=[COMMITTED]),
             8,
-            "groups",
+            "group_coordinator",
             "commit_offsets",
             lambda r: r.topics[0].partitions[0].error_code,
         ),
         (
             TxnOffsetCommitRequest("tx", "g", 1, 0, topics=[COMMITTED_IN_TRANSACTION]),
             3,
-            "groups",
+            "group_coordinator",
             "commit_transactional_offsets",
             lambda r: r.topics[0].partitions[0].error_code,
         ),
-        (OffsetDeleteRequest("g", [DELETED]), 0, "groups", "delete_offsets", lambda r: r.error_code),
+        (OffsetDeleteRequest("g", [DELETED]), 0, "group_coordinator", "delete_offsets", lambda r: r.error_code),
         (AddOffsetsToTxnRequest("tx", 1, 0, "g"), 3, "transaction_coordinator", "add_offsets", lambda r: r.error_code),
         (
             AddPartitionsToTxnRequest(v3_and_below_transactional_id="tx", v3_and_below_topics=[ADDED]),

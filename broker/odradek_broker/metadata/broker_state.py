@@ -1,4 +1,4 @@
-"""The state of this broker that its parts read: identity, image, configuration, clocks, and the controller channel."""
+"""The state of a broker that its parts read: identity, image, configuration, clocks and the controller channel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek_controller.image import ClusterImage
 
 
 class BrokerState(Protocol):
-    """A part keeps the object and reads it anew after each wait, because a metadata delta replaces image and
+    """A part keeps this object and reads it again after each await, because metadata deltas replace image and
     configuration."""
 
     @property

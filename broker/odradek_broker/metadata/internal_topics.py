@@ -1,7 +1,7 @@
-"""The topics that keep groups and transactions: their configurations, and why one cannot be created.
+"""The internal topics of groups and transactions: their configurations, and errors of their creation.
 
-Owns which broker settings become which settings of an internal topic, and their check at start. Leaves creating to
-`topic_creation`.
+Owns the map from broker settings to settings of an internal topic, and the check of these settings at start. Leaves
+creation to `topic_creation`.
 """
 
 from __future__ import annotations

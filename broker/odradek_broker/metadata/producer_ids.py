@@ -1,6 +1,6 @@
-"""Producer ids of this broker: handed out one by one from blocks that the controller allocates.
+"""Producer ids, one by one from blocks that the controller allocates (Kafka's RPCProducerIdManager).
 
-Owns the present block. Several requests that find it used up share one allocation.
+Owns the present block. Requests that find the block used up share one allocation.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ from typing import NamedTuple
 
 
 class NoProducerIdsError(Exception):
-    """The controller gives no ids now: there is none, or it does not take this broker for one of its own yet."""
+    """The controller allocates no block: there is no controller, or it has not registered this broker yet."""
 
 
 class Block(NamedTuple):
-    """Ids from `first` on, `size` of them."""
+    """`size` ids from `first` on."""
 
     first: int
     size: int
 
 
 class ProducerIds:
+    """The producer ids of one broker."""
+
     __slots__ = ("_allocate", "_allocation", "_end", "_next")
 
     def __init__(self, allocate: Callable[[], Awaitable[Block]]) -> None:
@@ -32,34 +34,35 @@ class ProducerIds:
         self._allocation: asyncio.Future[None] | None = None
 
     def next_of_block(self) -> int | None:
-        """The next id of the block; None when it is used up."""
+        """Return the next id of the block; None if the block is used up."""
         if self._next == self._end:
             return None
         self._next += 1
         return self._next - 1
 
     def next_or_request_block(self) -> int | None:
-        """The same for who cannot wait but comes again: then there may be one."""
+        """Return the next id of the block; if it is used up, request another block and return None. For callers that
+        retry and cannot wait."""
         found = self.next_of_block()
         if found is None:
-            self._begin_to_fill()
+            self._request_block()
         return found
 
     async def next(self) -> int:
-        """The next id, after asking the controller for a block if need be. Raises NoProducerIdsError."""
+        """Return the next id, after requesting a block if needed. Raises NoProducerIdsError."""
         while (found := self.next_of_block()) is None:
             # Not `shield`: from Python 3.13 on it reports the error of an allocation whose request was cancelled.
-            allocation = self._begin_to_fill()
+            allocation = self._request_block()
             await asyncio.wait([allocation])
             allocation.result()
         return found
 
-    def _begin_to_fill(self) -> asyncio.Future[None]:
+    def _request_block(self) -> asyncio.Future[None]:
         if self._allocation is None:
             self._allocation = asyncio.ensure_future(self._fill())
-            # The requests that wait get the error. All of their clients may go away before the controller answers:
-            # then no request reads the error, and asyncio would report it as lost.
-            self._allocation.add_done_callback(lambda filling: filling.cancelled() or filling.exception())
+            # The requests that wait get the error. If all their clients have disconnected, no request reads the error,
+            # and asyncio would report it as lost.
+            self._allocation.add_done_callback(lambda done: done.cancelled() or done.exception())
         return self._allocation
 
     async def _fill(self) -> None:

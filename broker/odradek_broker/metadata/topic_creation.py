@@ -1,7 +1,7 @@
-"""Topics that a request of a client creates by the way: auto-created ones and the internal ones.
+"""Topics that a client's request creates indirectly: auto-created and internal topics.
 
-Leaves the settings of internal topics to `internal_topics`, creating to the controller. Requests for one topic that
-arrive together share one creation, as in Kafka's AutoTopicCreationManager.
+Leaves the configurations of internal topics to `internal_topics`, and creation to the controller (Kafka's
+AutoTopicCreationManager).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class TopicCreator(BrokerState, Protocol):
 
 
 async def create_missing(state: TopicCreator, names: Iterable[str]) -> dict[str, ErrorCode]:
-    """Create the topics that do not exist; the error of each, NONE when it exists now. Why an internal topic cannot be
-    created is logged: clients learn no more than COORDINATOR_NOT_AVAILABLE."""
+    """Create the topics that do not exist; return the error of each, NONE if it exists now. The reason why an internal
+    topic cannot be created is logged, because clients get only COORDINATOR_NOT_AVAILABLE."""
     errors: dict[str, ErrorCode] = {}
     wanted = []
     for name in names:
@@ -48,7 +48,7 @@ async def create_missing(state: TopicCreator, names: Iterable[str]) -> dict[str,
 
 
 async def ensure_internal_topic(state: TopicCreator, name: str) -> ErrorCode:
-    """Create an internal topic unless it exists. COORDINATOR_NOT_AVAILABLE when that fails: the client tries again."""
+    """Create an internal topic unless it exists. Return COORDINATOR_NOT_AVAILABLE if that fails: the client retries."""
     assert name in INTERNAL_TOPICS
     error = (await create_missing(state, [name]))[name]
     return ErrorCode.NONE if error == ErrorCode.NONE else ErrorCode.COORDINATOR_NOT_AVAILABLE

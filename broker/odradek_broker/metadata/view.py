@@ -1,7 +1,6 @@
-"""What clients see of the metadata: brokers by listener, partitions with their errors.
+"""The metadata as clients see it: brokers by listener, partitions with their errors.
 
-Owns the translation that Metadata, DescribeTopicPartitions and DescribeCluster have in common. Leaves the state to the
-image of the controller.
+Owns the translation that Metadata, DescribeTopicPartitions and DescribeCluster share. Leaves the state to the image.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ OPERATIONS_NOT_ASKED = -(1 << 31)
 
 
 class BrokerEndpoint(NamedTuple):
-    """One broker as a client of one listener is told of it."""
+    """A broker as clients of one listener see it."""
 
     id: int
     host: str
@@ -28,7 +27,7 @@ class BrokerEndpoint(NamedTuple):
 
 
 def brokers_on(image: ClusterImage, listener: str, *, fenced: bool = False) -> list[BrokerEndpoint]:
-    """The brokers that have this listener, by id; fenced ones only when asked for."""
+    """Return the brokers that have this listener, by id; fenced ones only with `fenced`."""
     found = []
     for broker_id in sorted(image.brokers):
         broker = image.brokers[broker_id]
@@ -39,15 +38,15 @@ def brokers_on(image: ClusterImage, listener: str, *, fenced: bool = False) -> l
 
 
 def controller_shown(image: ClusterImage) -> int:
-    """The id that clients take for the controller: in ZooKeeper mode the real one, otherwise as in KRaft any live
-    broker, since brokers forward to the controller."""
+    """Return the controller id for clients: in ZooKeeper mode the controller's, otherwise any live broker's, as in
+    KRaft, because brokers forward requests to the controller."""
     if image.controller_id is not None:
         return image.controller_id if image.controller_id in image.brokers else -1
     return next((broker.id for broker in image.live_brokers()), -1)
 
 
 def partition_error(image: ClusterImage, partition: PartitionRegistration, listener: str) -> ErrorCode:
-    """Why a client cannot use this partition now, as Metadata tells it."""
+    """Return the error of a partition in Metadata responses."""
     leader = image.brokers.get(partition.leader)
     if leader is None or leader.fenced:
         return ErrorCode.LEADER_NOT_AVAILABLE
@@ -57,7 +56,7 @@ def partition_error(image: ClusterImage, partition: PartitionRegistration, liste
 
 
 def offline_replicas(image: ClusterImage, partition: PartitionRegistration, listener: str) -> list[int]:
-    """Replicas on brokers that are gone, fenced, or not on this listener; or on disks that have failed."""
+    """Return the replicas on brokers that are unregistered, fenced or not on this listener, and on failed disks."""
     lost = LOST_DIRECTORY in partition.directories
     return [
         replica

@@ -1,10 +1,10 @@
-"""Idle partitions: those of an incremental fetch session that a Fetch can skip, because nothing happened to them.
+"""Idle partitions: those of an incremental fetch session that a Fetch can skip, because they have not changed.
 
-A follower of ten thousand partitions and a consumer of a thousand have nearly all of them in this state, so that a
-Fetch costs what the active partitions cost.
+Most partitions of a follower with ten thousand, or a consumer with a thousand, are idle: a Fetch costs only as much as
+its active partitions.
 
-For a consumer's session every Fetch compares: `is_idle_for_consumer` says whether a response would say nothing, and the
-partition stays in the session's `active` partitions.
+For a consumer's session every Fetch compares the offsets (`is_idle_for_consumer`), and the partition stays in the
+session's `active` partitions.
 
 For a follower's session `IdlePartitions` takes idle partitions out of `active`, and no Fetch looks at them:
 
@@ -44,8 +44,8 @@ from odradek_log.log import Log
 
 
 def is_idle_for_consumer(partition: Partition, wanted: FetchedPartition, read_committed: bool) -> bool:
-    """Return whether an incremental response could say nothing of the partition: the consumer is at the end and knows
-    it."""
+    """Return whether an incremental response can omit the partition: the consumer is at the end, and the last response
+    had the present offsets."""
     end = partition.high_watermark
     return not (
         wanted.fetch_offset != (partition.last_stable_offset if read_committed else end)
@@ -57,8 +57,8 @@ def is_idle_for_consumer(partition: Partition, wanted: FetchedPartition, read_co
 
 
 def is_idle_for_follower(partition: Partition, wanted: FetchedPartition, follower: int) -> bool:
-    """Return whether the follower is in sync, has every record and knows the offsets: nothing need be sent to it or
-    recorded of it until the partition changes."""
+    """Return whether the follower is in sync, has every record, and the last response had the present offsets: then
+    nothing is sent or recorded until the partition changes."""
     leader, log = partition.leader, partition.log
     return (
         leader is not None
@@ -82,7 +82,7 @@ class IdlePartitions:
 
     def __init__(self, purgatory: Purgatory, session: FetchSession) -> None:
         self.watchers = Watchers()
-        """The session's Fetch that waits, if there is one."""
+        """The waiting Fetch of the session, if there is one."""
         self._purgatory = purgatory
         self.session = session
         self._watched: dict[PartitionKey, WatchedPartition] = {}
@@ -97,7 +97,7 @@ class IdlePartitions:
         del self.session.active[key]
 
     def activate(self, key: PartitionKey) -> None:
-        """Make a partition active because a request names it or the session forgets it; nothing happens to others."""
+        """Make a partition active because a request names it or the session forgets it; no-op for others."""
         if self._end_watch(key):
             self.session.active[key] = self.session.partitions[key]
 

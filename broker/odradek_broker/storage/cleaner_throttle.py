@@ -1,4 +1,4 @@
-"""`log.cleaner.io.max.bytes.per.second`: how fast all logs together are read and written that are being compacted."""
+"""`log.cleaner.io.max.bytes.per.second`: the bytes that the log cleaner reads and writes per second, for all logs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _LEAST_PAUSE_MS = 10
 
 
 class CleanerThrottle:
-    """Of one broker, on the clock of timeouts."""
+    """The throttle of one broker, on the clock of timeouts."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._paid_until_ms = 0.0
-        """When everything that was moved may have been moved."""
+        """The time at which the bytes so far are within the rate."""
         self._pauses: set[asyncio.Future[None]] = set()
         self._stopped = False
 
-    async def moved(self, size: int, rate: float) -> None:
-        """So many bytes were read and written: wait until that is no more than `rate`, in bytes a second, allows."""
+    async def record(self, size: int, rate: float) -> None:
+        """Record `size` bytes that were read and written; wait until they are within `rate`, in bytes per second."""
         if rate >= _UNTHROTTLED or self._stopped:
             return
         now_ms = self._timers.now_ms()
@@ -37,7 +37,7 @@ class CleanerThrottle:
         self._pauses.discard(pause)
 
     def stop(self) -> None:
-        """Nobody waits any more."""
+        """End all waits, and wait no more."""
         self._stopped = True
         for pause in self._pauses:
             _end(pause)

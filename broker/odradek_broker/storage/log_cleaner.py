@@ -1,10 +1,10 @@
-"""The log cleaner: which log is compacted next, how many at once, and on which thread (Kafka's LogCleaner).
+"""The log cleaner: compacts the dirtiest logs (Kafka's LogCleaner).
 
-Owns choosing the dirtiest log, doing the work in slices, those that wait on the disk's threads, and what becomes of a
-log that cannot be cleaned. A thread of Kafka's is a task here: `log.cleaner.threads` says how many logs are compacted
-at once, and that shares the buffers among them; the slices that compute take turns on the loop. Leaves what is done to
-a log to `odradek_log.cleaner`. Between two slices the loop does whatever is due, and that may end the pass: that is why
-nothing here needs a lock.
+Owns the choice of the dirtiest log, the order of the slices of work, and the state of a log that cannot be cleaned.
+Leaves the compaction of a log to `odradek_log.cleaner`. A task stands for a thread of Kafka's: `log.cleaner.threads`
+logs are compacted at a time and share the buffers. Slices that compute take turns on the event loop, slices that wait
+for the disk run on the disk executor. Between two slices the loop runs other callbacks, which may end the pass; nothing
+here needs a lock.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 _SLICE_US = 100
 _SLICE_BESIDE_REQUESTS_US = 20
-"""A request may have to wait for a slice, and takes hardly longer itself."""
-_LOOK_S = 0.001
-_REMEMBER_S = 0.02
+"""A request may wait for one slice, and itself takes about as long."""
+_CHECK_S = 0.001
+_CHECK_WHILE_BUSY_S = 0.02
 
 
 class Pass(NamedTuple):
-    """What one pass over a log took."""
+    """The cost of one pass over a log."""
 
     took_ms: int
     bytes_read: int
@@ -46,7 +46,7 @@ class Pass(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """Of all passes that came to their end."""
+    """The sums over all completed passes."""
 
     passes: int = 0
     bytes_read: int = 0
@@ -63,7 +63,7 @@ class Totals:
 
 
 class LogCleaner:
-    """Of one broker; there while it has something to compact."""
+    """The cleaner of one broker, created with the first log to compact."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class LogCleaner:
         log: Logger,
         requests_handled: Callable[[], int],
     ) -> None:
-        """`requests_handled` counts the requests of the broker, so that the cleaner gives way to them;
+        """`requests_handled` returns the number of requests so far, so that slices are shorter while requests arrive;
         `delete_old_segments` applies retention to partitions that were cleaned."""
         self._config = config
         self._log_directories = log_directories
@@ -90,25 +90,25 @@ class LogCleaner:
         self._requests_handled = requests_handled
         self._handled = 0
         self._slice_us = _SLICE_US
-        self._look_again_s = 0.0
+        self._next_check_s = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
         self._throttle = CleanerThrottle(timers)
         self.max_dirty_ratio = 0.0
-        """Of the dirtiest log when one was looked for last."""
+        """The dirty ratio of the dirtiest log at the last check."""
         self.last_run_ms = clock.monotonic_ms()
         self.last_pass = Pass(0, 0, 0, 0.0)
         self.totals = Totals()
 
     def run_soon(self) -> None:
-        """Clean what is dirty enough, as many logs at once as `log.cleaner.threads` allows."""
+        """Clean the logs that are dirty enough, up to `log.cleaner.threads` at a time."""
         if not self._stopped and len(self._tasks) < self._threads():
             task = asyncio.get_running_loop().create_task(self._run())
             self._tasks.add(task)
             task.add_done_callback(self._ended)
 
     async def run(self) -> None:
-        """The same on demand: when this returns, nothing is dirty enough that was there when it was called."""
+        """Clean now: when this returns, every log that was dirty enough at the call is clean."""
         await self._until_idle()
         self.run_soon()
         await self._until_idle()
@@ -118,8 +118,7 @@ class LogCleaner:
             await asyncio.wait(self._tasks)
 
     async def stop(self) -> None:
-        """Begin nothing more. When this returns, no slice is being worked on; a pass under way is left as a crash would
-        leave it."""
+        """Stop cleaning. When this returns, no slice runs; a pass in progress is left as after a crash."""
         self._stopped = True
         self._throttle.stop()
         await self._until_idle()
@@ -127,7 +126,7 @@ class LogCleaner:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.error("the log cleaner failed", exc_info=error)
+            self._log.error("log cleaner failed", exc_info=error)
 
     def _threads(self) -> int:
         return self._config().integer("log.cleaner.threads")
@@ -135,16 +134,16 @@ class LogCleaner:
     async def _run(self) -> None:
         cleaned: list[Partition] = []
         while not self._stopped and (found := self._dirtiest()) is not None:
-            self.run_soon()  # there may be another one, and a thread for it
+            self.run_soon()  # for another log, if there are more threads
             if await self._clean(*found):
                 cleaned.append(found[0])
-        # Retention left them alone meanwhile.
+        # Retention skips logs while they are cleaned.
         self._delete_old_segments(cleaned)
 
-    # --- which log
+    # -- the choice of a log ------------------------------------------------------------------------------------------
 
     def _dirtiest(self) -> tuple[Partition, LogToClean] | None:
-        """None if no log is dirty enough."""
+        """Return the dirtiest partition; None if none is dirty enough."""
         now_ms = self._clock.wall_ms()
         self.last_run_ms = self._clock.monotonic_ms()
         best: tuple[Partition, LogToClean] | None = None
@@ -174,10 +173,10 @@ class LogCleaner:
             partition.take_offline()
             return None
 
-    # --- one log
+    # -- one pass -----------------------------------------------------------------------------------------------------
 
     async def _clean(self, partition: Partition, to_clean: LogToClean) -> bool:
-        """One pass; whether it came to its end."""
+        """Make one pass; return whether it was completed."""
         log = partition.log
         started_ms = self._clock.monotonic_ms()
         try:
@@ -188,19 +187,19 @@ class LogCleaner:
         slices = cleaning.slices()
         try:
             while (step := await self._next(cleaning, slices)) is not None:
-                if self._is_pointless(partition, cleaning):
-                    return await self._give_up(cleaning)
+                if self._must_abort(partition, cleaning):
+                    return await self._abort(cleaning)
                 if isinstance(step, SegmentReplacement):
                     cleaning.replace_segments(step)
                 else:
                     rate = self._config().number("log.cleaner.io.max.bytes.per.second")
-                    await self._throttle.moved(step.bytes_read + step.bytes_written, rate)
+                    await self._throttle.record(step.bytes_read + step.bytes_written, rate)
         except Exception as error:
-            if not self._is_pointless(partition, cleaning):
-                self._met_trouble(partition, error)
-            return await self._give_up(cleaning)
-        if self._is_pointless(partition, cleaning):
-            return await self._give_up(cleaning)
+            if not self._must_abort(partition, cleaning):
+                self._handle_error(partition, error)
+            return await self._abort(cleaning)
+        if self._must_abort(partition, cleaning):
+            return await self._abort(cleaning)
         cleaning.complete()
         took_ms = self._clock.monotonic_ms() - started_ms
         self.last_pass = Pass(took_ms, cleaning.bytes_read, cleaning.bytes_written, cleaning.buffer_utilization)
@@ -215,45 +214,45 @@ class LogCleaner:
             took_ms=took_ms,
         )
         directory = partition.directory
-        assert directory is not None, "what was cleaned has a directory"
+        assert directory is not None, "a cleaned partition has a directory"
         directory.prepare_cleaner_checkpoint()
         if not await self._executor.finish(directory.write_cleaner_checkpoint):
             self._log_directories.handle_failure(directory)
         return True
 
     async def _next(self, cleaning: Cleaner, slices: Iterator[Slice]) -> Slice | None:
-        """A slice of work. What only computes is done here on the loop, after all that is due: on another thread it
-        would hold the interpreter as well, and the loop would wait for it at every call that gives the interpreter
-        away."""
+        """Do one slice. A slice that computes runs on the event loop, after the callbacks that are due: on another
+        thread it would hold the interpreter lock, and the loop would wait for that after every call that releases
+        it."""
         if cleaning.waits:
             return await self._executor.finish(lambda: next(slices, None))
         await asyncio.sleep(0)
         now_s = asyncio.get_running_loop().time()
-        if now_s >= self._look_again_s:
+        if now_s >= self._next_check_s:
             handled = self._requests_handled()
             is_busy, self._handled = handled != self._handled, handled
             self._slice_us = _SLICE_BESIDE_REQUESTS_US if is_busy else _SLICE_US
-            self._look_again_s = now_s + (_REMEMBER_S if is_busy else _LOOK_S)
+            self._next_check_s = now_s + (_CHECK_WHILE_BUSY_S if is_busy else _CHECK_S)
         if self._slice_us == _SLICE_BESIDE_REQUESTS_US:
-            # What came during the last slice stands behind us as yet: the loop looked for it after we were due.
+            # Requests that arrived during the last slice are queued behind this task: let them run first.
             await asyncio.sleep(0)
-        # Whoever comes may have to wait for a slice of each log that is being cleaned.
+        # A request may have to wait for one slice of each log that is being cleaned.
         cleaning.slice_us = max(self._slice_us // len(self._tasks), 1)
         return next(slices, None)
 
-    def _is_pointless(self, partition: Partition, cleaning: Cleaner) -> bool:
-        """A partition that moves to another directory is cleaned there."""
+    def _must_abort(self, partition: Partition, cleaning: Cleaner) -> bool:
+        """Return whether the pass must end: a partition that moves to another directory is cleaned there."""
         return self._stopped or cleaning.is_interrupted or partition.future is not None
 
-    async def _give_up(self, cleaning: Cleaner) -> bool:
+    async def _abort(self, cleaning: Cleaner) -> bool:
         cleaning.abort()
         if not self._stopped:
             await self._executor.finish(cleaning.discard)
         return False
 
-    def _met_trouble(self, partition: Partition, error: Exception) -> None:
-        """As Kafka: where the disk fails, its directory is offline; after anything else this log is not cleaned any
-        more, but served."""
+    def _handle_error(self, partition: Partition, error: Exception) -> None:
+        """After an error of the disk its directory is offline. After any other error the log is served, but not cleaned
+        any more (Kafka's uncleanable partitions)."""
         log = partition.log
         if isinstance(error, OSError):
             log.go_offline("clean", error)
@@ -261,13 +260,13 @@ class LogCleaner:
             return
         log.cleaner.uncleanable_error = error
         self._log.warning(
-            "log cannot be cleaned, and is left as it is until the next start",
+            "log cannot be cleaned until the next start",
             partition=log.name,
             error=f"{type(error).__name__}: {error}",
         )
 
     def _limits(self) -> CleanerConfig:
-        """Of one pass: as Kafka's, the buffers are shared among the threads."""
+        """Return the limits of one pass: as in Kafka, the threads share the buffers."""
         config, threads = self._config(), max(self._threads(), 1)
         return CleanerConfig(
             config.integer("log.cleaner.dedupe.buffer.size") // threads,

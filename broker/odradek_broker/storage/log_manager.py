@@ -31,7 +31,7 @@ NEVER_MS = 1 << 40
 
 
 class LogManager:
-    """`start` begins the repeating work of one broker, `stop` ends it."""
+    """The repeating work of one broker, between `start` and `stop`."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class LogManager:
         log: Logger,
         requests_handled: Callable[[], int],
     ) -> None:
-        """`requests_handled` counts the requests of the broker: compaction pauses while there are many."""
+        """`requests_handled` returns the number of requests so far: the log cleaner gives way to requests."""
         self._config = config
         self._log_directories = log_directories
         self._replica_logs = replica_logs
