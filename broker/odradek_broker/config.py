@@ -36,7 +36,7 @@ REQUEST_ELEMENTS = "odradek.request.elements.max"
 OUR_NUMBERS: Mapping[str, int] = {REQUEST_ELEMENTS: 200_000}
 """Settings that Kafka does not have, positive integers, with their defaults. A request with more than
 `odradek.request.elements.max` entries in its arrays is refused; the limit of APIs without slices is a twentieth of it
- (`network.long_requests`)."""
+(`network.long_requests`)."""
 
 OUR_SETTINGS: Mapping[str, tuple[str, ...]] = {
     VALIDATION: ("header", "strict"),

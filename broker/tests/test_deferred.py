@@ -144,7 +144,13 @@ ADDED = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic("t", [0])
 @pytest.mark.parametrize(
     ("request_", "version", "coordinator", "method", "error_of"),
     [
-        (JoinGroupRequest("g", 10_000, protocol_type="consumer"), 2, "group_coordinator", "handle", lambda r: r.error_code),
+        (
+            JoinGroupRequest("g", 10_000, protocol_type="consumer"),
+            2,
+            "group_coordinator",
+            "handle",
+            lambda r: r.error_code,
+        ),
         (
             OffsetCommitRequest("g", topics=[COMMITTED]),
             8,

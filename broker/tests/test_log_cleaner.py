@@ -216,7 +216,7 @@ async def test_at_most_so_many_logs_are_compacted_at_once_as_there_are_threads(
 async def test_the_throttle_is_for_all_passes_together() -> None:
     clock = ManualClock()
     throttle = CleanerThrottle(Timers(clock, asyncio.get_running_loop()))
-    passes = [asyncio.create_task(throttle.moved(1000, 1000.0)) for _ in range(2)]
+    passes = [asyncio.create_task(throttle.record(1000, 1000.0)) for _ in range(2)]
     done = []
     for _ in range(4):
         await asyncio.sleep(0)
@@ -226,7 +226,7 @@ async def test_the_throttle_is_for_all_passes_together() -> None:
     assert done == [[False, False], [True, False], [True, False], [True, True]]
     # What was not asked for is not saved up.
     clock.advance_timeouts(60_000)
-    late = asyncio.create_task(throttle.moved(1000, 1000.0))
+    late = asyncio.create_task(throttle.record(1000, 1000.0))
     await asyncio.sleep(0)
     clock.advance_timeouts(999)
     await asyncio.sleep(0)
