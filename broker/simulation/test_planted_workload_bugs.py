@@ -63,7 +63,7 @@ def coordinator_that_heeds_whoever_is_fenced(patch: pytest.MonkeyPatch) -> None:
         return end(current, producer if current is None else current.producer, *rest)
 
     patch.setattr(transaction_rules, "identity_error", identity_error)
-    patch.setattr(transaction_rules, "end_refused", identity_error)
+    patch.setattr(transaction_rules, "end_error", identity_error)
     patch.setattr(transaction_rules, "end", ending)
 
 

@@ -211,7 +211,7 @@ class TransactionCoordinator:
                 txn_partition.apply(add(txn_partition.shard, response, txn_partition.now()))
 
         wait_ms = 0
-        if may_wait and not txn_partition.shard.add_refused(transactional_id, producer):
+        if may_wait and not txn_partition.shard.add_error(transactional_id, producer):
             wait_ms = self._config().integer("add.partitions.to.txn.retry.backoff.max.ms")
         txn_partition.when_idle(transactional_id, wait_ms, resume)
         return response.result() if response.done else response

@@ -39,7 +39,7 @@ def initialize(
     now_ms: int,
 ) -> Transition:
     """InitProducerId: initialize a producer, or one that continues after an error with its `expected` id and epoch
-    (KIP-360). If a transaction is open, it is aborted, and the client retries. Not for a decided transaction.
+    (KIP-360). If a transaction is open, it is aborted, and the client retries. The transaction must not be decided.
 
     CONCURRENT_TRANSACTIONS if a fresh producer id is needed and none is given."""
     if current is None:
@@ -82,8 +82,8 @@ def add(
     client_version: int,
     now_ms: int,
 ) -> Transition:
-    """Add partitions to the open transaction, or begin one. Not for a decided transaction."""
-    error = add_refused(current, producer)
+    """Add partitions to the open transaction, or begin one. The transaction must not be decided."""
+    error = add_error(current, producer)
     if error or current is None:
         return error
     if current.state is TransactionState.ONGOING and current.partitions.issuperset(partitions):
@@ -91,7 +91,7 @@ def add(
     return current.add(partitions, client_version, now_ms)
 
 
-def add_refused(current: TransactionMetadata | None, producer: Producer) -> ErrorCode:
+def add_error(current: TransactionMetadata | None, producer: Producer) -> ErrorCode:
     """The error for a producer that may not add partitions, even if the id is busy; NONE for others."""
     return ErrorCode.NONE if _has_next_producer_id(current, producer) else identity_error(current, producer)
 
@@ -110,8 +110,8 @@ def _has_next_producer_id(current: TransactionMetadata | None, producer: Produce
 def verify(
     current: TransactionMetadata | None, producer: Producer, partitions: Collection[TopicPartition]
 ) -> Mapping[TopicPartition, ErrorCode]:
-    """Whether these partitions are in the open transaction. Also for a busy id: the log checks again when it
-    appends."""
+    """Return NONE for partitions of the open transaction, TRANSACTION_ABORTABLE for others. A busy id does not matter,
+    because the log checks again when it appends."""
     error = identity_error(current, producer)
     if error or current is None:
         return dict.fromkeys(partitions, error)
@@ -127,7 +127,7 @@ def end_without_epoch_bump(
     current: TransactionMetadata | None, producer: Producer, commit: bool, now_ms: int
 ) -> Transition:
     """EndTxn before version 5. A retry cannot be distinguished from the end of the next transaction: it succeeds if the
-    last transaction ended in the same way. Not for a decided transaction."""
+    last transaction ended in the same way. The transaction must not be decided."""
     error = identity_error(current, producer)
     if error or current is None:
         return error
@@ -141,10 +141,11 @@ def end(
     current: TransactionMetadata | None, producer: Producer, commit: bool, fresh_id: int | None, now_ms: int
 ) -> Transition:
     """EndTxn from version 5 on (KIP-890): the epoch distinguishes a retry from the end of the next transaction, which
-    may be aborted before it begins, because a client cannot always know whether it has. Not for a decided transaction.
+    may be aborted before it begins, because a client cannot always know whether it has. The transaction must not be
+    decided.
 
     CONCURRENT_TRANSACTIONS if a fresh producer id is needed and none is given."""
-    error = end_refused(current, producer)
+    error = end_error(current, producer)
     if error or current is None:
         return error
     if producer != current.producer:  # a retry
@@ -155,7 +156,7 @@ def end(
     return _decide(current, commit, EPOCH_BUMP_FROM, fresh_id, now_ms)
 
 
-def end_refused(current: TransactionMetadata | None, producer: Producer) -> ErrorCode:
+def end_error(current: TransactionMetadata | None, producer: Producer) -> ErrorCode:
     """The error for a producer that may not end a transaction from version 5 on, even if the id is busy. NONE for the
     present producer, and for a retry of the EndTxn that incremented its epoch."""
     if current is None:

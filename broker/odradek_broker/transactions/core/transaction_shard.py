@@ -144,9 +144,9 @@ class TransactionShard:
         pending = PendingRequest(token, TransactionApi.ADD_OFFSETS, api_version)
         return self._add(transactional_id, producer, (partition,), 0, pending, now)
 
-    def add_refused(self, transactional_id: str, producer: Producer) -> ErrorCode:
+    def add_error(self, transactional_id: str, producer: Producer) -> ErrorCode:
         """The error for a fenced or unknown producer, which a busy id does not delay; NONE for others."""
-        return rules.add_refused(self.transactions.get(transactional_id), producer)
+        return rules.add_error(self.transactions.get(transactional_id), producer)
 
     def verify_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
@@ -174,7 +174,7 @@ class TransactionShard:
             if not self._progress.is_busy(id_):
                 outcome = rules.end_without_epoch_bump(current, producer, request.committed, now.wall_ms)
         elif self._progress.is_busy(id_):
-            outcome = rules.end_refused(current, producer) or ErrorCode.CONCURRENT_TRANSACTIONS
+            outcome = rules.end_error(current, producer) or ErrorCode.CONCURRENT_TRANSACTIONS
         else:
             outcome = rules.end(current, producer, request.committed, fresh_id, now.wall_ms)
         step, write = self._respond_or_write(id_, outcome, pending, now)
@@ -197,7 +197,7 @@ class TransactionShard:
             outcome = ErrorCode.INVALID_REQUEST
         elif self._progress.is_busy(transactional_id):
             # A fenced producer gets its error even while the id is busy.
-            outcome = rules.add_refused(current, producer) or ErrorCode.CONCURRENT_TRANSACTIONS
+            outcome = rules.add_error(current, producer) or ErrorCode.CONCURRENT_TRANSACTIONS
         else:
             outcome = rules.add(current, producer, partitions, client_version, now.wall_ms)
         step, _ = self._respond_or_write(transactional_id, outcome, pending, now)
