@@ -69,9 +69,9 @@ class TransactionalProducer:
             self._sequences.clear()
         return ErrorCode(answer.error_code)
 
-    def to_add(self, *places: tuple[str, int]) -> AddPartitionsToTxnRequest:
+    def to_add(self, *partitions: tuple[str, int]) -> AddPartitionsToTxnRequest:
         """The request, for version 3."""
-        topics = [AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name, [index]) for name, index in places]
+        topics = [AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name, [index]) for name, index in partitions]
         return AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer.id,
@@ -79,9 +79,9 @@ class TransactionalProducer:
             v3_and_below_topics=topics,
         )
 
-    async def add(self, *places: tuple[str, int]) -> ErrorCode:
+    async def add(self, *partitions: tuple[str, int]) -> ErrorCode:
         """The error of all these partitions."""
-        answer = await self._ask(self.to_add(*places), 3)
+        answer = await self._ask(self.to_add(*partitions), 3)
         if answer is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         found = {
@@ -94,11 +94,11 @@ class TransactionalProducer:
 
     async def produce(self, leader: int, topic: str = "t", partition: int = 0, acks: int = -1) -> ErrorCode:
         """Produce one record."""
-        place = (topic, partition)
+        topic_partition = (topic, partition)
         builder = BatchBuilder(
             producer_id=self.producer.id,
             producer_epoch=self.producer.epoch,
-            base_sequence=self._sequences.setdefault(place, 0),
+            base_sequence=self._sequences.setdefault(topic_partition, 0),
             is_transactional=True,
         )
         builder.append(int(time.time() * 1000), None, b"v")
@@ -107,7 +107,7 @@ class TransactionalProducer:
         answer = await (await self._client_of(leader)).ask(request, 9)
         (outcome,) = answer.responses[0].partition_responses
         if not outcome.error_code:
-            self._sequences[place] += 1
+            self._sequences[topic_partition] += 1
         return ErrorCode(outcome.error_code)
 
     async def end(self, commit: bool = True) -> ErrorCode:

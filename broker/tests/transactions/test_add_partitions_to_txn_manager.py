@@ -62,8 +62,8 @@ class Pair:
         found = self.brokers.producer(name)
         assert await self.brokers.until_answered(found.init) == 0
         if partitions:
-            places = [("t", index) for index in partitions]
-            assert await self.brokers.until_answered(lambda: found.add(*places)) == 0
+            topic_partitions = [("t", index) for index in partitions]
+            assert await self.brokers.until_answered(lambda: found.add(*topic_partitions)) == 0
         return found
 
     @property
@@ -185,9 +185,9 @@ async def test_late_markers_of_a_transaction_do_not_delay_the_others(pair: Pair)
     assert await late.state() == (ErrorCode.NONE, "PrepareCommit")
     row = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
     topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-    asked = [row(each.transactional_id, *each.producer, False, [topic("t", [1])]) for each in (late, other)]
+    transactions = [row(each.transactional_id, *each.producer, False, [topic("t", [1])]) for each in (late, other)]
     client = await pair.brokers.client(pair.coordinator)
-    answer = await client.ask(AddPartitionsToTxnRequest(asked), 5)  # while the clock stands still
+    answer = await client.ask(AddPartitionsToTxnRequest(transactions), 5)  # the clock of timeouts does not move
     assert {
         result.transactional_id: result.topic_results[0].results_by_partition[0].partition_error_code
         for result in answer.results_by_transaction

@@ -35,12 +35,12 @@ DOWNGRADE = 2
 READ_COMMITTED = 1
 
 
-class Party:
-    """A producer and what consumers see of it, in one version of transactions. Requests go out on `connection`, which
-    the producer gives up for another one when it has waited too long."""
+class LaggingProducer:
+    """A producer of one transaction version, and the records that consumers read. Requests are sent on `connection`;
+    the producer replaces it when a response is late."""
 
     def __init__(self, node: Node, connect: Connect, version: int, name: str = "t") -> None:
-        """`name` is that of the transactional id and of the topic."""
+        """`name` is the transactional id and the topic."""
         self.name = name
         self._node = node
         self._connect = connect
@@ -106,7 +106,7 @@ class Party:
 
     # -- late ---------------------------------------------------------------------------------------------------------
 
-    def keep_back(self, request: Message, version: int) -> Late:
+    def hold_back(self, request: Message, version: int) -> Late:
         """A request that the client sends now, and that the network delivers later."""
         return Late(self.connection, encode_request(request, version, 77, "producer"), version)
 
@@ -117,7 +117,7 @@ class Party:
         return str(found.transaction_state)
 
     async def committed(self) -> list[bytes]:
-        """What a read_committed consumer makes of the answer to its Fetch, once no transaction is about to end."""
+        """The values that a read_committed consumer reads, once no transaction is about to end."""
         while (await self.state()).startswith("Prepare"):
             pass
         partition = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1 << 20)
@@ -168,66 +168,66 @@ async def go_down(client: Any) -> None:
 
 
 @pytest.fixture(params=["union", "3.9"])
-async def old(request: pytest.FixtureRequest, start_node: StartNode, connect: Connect) -> Party:
+async def old(request: pytest.FixtureRequest, start_node: StartNode, connect: Connect) -> LaggingProducer:
     """A producer of transaction version 1, in a cluster of that version and in one of Kafka 3.9."""
     node = await start_node(odradek_emulate=request.param)
     if request.param == "union":
         await go_down(await connect(node))
-    party = Party(node, connect, 1)
-    await party.start()
-    return party
+    lagging = LaggingProducer(node, connect, 1)
+    await lagging.start()
+    return lagging
 
 
 @pytest.fixture
-async def new(start_node: StartNode, connect: Connect) -> Party:
-    party = Party(await start_node(), connect, 2)
-    await party.start()
-    return party
+async def new(start_node: StartNode, connect: Connect) -> LaggingProducer:
+    lagging = LaggingProducer(await start_node(), connect, 2)
+    await lagging.start()
+    return lagging
 
 
-async def produce_comes_late(party: Party) -> int:
+async def produce_comes_late(lagging: LaggingProducer) -> int:
     """A producer gives up a batch and aborts; the batch arrives in its next transaction, which it commits. What the
     late batch is answered."""
-    await party.add_partition()
-    late = party.keep_back(*party.produce_request(b"aborted"))
-    await party.reconnect()
-    assert await party.end(commit=False) == 0
+    await lagging.add_partition()
+    late = lagging.hold_back(*lagging.produce_request(b"aborted"))
+    await lagging.reconnect()
+    assert await lagging.end(commit=False) == 0
 
-    await party.add_partition()
-    if party.version == 2:
-        assert await party.produce(b"committed") == 0
+    await lagging.add_partition()
+    if lagging.version == 2:
+        assert await lagging.produce(b"committed") == 0
     answer = _produced(await late.arrives(ProduceResponse))
-    if party.version == 1:
-        assert await party.produce(b"committed", sequence=0 if answer else 1) == 0
-    assert await party.end(commit=True) == 0
+    if lagging.version == 1:
+        assert await lagging.produce(b"committed", sequence=0 if answer else 1) == 0
+    assert await lagging.end(commit=True) == 0
     return answer
 
 
-async def test_v1_a_late_batch_is_committed_with_the_next_transaction(old: Party) -> None:
+async def test_v1_a_late_batch_is_committed_with_the_next_transaction(old: LaggingProducer) -> None:
     assert await produce_comes_late(old) == ErrorCode.NONE
     assert await old.committed() == [b"aborted", b"committed"]
 
 
-async def test_v2_a_late_batch_does_not_join_the_next_transaction(new: Party) -> None:
+async def test_v2_a_late_batch_does_not_join_the_next_transaction(new: LaggingProducer) -> None:
     assert await produce_comes_late(new) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert await new.committed() == [b"committed"]
 
 
-async def test_v2_a_late_batch_does_not_begin_its_transaction_again(new: Party) -> None:
+async def test_v2_a_late_batch_does_not_begin_its_transaction_again(new: LaggingProducer) -> None:
     """Also if the partition does not know the producer's present epoch: the coordinator does."""
     assert await new.produce(b"first") == 0
     assert await new.end(commit=True) == 0
-    late = new.keep_back(*new.produce_request(b"late"))
+    late = new.hold_back(*new.produce_request(b"late"))
     await new.reconnect()
     assert await new.end(commit=False) == 0
     assert _produced(await late.arrives(ProduceResponse)) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert await new.committed() == [b"first"]
 
 
-async def test_v1_verification_refuses_a_late_batch_without_a_transaction(old: Party) -> None:
+async def test_v1_verification_refuses_a_late_batch_without_a_transaction(old: LaggingProducer) -> None:
     """Without verification the batch would begin a transaction that never ends."""
     await old.add_partition()
-    late = old.keep_back(*old.produce_request(b"aborted"))
+    late = old.hold_back(*old.produce_request(b"aborted"))
     await old.reconnect()
     assert await old.end(commit=False) == 0
     assert _produced(await late.arrives(ProduceResponse)) in (
@@ -240,34 +240,34 @@ async def test_v1_verification_refuses_a_late_batch_without_a_transaction(old: P
     assert await old.committed() == [b"committed"]
 
 
-async def end_comes_late(party: Party) -> int:
+async def end_comes_late(lagging: LaggingProducer) -> int:
     """Deliver a late EndTxn, after a retry has succeeded and half of the next transaction is written, which the
     producer aborts. Return the error of the late request."""
-    await party.add_partition()
-    assert await party.produce(b"one") == 0
-    late = party.keep_back(*party.end_request(commit=True))
-    await party.reconnect()
-    assert await party.end(commit=True) == 0
+    await lagging.add_partition()
+    assert await lagging.produce(b"one") == 0
+    late = lagging.hold_back(*lagging.end_request(commit=True))
+    await lagging.reconnect()
+    assert await lagging.end(commit=True) == 0
 
-    await party.add_partition()
-    assert await party.produce(b"half", sequence=0 if party.version == 2 else 1) == 0
+    await lagging.add_partition()
+    assert await lagging.produce(b"half", sequence=0 if lagging.version == 2 else 1) == 0
     return int((await late.arrives(EndTxnResponse)).error_code)
 
 
-async def test_v1_a_late_end_txn_commits_half_of_the_next_transaction(old: Party) -> None:
+async def test_v1_a_late_end_txn_commits_half_of_the_next_transaction(old: LaggingProducer) -> None:
     assert await end_comes_late(old) == ErrorCode.NONE
     assert await old.end(commit=False) == ErrorCode.INVALID_TXN_STATE
     assert await old.committed() == [b"one", b"half"]
 
 
-async def test_v2_a_late_end_txn_does_not_end_the_next_transaction(new: Party) -> None:
+async def test_v2_a_late_end_txn_does_not_end_the_next_transaction(new: LaggingProducer) -> None:
     assert await end_comes_late(new) in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
     assert await new.state() == "Ongoing"
     assert await new.end(commit=False) == 0
     assert await new.committed() == [b"one"]
 
 
-async def walk(party: Party, rng: random.Random) -> list[bytes]:
+async def walk(lagging: LaggingProducer, rng: random.Random) -> list[bytes]:
     """Run transactions while the network holds requests back and delivers them late. The producer aborts after a lost
     response to Produce, and retries after a lost response to EndTxn. Return the records that consumers should read:
     those of acknowledged commits."""
@@ -284,15 +284,15 @@ async def walk(party: Party, rng: random.Random) -> list[bytes]:
     for number in range(8):
         written: list[bytes] = []
         missed = False
-        await party.add_partition()
+        await lagging.add_partition()
         for _ in range(rng.randint(1, 3)):
             value = b"%d of %d" % (len(written), number)
             if rng.random() < 0.3:
-                in_flight.append((party.keep_back(*party.produce_request(value, sequence)), ProduceResponse))
-                await party.reconnect()
+                in_flight.append((lagging.hold_back(*lagging.produce_request(value, sequence)), ProduceResponse))
+                await lagging.reconnect()
                 missed = True
                 break
-            missed = bool(await party.produce(value, sequence))
+            missed = bool(await lagging.produce(value, sequence))
             if missed:
                 break
             written.append(value)
@@ -300,12 +300,12 @@ async def walk(party: Party, rng: random.Random) -> list[bytes]:
             await some_arrive(0.2)
         commit = not missed and rng.random() < 0.7
         if rng.random() < 0.3:
-            in_flight.append((party.keep_back(*party.end_request(commit=commit)), EndTxnResponse))
-            await party.reconnect()
+            in_flight.append((lagging.hold_back(*lagging.end_request(commit=commit)), EndTxnResponse))
+            await lagging.reconnect()
         await some_arrive(0.2)
-        if not await party.end(commit=commit) and commit:
+        if not await lagging.end(commit=commit) and commit:
             expected += written
-        if party.version == 2:
+        if lagging.version == 2:
             sequence = 0
     await some_arrive(1)
     return expected
@@ -314,10 +314,10 @@ async def walk(party: Party, rng: random.Random) -> list[bytes]:
 async def test_v2_late_requests_do_not_change_committed_records(start_node: StartNode, connect: Connect) -> None:
     node = await start_node()
     for seed in range(30):
-        party = Party(node, connect, 2, f"walk-{seed}")
-        await party.start()
-        expected = await walk(party, random.Random(seed))
-        assert await party.committed() == expected, f"seed {seed}"
+        lagging = LaggingProducer(node, connect, 2, f"walk-{seed}")
+        await lagging.start()
+        expected = await walk(lagging, random.Random(seed))
+        assert await lagging.committed() == expected, f"seed {seed}"
 
 
 async def test_v1_late_requests_change_committed_records(start_node: StartNode, connect: Connect) -> None:
@@ -326,8 +326,8 @@ async def test_v1_late_requests_change_committed_records(start_node: StartNode, 
     await go_down(await connect(node))
     changed = 0
     for seed in range(30):
-        party = Party(node, connect, 1, f"walk-{seed}")
-        await party.start()
-        expected = await walk(party, random.Random(seed))
-        changed += await party.committed() != expected
+        lagging = LaggingProducer(node, connect, 1, f"walk-{seed}")
+        await lagging.start()
+        expected = await walk(lagging, random.Random(seed))
+        changed += await lagging.committed() != expected
     assert changed

@@ -61,8 +61,8 @@ def request(
     return ProduceRequest(name, acks, 5000, [ProduceRequest.TopicProduceData("t", topic_id, data)])
 
 
-async def errors(client: Any, asked: ProduceRequest, version: int) -> dict[int, int]:
-    response = await client.ask(asked, version)
+async def errors(client: Any, sent: ProduceRequest, version: int) -> dict[int, int]:
+    response = await client.ask(sent, version)
     return {answer.index: answer.error_code for answer in response.responses[0].partition_responses}
 
 
@@ -98,7 +98,7 @@ async def test_partitions_of_topic_ids_are_verified_by_topic_name(
 
 
 @pytest.mark.parametrize(
-    ("told", "version", "heard", "words"),
+    ("coordinator_error", "version", "client_error", "message"),
     [
         (ErrorCode.TRANSACTION_ABORTABLE, VERIFIES, ErrorCode.TRANSACTION_ABORTABLE, None),
         (
@@ -124,15 +124,15 @@ async def test_an_unverified_batch_gets_an_error_that_its_client_knows(
     node: Node,
     client: Any,
     coordinator: ScriptedCoordinator,
-    told: ErrorCode,
+    coordinator_error: ErrorCode,
     version: int,
-    heard: ErrorCode,
-    words: str | None,
+    client_error: ErrorCode,
+    message: str | None,
 ) -> None:
-    coordinator.errors["t", 0] = told
+    coordinator.errors["t", 0] = coordinator_error
     response = await client.ask(request((0, transactional()), (1, transactional())), version)
     refused, appended = response.responses[0].partition_responses
-    assert (refused.error_code, refused.base_offset, refused.error_message) == (heard, -1, words)
+    assert (refused.error_code, refused.base_offset, refused.error_message) == (client_error, -1, message)
     assert (refused.log_start_offset, refused.log_append_time_ms) == (-1, -1)
     assert (appended.error_code, appended.base_offset) == (0, 0)
     assert (end_offset(node, 0), end_offset(node, 1)) == (0, 1)
@@ -233,15 +233,15 @@ async def test_adding_retries_while_the_previous_transaction_completes(start_nod
     client = await connect(node)
     coordinator = await coordinated(node, client)
 
-    async def asked(count: int) -> None:
+    async def until_requested(count: int) -> None:
         while len(coordinator.requests) < count:
             await asyncio.sleep(0)
 
     coordinator.error = ErrorCode.CONCURRENT_TRANSACTIONS
     client.send(request((0, transactional())), ADDS)
-    await asked(1)
+    await until_requested(1)
     clock.advance_timeouts(20)
-    await asked(2)
+    await until_requested(2)
     coordinator.error = ErrorCode.NONE
     clock.advance_timeouts(20)
     _, response = await client.receive(ProduceResponse, ADDS)
@@ -250,7 +250,7 @@ async def test_adding_retries_while_the_previous_transaction_completes(start_nod
     coordinator.error = ErrorCode.CONCURRENT_TRANSACTIONS
     client.send(request((1, transactional())), ADDS)
     for count in range(4, 10):
-        await asked(count)
+        await until_requested(count)
         clock.advance_timeouts(20)
     _, response = await client.receive(ProduceResponse, ADDS)
     (answer,) = response.responses[0].partition_responses

@@ -24,7 +24,7 @@ from odradek_wire.messages.end_txn import EndTxnRequest
 from odradek_wire.messages.init_producer_id import InitProducerIdRequest
 
 IDS = ["t", "u"]
-PLACES: list[TopicPartition] = [("a", 0), ("a", 1), ("b", 0)]
+PARTITIONS: list[TopicPartition] = [("a", 0), ("a", 1), ("b", 0)]
 SETTINGS = TransactionSettings(id_expiration_ms=60_000, abort_interval_ms=700)
 
 EMPTY, ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
@@ -126,7 +126,7 @@ class World:
         self.level = self.random.choice([1, 2, 2])
         self.history = {id_: History() for id_ in IDS}
         self.waiting: dict[object, Callable[[object], None]] = {}
-        self.told: set[tuple[str, Producer]] = set()
+        self.initialized: set[tuple[str, Producer]] = set()
         self.sent: dict[tuple[str, Producer], bool] = {}
         self.tokens = 0
         self.core = Watched(self, self.level, SETTINGS)
@@ -160,10 +160,12 @@ class World:
                 return
             present = self.history[client.transactional_id].present
             assert present is not None
-            assert (present.producer, present.state) == (producer, EMPTY), "who is told to produce may produce"
+            assert (present.producer, present.state) == (producer, EMPTY), "a producer in a response may produce"
             if expected == NO_PRODUCER:
-                assert (client.transactional_id, producer) not in self.told, "nobody else was told the same"
-            self.told.add((client.transactional_id, producer))
+                assert (client.transactional_id, producer) not in self.initialized, (
+                    "no other client got the same producer"
+                )
+            self.initialized.add((client.transactional_id, producer))
             client.becomes(producer)
 
         request = InitProducerIdRequest(client.transactional_id, self.random.choice([500, 2000]), *expected)
@@ -172,7 +174,7 @@ class World:
         core.apply(shard.init_producer_id(request, 5, fresh_id, self.ask(answered), core.now))
 
     def add(self, client: Client) -> None:
-        places = self.random.sample(PLACES, self.random.randint(1, 2))
+        partitions = self.random.sample(PARTITIONS, self.random.randint(1, 2))
         producer = self.identity(client)
 
         def answered(token: object) -> None:
@@ -181,14 +183,14 @@ class World:
                 present = self.history[client.transactional_id].present
                 assert present is not None
                 assert present.producer == producer
-                assert present.partitions.issuperset(places)
+                assert present.partitions.issuperset(partitions)
             elif error == ErrorCode.PRODUCER_FENCED and producer == client.producer:
                 client.becomes(None)
 
         version = 4 if client.grows else 3
         self.core.apply(
             self.core.shard.add_partitions(
-                client.transactional_id, producer, places, version, self.ask(answered), self.core.now
+                client.transactional_id, producer, partitions, version, self.ask(answered), self.core.now
             )
         )
 
@@ -199,7 +201,7 @@ class World:
             error, next_producer = self.outcome(token)
             history = self.history[client.transactional_id]
             if not error:
-                assert history.decisions[producer] == commit, "what is told is what was decided"
+                assert history.decisions[producer] == commit, "the response has the decision"
                 if client.grows and producer == client.producer:
                     client.becomes(next_producer)
             elif error == ErrorCode.PRODUCER_FENCED and producer == client.producer:
@@ -212,9 +214,9 @@ class World:
         core.apply(shard.end_txn(request, version, fresh_id, self.ask(answered), core.now))
 
     def outcome(self, token: object) -> tuple[ErrorCode, Producer]:
-        told = self.core.outcome(token)
-        assert told is not None
-        return told
+        outcome = self.core.outcome(token)
+        assert outcome is not None
+        return outcome
 
     # -- the coordinator
 
@@ -230,8 +232,8 @@ class World:
         if not self.core.markers:
             return
         self.random.shuffle(self.core.markers)
-        places = sorted(self.core.markers[0].partitions)
-        self.core.write_markers(*self.random.sample(places, self.random.randint(1, len(places))))
+        partitions = sorted(self.core.markers[0].partitions)
+        self.core.write_markers(*self.random.sample(partitions, self.random.randint(1, len(partitions))))
 
     def log_trouble(self) -> None:
         kind = self.random.random()
@@ -316,10 +318,12 @@ def test_random_transactions_have_one_outcome_and_one_response(seed: int) -> Non
     assert all(not transaction.is_open for transaction in shard.transactions.values()), "nothing stays open"
     assert shard.next_ms() is None
     for id_ in IDS:
-        told = world.core.init(id_)
-        assert told is not None
-        assert told[0] == ErrorCode.NONE
-        assert world.core.add(told[1], PLACES[0], transactional_id=id_) == ErrorCode.NONE, "life goes on"
+        outcome = world.core.init(id_)
+        assert outcome is not None
+        assert outcome[0] == ErrorCode.NONE
+        assert world.core.add(outcome[1], PARTITIONS[0], transactional_id=id_) == ErrorCode.NONE, (
+            "the next transaction may begin"
+        )
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -283,14 +283,14 @@ async def test_any_number_of_requests_may_wait_for_the_same_markers(
     node: Node, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer, held = await held_at_its_end(node, connect, monkeypatch)
-    told: list[tuple[int, ErrorCode]] = []
+    completed: list[tuple[int, ErrorCode]] = []
     for number in range(500):
         answer = node.broker.transaction_coordinator.add_partitions(ID, producer, [("t", number % 20)])
         assert isinstance(answer, Deferred)
-        answer.when_done(lambda done, number=number: told.append((number, done.result())))
+        answer.when_done(lambda done, number=number: completed.append((number, done.result())))
     ((coordinator, markers),) = held
     coordinator.markers_written(markers, markers.partitions)
-    assert told == [(number, ErrorCode.NONE) for number in range(500)], "in the order in which they came"
+    assert completed == [(number, ErrorCode.NONE) for number in range(500)], "in the order of the requests"
     transaction = coordinator.shard.transactions[ID]
     assert transaction.partitions == {("t", number) for number in range(20)}
 

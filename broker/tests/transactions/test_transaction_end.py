@@ -148,9 +148,9 @@ def test_a_pending_write_does_not_delay_verification() -> None:
 def test_v1_markers_have_the_epoch_of_the_transaction(commit: bool) -> None:
     core = CoreAlone(level=1)
     producer = core.begun(A0, B0)
-    told = core.end(producer, commit, version=4)
-    assert told is not None
-    assert told[0] == ErrorCode.NONE
+    response = core.end(producer, commit, version=4)
+    assert response is not None
+    assert response[0] == ErrorCode.NONE
     (work,) = core.markers
     assert (work.producer, work.commit, work.transaction_version) == (producer, commit, 0)
     assert (work.partitions, work.coordinator_epoch) == ({A0, B0}, 3)
@@ -234,15 +234,15 @@ def test_v2_the_epoch_distinguishes_a_retry_from_the_next_end(
     else:
         complete(core, before, 5)
     present = core.shard.transactions["t"].producer
-    told = core.end(Producer(present.id, present.epoch - retry), commit)
+    response = core.end(Producer(present.id, present.epoch - retry), commit)
     if outcome is GROWS:
-        assert told == (ErrorCode.NONE, Producer(present.id, present.epoch + 1))
+        assert response == (ErrorCode.NONE, Producer(present.id, present.epoch + 1))
         assert core.state() is TransactionState.COMPLETE_ABORT
         assert core.markers == [], "there is nobody to tell"
     elif outcome is ErrorCode.NONE:
-        assert told == (ErrorCode.NONE, present)
+        assert response == (ErrorCode.NONE, present)
     else:
-        assert told == (outcome, NOBODY)
+        assert response == (outcome, NOBODY)
 
 
 def test_v2_a_retry_while_a_transaction_ends_is_concurrent() -> None:
@@ -348,13 +348,13 @@ def test_the_next_producer_id_survives_a_change_of_coordinator() -> None:
 def test_the_next_producer_id_waits_for_the_previous_markers() -> None:
     core = CoreAlone()
     last = exhausted(core, A0)
-    told = core.end(last)
-    assert told == (ErrorCode.NONE, Producer(1000, 0))
-    assert core.add(told[1], B0) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert core.end(told[1], commit=False) == CONCURRENT
+    response = core.end(last)
+    assert response == (ErrorCode.NONE, Producer(1000, 0))
+    assert core.add(response[1], B0) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert core.end(response[1], commit=False) == CONCURRENT
     assert core.end(last) == CONCURRENT, "a retry"
     core.write_markers()
-    assert core.add(told[1], B0) == ErrorCode.NONE
+    assert core.add(response[1], B0) == ErrorCode.NONE
 
 
 def test_end_txn_without_a_fresh_producer_id_is_concurrent() -> None:

@@ -49,9 +49,9 @@ def test_a_timeout_must_be_positive_and_not_above_the_brokers_maximum(timeout_ms
     core = CoreAlone()
     assert core.init(timeout_ms=timeout_ms) == (ErrorCode.INVALID_TRANSACTION_TIMEOUT, NOBODY)
     assert core.shard.transactions == {}
-    told = core.init(timeout_ms=900_000)
-    assert told is not None
-    assert told[0] == ErrorCode.NONE
+    response = core.init(timeout_ms=900_000)
+    assert response is not None
+    assert response[0] == ErrorCode.NONE
 
 
 def test_the_maximum_of_timeouts_is_a_setting() -> None:
@@ -105,9 +105,9 @@ def test_v2_init_aborts_an_open_transaction_with_one_bump() -> None:
 
 def test_the_clusters_version_decides_how_init_aborts() -> None:
     core = CoreAlone(level=2)
-    told = core.init()
-    assert told is not None
-    core.add(told[1], A0, version=3)
+    response = core.init()
+    assert response is not None
+    core.add(response[1], A0, version=3)
     core.init()
     assert core.markers[0].transaction_version == 2
     core.shard.transaction_version = 0

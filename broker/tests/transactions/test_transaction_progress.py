@@ -54,7 +54,7 @@ def test_metadata_changes_only_when_the_record_is_replayed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("of_the_log", "told"),
+    ("log_error", "client_error"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -64,14 +64,14 @@ def test_metadata_changes_only_when_the_record_is_replayed() -> None:
         (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_RECORD),
     ],
 )
-def test_a_failed_write_changes_nothing(of_the_log: ErrorCode, told: ErrorCode) -> None:
+def test_a_failed_write_changes_nothing(log_error: ErrorCode, client_error: ErrorCode) -> None:
     core = CoreAlone()
     producer = core.begun(A0)
-    core.refuses = of_the_log
-    assert core.end(producer) == (told, NOBODY)
-    assert core.add(producer, A1) == told
-    assert core.init() == (told, NOBODY)
-    assert core.init("u") == (told, NOBODY)
+    core.refuses = log_error
+    assert core.end(producer) == (client_error, NOBODY)
+    assert core.add(producer, A1) == client_error
+    assert core.init() == (client_error, NOBODY)
+    assert core.init("u") == (client_error, NOBODY)
     core.refuses = ErrorCode.NONE
     assert core.shard.transactions.keys() == {"t"}
     assert core.state() is TransactionState.ONGOING
@@ -396,13 +396,13 @@ def test_pending_requests_get_not_coordinator_when_unloaded() -> None:
     core.holds = True
     core.init("u", token="init")
     core.end(producer, token="end")
-    core.init("v", token="told already")
+    core.init("v", token="already answered")
     core.time_out()
     core.init("w", token="add")
     core.held.clear()
     core.apply(core.shard.unload(core.now))
     assert core.outcome("add") == (ErrorCode.NOT_COORDINATOR, NOBODY)
-    assert core.outcome("init") == core.outcome("end") == core.outcome("told already") == UNAVAILABLE
+    assert core.outcome("init") == core.outcome("end") == core.outcome("already answered") == UNAVAILABLE
     assert core.shard.transactions == {}
     assert core.shard.next_ms() is None
 
@@ -425,13 +425,13 @@ def test_v0_records_have_the_older_version() -> None:
 
 def test_v0_requests_of_version_2_are_unsupported() -> None:
     core = CoreAlone(level=0)
-    told = core.init()
-    assert told is not None
-    assert core.add(told[1], A0, version=4) == ErrorCode.UNSUPPORTED_VERSION
-    assert core.end(told[1], commit=False, version=5) == (ErrorCode.UNSUPPORTED_VERSION, NO_PRODUCER)
-    assert core.add(told[1], A0, version=3) == ErrorCode.NONE
-    assert core.end(told[1], version=5) == (ErrorCode.UNSUPPORTED_VERSION, NO_PRODUCER)
-    assert core.end(told[1], version=4) == (ErrorCode.NONE, told[1])
+    response = core.init()
+    assert response is not None
+    assert core.add(response[1], A0, version=4) == ErrorCode.UNSUPPORTED_VERSION
+    assert core.end(response[1], commit=False, version=5) == (ErrorCode.UNSUPPORTED_VERSION, NO_PRODUCER)
+    assert core.add(response[1], A0, version=3) == ErrorCode.NONE
+    assert core.end(response[1], version=5) == (ErrorCode.UNSUPPORTED_VERSION, NO_PRODUCER)
+    assert core.end(response[1], version=4) == (ErrorCode.NONE, response[1])
 
 
 # -- loading

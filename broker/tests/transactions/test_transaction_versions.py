@@ -21,7 +21,7 @@ FEATURE = "transaction.version"
 UPGRADE, DOWNGRADE = 1, 2
 
 
-async def told(client: Any) -> int | None:
+async def advertised_level(client: Any) -> int | None:
     """The level in the response of ApiVersions."""
     answer = await client.ask(ApiVersionsRequest("test", "1.0"), 4)
     return next((each.max_version_level for each in answer.finalized_features if each.name == FEATURE), None)
@@ -61,7 +61,7 @@ async def test_api_versions_returns_the_transaction_version_of_the_release(
     start_node: StartNode, connect: Connect, release: str, level: int | None
 ) -> None:
     node = await start_node(odradek_emulate=release)
-    assert await told(await connect(node)) == level
+    assert await advertised_level(await connect(node)) == level
 
 
 async def test_a_change_of_the_transaction_version_is_applied_and_stored(
@@ -71,17 +71,17 @@ async def test_a_change_of_the_transaction_version_is_applied_and_stored(
     node = await start_node(**settings)
     client = await connect(node)
     await begin(client, "a")
-    assert (await told(client), version_written_last(node)) == (2, 1)
+    assert (await advertised_level(client), version_written_last(node)) == (2, 1)
     await change(client, 0, DOWNGRADE)
     await begin(client, "b")
-    assert (await told(client), version_written_last(node)) == (None, 0)
+    assert (await advertised_level(client), version_written_last(node)) == (None, 0)
     await change(client, 1, UPGRADE)
     await begin(client, "c")
-    assert (await told(client), version_written_last(node)) == (1, 1)
+    assert (await advertised_level(client), version_written_last(node)) == (1, 1)
     await node.stop(grace_ms=100)
 
     node = await start_node(**settings)
-    assert await told(await connect(node)) == 1
+    assert await advertised_level(await connect(node)) == 1
 
 
 async def test_a_release_without_transaction_version_refuses_to_set_it(start_node: StartNode, connect: Connect) -> None:

@@ -60,7 +60,7 @@ async def test_only_the_first_offset_commit_is_verified(
 
 
 @pytest.mark.parametrize(
-    ("told", "version", "heard"),
+    ("coordinator_error", "version", "client_error"),
     [
         (ErrorCode.INVALID_TXN_STATE, VERIFIES, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.TRANSACTION_ABORTABLE, VERIFIES, ErrorCode.TRANSACTION_ABORTABLE),
@@ -76,10 +76,13 @@ async def test_only_the_first_offset_commit_is_verified(
     ],
 )
 async def test_unverified_offsets_are_not_committed(
-    client: Any, coordinator: ScriptedCoordinator, told: ErrorCode, version: int, heard: ErrorCode
+    client: Any, coordinator: ScriptedCoordinator, coordinator_error: ErrorCode, version: int, client_error: ErrorCode
 ) -> None:
-    coordinator.errors[OFFSETS] = coordinator.error = told
-    assert await commit(client, request(("t", 0, 5), ("t", 1, 5)), version) == {("t", 0): heard, ("t", 1): heard}
+    coordinator.errors[OFFSETS] = coordinator.error = coordinator_error
+    assert await commit(client, request(("t", 0, 5), ("t", 1, 5)), version) == {
+        ("t", 0): client_error,
+        ("t", 1): client_error,
+    }
     assert await fetch(client, stable=True) == [(-1, 0), (-1, 0)]
 
 
