@@ -121,6 +121,7 @@ class Context:
 
     def __init__(
         self,
+        *,
         broker: BrokerServices,
         connection: ClientConnection,
         api_key: int,

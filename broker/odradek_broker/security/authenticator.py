@@ -2,7 +2,7 @@
 
 Owns the protocols that a security protocol implements, and their implementation for PLAINTEXT. Leaves the requests
 that authentication consists of (SaslHandshake, SaslAuthenticate) to their API modules, which reach the authenticator
-by `ctx.connection.authenticator`, and sockets to `network`.
+through their context's connection, and sockets to `network`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Authenticator(Protocol):
     def principal(self) -> Principal | None:
         """The authenticated principal; None until authentication has completed.
 
-        The connection reads it when it opens, and before each request until it is set. After that the connection
-        reads it again when `check_authentication` of the connection is called, as for a session that has expired."""
+        The connection reads it when it opens, and before each request until it is set. Later it reads it again only in
+        `Connection.check_authentication`, which is called after a session has expired (KIP-368)."""
         ...
 
     def allows_before_completion(self, api_key: int) -> bool:
@@ -42,8 +42,8 @@ class ChannelBuilder(Protocol):
         ...
 
     def authenticator(self, transport: asyncio.BaseTransport) -> Authenticator:
-        """Return the authenticator of a new connection. With TLS, the handshake is complete, and the transport's
-        `ssl_object` has the client's certificate."""
+        """Return the authenticator of a new connection. With TLS, the handshake is complete, and the transport
+        has the client's certificate."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs through a socket: who may, and that one refusal hinders nothing else."""
+"""AlterConfigs and IncrementalAlterConfigs through a socket: authorization, and errors of single resources."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class OnlyMine(AllowAll):
     ("request_class", "of", "version"),
     [(AlterConfigsRequest, old, 2), (IncrementalAlterConfigsRequest, incremental, 1)],
 )
-async def test_what_a_client_may_alter_is_altered_and_the_rest_refused_each_once(
+async def test_resources_that_a_client_may_not_alter_are_refused_once_each(
     client: Any, node: Node, request_class: Any, of: Any, version: int
 ) -> None:
     for name in ("mine", "theirs"):
@@ -62,7 +62,7 @@ async def test_what_a_client_may_alter_is_altered_and_the_rest_refused_each_once
     ("request_class", "of", "version"),
     [(AlterConfigsRequest, old, 2), (IncrementalAlterConfigsRequest, incremental, 1)],
 )
-async def test_a_broker_that_is_not_this_one_is_refused_however_its_number_is_written(
+async def test_the_configuration_of_another_broker_is_refused(
     client: Any, request_class: Any, of: Any, version: int
 ) -> None:
     own = "-0" + 5000 * "0"

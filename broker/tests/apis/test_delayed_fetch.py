@@ -1,4 +1,4 @@
-"""A Fetch that waits for `min_bytes` is answered early for the reasons of Kafka's DelayedFetch, and for no other.
+"""A Fetch that waits for `min_bytes` completes early for the reasons of Kafka's DelayedFetch, and for no other.
 
 `max_wait_ms` is longer than a test may take, so that an answer is an early one."""
 
@@ -83,7 +83,7 @@ async def writer(node: Node, connect: Connect) -> Any:
 # -- segments and bytes -----------------------------------------------------------------------------------------------
 
 
-async def test_a_fetch_on_an_older_segment_than_the_end_is_answered(client: Any, make_batch: MakeBatch) -> None:
+async def test_a_fetch_on_an_older_segment_than_the_log_end_completes(client: Any, make_batch: MakeBatch) -> None:
     await client.create_topic("t", segment_bytes="1048576")
     large = make_batch(b"v" * 400_000)
     for _ in range(3):
@@ -91,7 +91,7 @@ async def test_a_fetch_on_an_older_segment_than_the_end_is_answered(client: Any,
     assert await fetch(client, part(0)) == {0: (ErrorCode.NONE, 2 * len(large))}
 
 
-async def test_a_fetch_of_a_session_on_an_older_segment_is_answered(client: Any, make_batch: MakeBatch) -> None:
+async def test_a_fetch_of_a_session_on_an_older_segment_completes(client: Any, make_batch: MakeBatch) -> None:
     await client.create_topic("t", segment_bytes="1048576")
     large = make_batch(b"v" * 400_000)
     for _ in range(3):
@@ -102,7 +102,7 @@ async def test_a_fetch_of_a_session_on_an_older_segment_is_answered(client: Any,
 
 
 @pytest.mark.parametrize("offset", [0, 1])
-async def test_a_waiting_fetch_is_answered_when_its_segment_is_rolled(
+async def test_a_waiting_fetch_completes_when_its_segment_is_rolled(
     client: Any, node: Node, writer: Any, make_batch: MakeBatch, offset: int
 ) -> None:
     """Offset 1 is the log's end; the batch that rolls the segment is sent although it is smaller than `min_bytes`."""
@@ -223,7 +223,7 @@ async def test_a_partition_that_is_no_longer_served_ends_the_wait(
     assert found[0] == (error, 0)
 
 
-async def test_nothing_to_read_or_no_time_is_answered(client: Any) -> None:
+async def test_a_fetch_without_partitions_or_without_a_wait_completes(client: Any) -> None:
     await client.create_topic("t")
     assert await fetch(client) == {}
     assert await fetch(client, part(0), max_wait_ms=0) == {0: (ErrorCode.NONE, 0)}
@@ -250,9 +250,7 @@ def of_follower(trio: Trio, offset: int, **fields: Any) -> FetchRequest:
     return found
 
 
-async def test_a_consumer_with_a_replica_in_its_rack_is_sent_there_without_a_wait(
-    trio: Trio, make_batch: MakeBatch
-) -> None:
+async def test_a_preferred_read_replica_completes_a_fetch(trio: Trio, make_batch: MakeBatch) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await client.produce("t", make_batch(b"v"))

@@ -32,7 +32,7 @@ async def altered(client: Any, kind: int, name: str, setting: str, value: str) -
 
 
 @pytest.mark.parametrize(("emulate", "release"), [("3.9", Release.KAFKA_3_9), ("4.3", Release.KAFKA_4_3)])
-async def test_a_broker_tells_the_settings_and_defaults_of_the_release(
+async def test_a_broker_describes_the_settings_and_defaults_of_the_release(
     emulate: str, release: Release, start_node: Any, connect: Any
 ) -> None:
     client = await connect(await start_node(odradek_emulate=emulate))
@@ -53,9 +53,7 @@ async def test_node_id_and_broker_id_are_both_static(settings: Any, start_node: 
         assert (own.name, own.value, own.source) == (name, "7", Source.STATIC_BROKER)
 
 
-async def test_a_setting_of_4_that_was_altered_is_a_secret_that_3_9_does_not_know(
-    start_node: Any, connect: Any
-) -> None:
+async def test_a_dynamic_setting_of_4_0_is_unknown_and_sensitive_in_3_9(start_node: Any, connect: Any) -> None:
     client = await connect(await start_node(odradek_emulate="3.9"))
     assert await altered(client, BROKER, "0", "remote.list.offsets.request.timeout.ms", "5") == ErrorCode.NONE
     told = {each.name: each for each in (await described(client, BROKER, "0")).configs}
@@ -63,9 +61,7 @@ async def test_a_setting_of_4_that_was_altered_is_a_secret_that_3_9_does_not_kno
     assert (found.value, found.is_sensitive, found.config_type) == (None, True, 0)
 
 
-async def test_groups_of_3_9_have_no_settings_and_subscriptions_only_what_was_set(
-    start_node: Any, connect: Any
-) -> None:
+async def test_groups_of_3_9_have_no_settings_and_subscriptions_only_overrides(start_node: Any, connect: Any) -> None:
     client = await connect(await start_node(odradek_emulate="3.9"))
     assert await altered(client, GROUP, "g", "consumer.session.timeout.ms", "50000") == ErrorCode.INVALID_REQUEST
     assert (await described(client, GROUP, "g")).error_code == ErrorCode.INVALID_REQUEST

@@ -1,4 +1,4 @@
-"""Changes for which a client gives the controller no time: refused, as by Kafka's QuorumController."""
+"""Changes with a timeout of 0 or less are refused, as by Kafka's QuorumController."""
 
 from __future__ import annotations
 

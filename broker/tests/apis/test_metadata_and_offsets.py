@@ -36,7 +36,7 @@ def named(*names: str, create: bool = True) -> MetadataRequest:
 
 
 @pytest.mark.parametrize("version", range(14))
-async def test_every_version_of_metadata_tells_brokers_and_leaders(client: Any, node: Node, version: int) -> None:
+async def test_every_version_of_metadata_returns_brokers_and_leaders(client: Any, node: Node, version: int) -> None:
     topic_id = await client.create_topic("t", partitions=2)
     response = await client.ask(named("t"), version)
     assert [(broker.node_id, broker.host, broker.port) for broker in response.brokers] == [(0, "127.0.0.1", node.port)]
@@ -53,7 +53,7 @@ async def test_every_version_of_metadata_tells_brokers_and_leaders(client: Any, 
 
 
 @pytest.mark.parametrize(("version", "everything"), [(0, []), (1, None), (12, None)])
-async def test_all_topics_are_asked_for_by_null_and_in_version_0_by_an_empty_list(
+async def test_null_means_all_topics_and_so_does_an_empty_list_in_version_0(
     client: Any, version: int, everything: list[Any] | None
 ) -> None:
     await client.create_topic("b")
@@ -92,7 +92,7 @@ async def test_topics_are_found_by_id_from_version_12(client: Any) -> None:
     }
 
 
-async def test_authorized_operations_are_told_when_asked_for(client: Any) -> None:
+async def test_authorized_operations_are_returned_on_request(client: Any) -> None:
     await client.create_topic("t")
     silent = await client.ask(named("t"), 9)
     assert (silent.cluster_authorized_operations, silent.topics[0].topic_authorized_operations) == (
@@ -161,7 +161,7 @@ async def test_a_special_timestamp_is_not_served_before_its_version(client: Any,
     assert response.topics[0].partitions[0].error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_list_offsets_tells_errors_by_partition(client: Any) -> None:
+async def test_list_offsets_has_an_error_for_each_partition(client: Any) -> None:
     await client.create_topic("t")
     repeated = list_request(-1)
     repeated.topics[0].partitions *= 2
@@ -176,7 +176,7 @@ async def test_list_offsets_tells_errors_by_partition(client: Any) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_every_version_of_offset_for_leader_epoch_tells_where_an_epoch_ends(
+async def test_every_version_of_offset_for_leader_epoch_returns_end_offsets(
     client: Any, make_batch: MakeBatch, version: int
 ) -> None:
     await client.create_topic("t")
@@ -210,7 +210,7 @@ async def test_records_are_deleted_up_to_an_offset(client: Any, make_batch: Make
     assert await look_up(client, -2) == (3, -1, 0)
 
 
-async def test_where_a_log_begins_is_written_down_on_its_own_schedule(
+async def test_the_log_start_offset_checkpoint_has_its_own_schedule(
     start_node: Any, connect: Any, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
     clock = ManualClock()
@@ -259,7 +259,7 @@ async def test_retention_follows_the_clocks_that_the_user_moves(
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_every_version_of_describe_cluster_tells_the_brokers(client: Any, node: Node, version: int) -> None:
+async def test_every_version_of_describe_cluster_returns_the_brokers(client: Any, node: Node, version: int) -> None:
     response = await client.ask(DescribeClusterRequest(), version)
     assert (response.error_code, response.cluster_id, response.controller_id) == (0, node.broker.image.cluster_id, 0)
     assert [(broker.broker_id, broker.port) for broker in response.brokers] == [(0, node.port)]
@@ -293,7 +293,7 @@ async def test_topic_partitions_come_page_by_page_with_empty_lists_never_null(cl
     assert pages == [[("a", 2)], [("a", 1), ("b", 1)], [("b", 2)]]
 
 
-async def test_unknown_topics_are_told_when_they_are_asked_for(client: Any) -> None:
+async def test_requested_topics_that_do_not_exist_have_an_error(client: Any) -> None:
     topics = [DescribeTopicPartitionsRequest.TopicRequest(name) for name in ("missing", "a b")]
     response = await client.ask(DescribeTopicPartitionsRequest(topics), 0)
     assert [(topic.name, topic.error_code) for topic in response.topics] == [
@@ -303,7 +303,7 @@ async def test_unknown_topics_are_told_when_they_are_asked_for(client: Any) -> N
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_every_version_of_describe_log_dirs_tells_sizes(
+async def test_every_version_of_describe_log_dirs_returns_sizes(
     client: Any, node: Node, make_batch: MakeBatch, version: int
 ) -> None:
     await client.create_topic("t", partitions=2)

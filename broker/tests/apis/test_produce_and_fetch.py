@@ -53,7 +53,7 @@ async def test_every_version_of_fetch_reads(client: Any, make_batch: MakeBatch, 
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-async def test_acks_decide_whether_there_is_an_answer(
+async def test_acks_decide_whether_there_is_a_response(
     client: Any, make_batch: MakeBatch, make_produce: Callable[..., ProduceRequest], acks: int
 ) -> None:
     await client.create_topic("t")
@@ -74,7 +74,7 @@ async def test_an_error_with_acks_0_closes_the_connection(
 # -- what Produce refuses ---------------------------------------------------------------------------------------------
 
 
-async def test_produce_tells_errors_by_partition(client: Any, make_batch: MakeBatch) -> None:
+async def test_produce_has_an_error_for_each_partition(client: Any, make_batch: MakeBatch) -> None:
     topic_id = await client.create_topic("t")
     good = make_batch(b"v")
     corrupt = bytearray(good)
@@ -96,7 +96,7 @@ async def test_produce_tells_errors_by_partition(client: Any, make_batch: MakeBa
     assert (await fetch(client, "t")).high_watermark == 1
 
 
-async def test_no_more_replicas_in_sync_are_asked_for_than_there_are(client: Any, make_batch: MakeBatch) -> None:
+async def test_min_insync_replicas_above_the_replication_factor_is_capped(client: Any, make_batch: MakeBatch) -> None:
     """As in Kafka, which serves one replica under `min.insync.replicas=2`."""
     await client.create_topic("t", min_insync_replicas="2")
     assert (await client.produce("t", make_batch(b"v"))).error_code == ErrorCode.NONE
@@ -108,7 +108,7 @@ async def test_clients_do_not_write_to_internal_topics(client: Any, make_batch: 
     assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-async def test_log_append_time_is_told_and_kept(client: Any, make_batch: MakeBatch) -> None:
+async def test_log_append_time_is_returned_and_stored(client: Any, make_batch: MakeBatch) -> None:
     await client.create_topic("t", message_timestamp_type="LogAppendTime")
     answer = await client.produce("t", make_batch(b"v", timestamp=5))
     assert answer.log_append_time_ms > 1_000_000
@@ -116,7 +116,7 @@ async def test_log_append_time_is_told_and_kept(client: Any, make_batch: MakeBat
     assert header.max_timestamp == answer.log_append_time_ms
 
 
-async def test_an_idempotent_producer_is_told_its_first_offset_for_a_duplicate(client: Any) -> None:
+async def test_a_duplicate_batch_gets_the_offset_of_the_first_one(client: Any) -> None:
     await client.create_topic("t")
     identity = await client.ask(InitProducerIdRequest(None, 0), 4)
     other = await client.ask(InitProducerIdRequest(None, 0), 4)
@@ -139,7 +139,7 @@ async def test_an_idempotent_producer_is_told_its_first_offset_for_a_duplicate(c
 # -- what Fetch answers -----------------------------------------------------------------------------------------------
 
 
-async def test_a_fetch_waits_for_the_bytes_it_asked_for(node: Node, connect: Any, make_batch: MakeBatch) -> None:
+async def test_a_fetch_waits_for_min_bytes(node: Node, connect: Any, make_batch: MakeBatch) -> None:
     reader, writer = await connect(node), await connect(node)
     await writer.create_topic("t", partitions=2)
     one = make_batch(b"x" * 100)
@@ -153,7 +153,7 @@ async def test_a_fetch_waits_for_the_bytes_it_asked_for(node: Node, connect: Any
     assert [len(data.records) for data in response.responses[0].partitions] == [len(one), len(one)]
 
 
-async def test_a_fetch_that_found_too_little_waits_for_the_same_partition_to_grow(
+async def test_a_fetch_below_min_bytes_waits_for_the_same_partition(
     node: Node, connect: Any, make_batch: MakeBatch
 ) -> None:
     reader, writer = await connect(node), await connect(node)
@@ -199,7 +199,7 @@ async def test_a_session_that_waits_is_woken_by_any_of_its_partitions(
         moved = fetch_request("t", 1, partition=partition).topics
 
 
-async def test_a_fetch_without_data_is_answered_when_its_time_is_over(client: Any) -> None:
+async def test_a_fetch_without_data_completes_after_max_wait_ms(client: Any) -> None:
     await client.create_topic("t")
     data = await fetch(client, "t", max_wait_ms=20)
     assert (data.error_code, data.high_watermark, bytes(data.records)) == (ErrorCode.NONE, 0, b"")
@@ -218,7 +218,7 @@ async def test_the_first_batch_comes_whole_even_above_every_limit(client: Any, m
     assert [len(data.records) for data in response.responses[0].partitions] == [len(large), 0]
 
 
-async def test_the_limit_of_the_whole_answer_is_shared_in_order(client: Any, make_batch: MakeBatch) -> None:
+async def test_partitions_share_max_bytes_in_order(client: Any, make_batch: MakeBatch) -> None:
     await client.create_topic("t", partitions=3)
     one = make_batch(b"x" * 1000)
     for partition in range(3):
@@ -231,7 +231,7 @@ async def test_the_limit_of_the_whole_answer_is_shared_in_order(client: Any, mak
     assert [len(data.records) for data in response.responses[0].partitions] == [len(one), len(one), 0]
 
 
-async def test_fetch_tells_errors_by_partition(client: Any, make_batch: MakeBatch) -> None:
+async def test_fetch_has_an_error_for_each_partition(client: Any, make_batch: MakeBatch) -> None:
     topic_id = await client.create_topic("t")
     await client.produce("t", make_batch(b"v"))
     cases = [
@@ -247,7 +247,7 @@ async def test_fetch_tells_errors_by_partition(client: Any, make_batch: MakeBatc
     assert [ErrorCode(data.error_code).name for data, _ in cases] == [expected.name for _, expected in cases]
 
 
-async def test_read_committed_is_answered_with_an_empty_list_of_aborted_transactions(
+async def test_read_committed_without_aborted_transactions_gets_an_empty_list(
     client: Any, make_batch: MakeBatch
 ) -> None:
     await client.create_topic("t")
@@ -287,11 +287,11 @@ async def test_deleting_the_topic_ends_a_wait_with_an_error(node: Node, connect:
 
 
 def told(response: FetchResponse) -> dict[int, int]:
-    """Partition to bytes of records, of what an answer mentions."""
+    """Return the number of bytes of each partition in a response."""
     return {data.partition_index: len(data.records or b"") for topic in response.responses for data in topic.partitions}
 
 
-async def test_a_session_mentions_only_what_changed(client: Any, make_batch: MakeBatch) -> None:
+async def test_a_response_in_a_session_has_only_changed_partitions(client: Any, make_batch: MakeBatch) -> None:
     topic_id = await client.create_topic("t", partitions=2)
     one = make_batch(b"v")
     full = fetch_request("", version=13, topic_id=topic_id)
@@ -318,10 +318,8 @@ async def test_a_session_mentions_only_what_changed(client: Any, make_batch: Mak
     assert told(last) == {1: len(one)}
 
 
-async def test_who_is_told_that_its_log_parted_is_told_the_high_watermark_again(
-    client: Any, make_batch: MakeBatch
-) -> None:
-    """Of the first of these answers a follower takes only where to cut its log."""
+async def test_the_high_watermark_is_sent_again_after_a_diverging_epoch(client: Any, make_batch: MakeBatch) -> None:
+    """From the response with a diverging epoch a follower takes only the end offset."""
     topic_id = await client.create_topic("t")
     await client.produce("t", make_batch(b"v"))
     session, answers = 0, []
@@ -334,7 +332,7 @@ async def test_who_is_told_that_its_log_parted_is_told_the_high_watermark_again(
     assert answers == [[(0, 1)], [(0, 1)], [(-1, 1)], []]
 
 
-async def test_a_wrong_session_or_epoch_is_an_error_of_the_whole_answer(client: Any) -> None:
+async def test_a_wrong_session_or_epoch_is_an_error_of_the_whole_response(client: Any) -> None:
     await client.create_topic("t")
     unknown = await client.ask(FetchRequest(max_wait_ms=0, session_id=77, session_epoch=5), 11)
     assert unknown == FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -399,7 +397,7 @@ async def test_a_failing_disk_takes_its_directory_offline_and_no_other(
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-async def test_what_was_acknowledged_is_there_after_a_restart(
+async def test_acknowledged_records_are_there_after_a_restart(
     start_node: Any, connect: Any, make_batch: MakeBatch, end: str
 ) -> None:
     node = await start_node()
@@ -416,7 +414,7 @@ async def test_what_was_acknowledged_is_there_after_a_restart(
     assert (await client.produce("t", make_batch(b"on"))).base_offset == 20
 
 
-async def test_a_truncated_answer_never_reaches_a_client(client: Any, make_batch: MakeBatch) -> None:
+async def test_a_truncated_response_never_reaches_a_client(client: Any, make_batch: MakeBatch) -> None:
     await client.create_topic("t")
     one = make_batch(b"x" * 1000)
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""Readers of committed records: where they stop, what they are told to skip, and what wakes them."""
+"""Readers of committed records: their last stable offset, aborted transactions, and the end of their waits."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_every_version_that_knows_batches_names_the_aborted_transactions(c
 
 
 @pytest.mark.parametrize("commit", [True, False])
-async def test_who_waits_hears_of_the_marker_and_not_of_what_is_open(
+async def test_a_marker_completes_a_waiting_fetch_and_open_records_do_not(
     client: Any, node: Node, connect: Connect, commit: bool
 ) -> None:
     await client.create_topic("t")
@@ -141,7 +141,7 @@ async def _offset(client: Any, timestamp: int, isolation_level: int = 1) -> tupl
     return found.offset, found.timestamp
 
 
-async def test_the_latest_committed_offset_is_the_last_stable_one_and_no_timestamp_leads_beyond_it(
+async def test_list_offsets_of_committed_records_ends_at_the_last_stable_offset(
     client: Any, make_batch: MakeBatch
 ) -> None:
     await client.create_topic("t")
@@ -156,7 +156,7 @@ async def test_the_latest_committed_offset_is_the_last_stable_one_and_no_timesta
     assert await _offset(client, 1500) == (1, 2000)
 
 
-async def test_a_log_that_begins_inside_an_open_transaction_is_stable_up_to_there(
+async def test_a_log_that_starts_inside_an_open_transaction_is_stable_to_there(
     client: Any, make_batch: MakeBatch
 ) -> None:
     await client.create_topic("t")
@@ -171,7 +171,7 @@ async def test_a_log_that_begins_inside_an_open_transaction_is_stable_up_to_ther
     assert (data.last_stable_offset, skipped(data)) == (5, [(PRODUCER, 0)])
 
 
-async def test_a_restart_knows_what_is_open_and_what_was_aborted(start_node: StartNode, connect: Connect) -> None:
+async def test_open_and_aborted_transactions_survive_a_restart(start_node: StartNode, connect: Connect) -> None:
     settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
     for stop in ("stop", "kill"):
         node = await start_node(data=stop, **settings)
@@ -253,7 +253,7 @@ async def test_a_replica_stops_where_its_leader_does_and_so_does_the_next_leader
     assert (await read(client)).last_stable_offset == 4
 
 
-async def test_a_replica_is_sent_everything_whatever_it_says_of_isolation(trio: Trio) -> None:
+async def test_isolation_level_does_not_limit_a_replica(trio: Trio) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     await produce(client, b"dropped")
@@ -263,7 +263,7 @@ async def test_a_replica_is_sent_everything_whatever_it_says_of_isolation(trio: 
     assert (len(values(data.records)), data.aborted_transactions) == (3, None)
 
 
-async def test_what_was_decided_is_forgotten_where_nobody_reads(trio: Trio) -> None:
+async def test_completed_transactions_are_forgotten_without_readers(trio: Trio) -> None:
     await trio.create([1, 2])
     client = await trio.client(1)
     for sequence in range(20):

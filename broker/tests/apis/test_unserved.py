@@ -1,5 +1,5 @@
-"""What an emulated release advertises and nothing here serves: refused in its own messages, on a connection that
-stays. That the answers have the shape of Kafka's is a matter of compat_tests/oracle/test_emulation.py."""
+"""APIs that an emulated release advertises and Odradek does not serve: an error in their own messages, on a connection
+that stays. The shape of the responses is compared in compat_tests/oracle/test_emulation.py."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def filled(cls: type[Message], version: int) -> Any:
 
 
 def errors(of: StructType, row: Any, version: int) -> Iterator[int]:
-    """The values of all fields for errors, here and below."""
+    """Return the values of all error fields, in this struct and in its arrays."""
     for field in of.present(version):
         if field.name.endswith("error_code"):
             yield getattr(row, field.name)
@@ -55,7 +55,7 @@ def errors(of: StructType, row: Any, version: int) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("emulation", RELEASES)
-async def test_every_unserved_api_of_an_emulated_release_is_answered_with_an_error(
+async def test_every_unserved_api_of_an_emulated_release_gets_an_error(
     start_node: Any, connect: Any, emulation: Emulation
 ) -> None:
     client = await connect(await start_node(odradek_emulate=emulation.value))
@@ -82,7 +82,7 @@ async def test_the_log_names_api_and_client_once(
         assert all(fact in line for fact in ("CONSUMER_GROUP_DESCRIBE v0", f"client_id={client_id}", client_address))
 
 
-async def test_an_ordered_fault_is_answered_with_its_own_error(start_node: Any, connect: Any) -> None:
+async def test_a_fault_on_an_unserved_api_has_the_error_of_the_fault(start_node: Any, connect: Any) -> None:
     node = await start_node(odradek_emulate="4.3")
     client = await connect(node)
     node.broker.interceptors.before_handle.append(lambda ctx, request: Fail(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -91,7 +91,7 @@ async def test_an_ordered_fault_is_answered_with_its_own_error(start_node: Any, 
 
 
 @pytest.mark.parametrize("emulation", [None, "3.9"])
-async def test_what_is_not_advertised_still_ends_the_connection(
+async def test_an_api_that_is_not_advertised_closes_the_connection(
     start_node: Any, connect: Any, emulation: str | None
 ) -> None:
     node = await start_node(**({} if emulation is None else {"odradek_emulate": emulation}))

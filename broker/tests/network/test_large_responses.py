@@ -1,4 +1,4 @@
-"""Answers larger than a socket takes at once: with sendfile, without it, on asyncio's loop and on uvloop."""
+"""Responses larger than a socket's buffer: with sendfile, without it, on asyncio's loop and on uvloop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fetch(offset: int, max_bytes: int = 50_000_000) -> FetchRequest:
 
 
 async def read_back(node: Node, client: Any, make_batch: MakeBatch) -> None:
-    """Write records of many sizes and read them, several answers at a time, to a client that is slow to begin."""
+    """Write records of many sizes and fetch them, with several responses in progress, by a client that reads late."""
     await client.create_topic("t", max_message_bytes="10000000")
     for number, size in enumerate(SIZES):
         answer = await client.produce("t", make_batch(bytes((number,)) * size))
@@ -59,7 +59,7 @@ async def test_without_sendfile(
 
 
 @on_each_loop
-async def test_a_client_that_leaves_in_the_middle_of_an_answer_disturbs_nobody(
+async def test_a_client_may_disconnect_in_the_middle_of_a_response(
     node: Node, connect: Any, make_batch: MakeBatch
 ) -> None:
     leaving, other = await connect(node), await connect(node)

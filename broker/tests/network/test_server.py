@@ -28,7 +28,7 @@ METADATA = MetadataRequest([])
 
 
 def heard(node: Node) -> Any:
-    """How many requests a node has been asked, counted by an interceptor."""
+    """Return the API keys of the requests that a node has received, collected by an interceptor."""
     asked: list[int] = []
     node.broker.interceptors.before_handle.append(lambda ctx, request: asked.append(ctx.api_key))
     return asked
@@ -42,7 +42,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @on_each_loop
-async def test_pipelined_requests_are_answered_in_order(client: Any) -> None:
+async def test_responses_to_pipelined_requests_come_in_order(client: Any) -> None:
     sent = [client.send(METADATA, version) for version in (1, 9, 12, 4, 7, 13) for _ in range(20)]
     received = []
     for version in (1, 9, 12, 4, 7, 13):
@@ -72,7 +72,7 @@ async def test_requests_larger_than_any_buffer_are_read_whole(client: Any, make_
 
 
 @on_each_loop
-async def test_while_one_request_waits_those_behind_it_are_kept_and_answered_after_it(client: Any) -> None:
+async def test_requests_behind_a_waiting_request_are_handled_after_it(client: Any) -> None:
     await client.create_topic("t")
     fetch = FetchRequest(
         max_wait_ms=50,
@@ -88,7 +88,7 @@ async def test_while_one_request_waits_those_behind_it_are_kept_and_answered_aft
 
 
 @pytest.mark.parametrize("size", [-1, 0, 5, 101, 2**31 - 1])
-async def test_a_frame_too_small_or_above_socket_request_max_bytes_closes_the_connection(
+async def test_a_request_with_an_impossible_size_closes_the_connection(
     start_node: Any, connect: Any, size: int
 ) -> None:
     node = await start_node(socket_request_max_bytes="100")
@@ -117,7 +117,7 @@ async def test_a_malformed_request_closes_its_connection_only(node: Node, connec
     assert (await healthy.ask(METADATA, 1)).brokers != []
 
 
-async def test_an_unserved_api_closes_the_connection_and_the_log_names_client_and_api(
+async def test_an_unserved_api_closes_the_connection_and_is_logged(
     start_node: Any, connect: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = {"9999 v1": 9999 << 16 | 1, "METADATA v99": MetadataRequest.API_KEY << 16 | 99}
@@ -178,7 +178,7 @@ async def test_the_log_names_a_tls_or_http_greeting_and_the_setting_to_change(
 
 
 async def test_bytes_after_a_request_are_ignored(client: Any) -> None:
-    # As librdkafka sends them after its Metadata v13 for all topics; Kafka does not look at them either.
+    # As librdkafka sends them after its Metadata v13 for all topics; Kafka ignores them, too.
     client.send_frame(encode_request(METADATA, 9, 3, "c") + b"\x01\x00\x00")
     correlation_id, response = await client.receive(MetadataResponse, 9)
     assert (correlation_id, len(response.brokers)) == (3, 1)
@@ -202,9 +202,7 @@ class BrokenAuthorizer(AllowAll):
         raise RuntimeError("a bug")
 
 
-async def test_an_unexpected_exception_is_unknown_server_error_and_the_connection_goes_on(
-    client: Any, node: Node
-) -> None:
+async def test_an_exception_of_a_handler_is_unknown_server_error(client: Any, node: Node) -> None:
     request = MetadataRequest([MetadataRequest.MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
     sound, node.broker.authorizer = node.broker.authorizer, BrokenAuthorizer()
     response = await client.ask(request, 12)
@@ -249,7 +247,7 @@ async def test_a_delayed_produce_keeps_its_records(
     assert b"delayed" in node.broker.partitions.get("t", 0).log.read(0, 1000).tobytes()
 
 
-async def test_an_interceptor_answers_with_an_error_before_the_handler_and_after_it(client: Any, node: Node) -> None:
+async def test_an_interceptor_fails_a_request_before_or_after_its_handler(client: Any, node: Node) -> None:
     request = MetadataRequest([MetadataRequest.MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
     before = node.broker.interceptors.before_handle
     before.append(lambda ctx, request: Fail(ErrorCode.REQUEST_TIMED_OUT))
@@ -264,7 +262,7 @@ async def test_an_interceptor_answers_with_an_error_before_the_handler_and_after
 
 
 @pytest.mark.parametrize("point", ["before_handle", "before_write"])
-async def test_an_interceptor_drops_a_request_or_its_answer(client: Any, node: Node, point: str) -> None:
+async def test_an_interceptor_drops_a_request_or_its_response(client: Any, node: Node, point: str) -> None:
     dropped = client.send(METADATA, 9, "dropped")
     await client.receive(MetadataResponse, 9)
     getattr(node.broker.interceptors, point).append(lambda ctx, *rest: Drop() if ctx.client_id == "dropped" else None)
@@ -297,7 +295,7 @@ async def test_above_max_connections_a_client_waits_until_another_one_goes(start
     assert (await second.receive(MetadataResponse, 1))[0] == sent
 
 
-async def test_above_max_connections_per_ip_a_connection_is_closed_and_the_log_says_whose(
+async def test_a_connection_above_max_connections_per_ip_is_closed_and_logged(
     start_node: Any, connect: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = await start_node(max_connections_per_ip="1")
@@ -368,9 +366,7 @@ async def test_a_disconnect_cancels_the_wait_of_its_fetch(node: Node, connect: A
 
 
 @on_each_loop
-async def test_at_shutdown_a_waiting_request_is_answered_and_then_the_connection_closed(
-    node: Node, connect: Any
-) -> None:
+async def test_shutdown_responds_to_a_waiting_request_before_it_closes(node: Node, connect: Any) -> None:
     client = await connect(node)
     await client.create_topic("t")
     client.send(
@@ -416,14 +412,14 @@ async def test_a_client_that_reads_nothing_stops_only_its_own_connection(
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_api_versions_is_answered_in_every_version_with_header_v0(client: Any, version: int) -> None:
+async def test_every_version_of_api_versions_has_response_header_v0(client: Any, version: int) -> None:
     response = await client.ask(ApiVersionsRequest("odradek-test", "1.0"), version)
     ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
     assert (response.error_code, ranges[0], ranges[18]) == (ErrorCode.NONE, (0, 13), (0, 4))
     assert list(ranges) == sorted(ranges)
 
 
-async def test_a_newer_api_versions_is_answered_in_v0_with_the_versions_of_api_versions(client: Any) -> None:
+async def test_an_unknown_version_of_api_versions_gets_a_response_in_v0(client: Any) -> None:
     client.send_frame(struct.pack(">hhih", 18, 99, 7, -1) + b"\0")
     correlation_id, response = await client.receive(ApiVersionsResponse, 0)
     assert correlation_id == 7
@@ -433,7 +429,7 @@ async def test_a_newer_api_versions_is_answered_in_v0_with_the_versions_of_api_v
     assert (await client.ask(ApiVersionsRequest("a", "1"), 3)).error_code == ErrorCode.NONE
 
 
-async def test_a_client_with_an_impossible_name_is_told_so(client: Any) -> None:
+async def test_an_invalid_client_software_name_is_an_invalid_request(client: Any) -> None:
     response = await client.ask(ApiVersionsRequest("-bad-", "1.0"), 3)
     assert response.error_code == ErrorCode.INVALID_REQUEST
 
@@ -495,7 +491,7 @@ async def test_a_default_timeout_of_the_users_sockets_does_not_block_the_loop(
     assert sending.gettimeout() == 0
 
 
-async def test_at_shutdown_no_long_poll_follows_the_one_that_was_answered(node: Node, client: Any) -> None:
+async def test_shutdown_handles_no_request_behind_a_waiting_fetch(node: Node, client: Any) -> None:
     await client.create_topic("t")
     for _ in range(3):
         client.send(long_poll(max_wait_ms=30_000), 11)
