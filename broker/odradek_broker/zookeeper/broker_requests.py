@@ -1,8 +1,9 @@
 """The controller's deltas as requests to the brokers of ZooKeeper mode (Kafka's ControllerBrokerRequestBatch).
 
-Owns the forms (LeaderAndIsr v7, UpdateMetadata v8, StopReplica v4) and their order for one broker. Pure; sending is
-`propagation`'s. Every broker sees all that is live and every partition that changed; a replica is also given what it
-holds, or loses it. Source: AbstractControllerBrokerRequestBatch of Kafka 3.9.
+Owns the versions (LeaderAndIsr v7, UpdateMetadata v8, StopReplica v4), the content and the order of the requests for
+one broker. Every broker gets the live brokers and all changed partitions; a replica's broker also gets LeaderAndIsr or
+StopReplica. Pure: leaves sending to `controller_channel_manager`. Source: AbstractControllerBrokerRequestBatch of Kafka
+3.9.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def restarted_brokers(delta: MetadataDelta) -> list[int]:
 def full_requests(
     image: ClusterImage, broker_id: int, controller_id: int, deletions: TopicDeletionManager, kind: int
 ) -> list[Message]:
-    """All that a broker has to know that may know nothing; if it is FULL, what these do not name is not there. What it
-    has still to delete comes first, or it would be kept as a stray."""
+    """Return the requests with the full state for a broker. With the kind FULL the broker takes all other replicas for
+    strays; StopReplica comes first, so that replicas to delete do not become strays."""
     refs = _all_refs(deletions.without(image))
     held = [ref for ref in refs if broker_id in _partition(ref).replicas]
     stops = [(name, _deleted(index)) for name, index in deletions.of(broker_id)]

@@ -295,7 +295,7 @@ class ControlRequestAdapter:
         return ErrorCode.NONE
 
     def _topic_id(self, name: str, request_id: Uuid) -> Uuid:
-        """Older versions tell none: then that of the topic of that name."""
+        """Return the topic id of the request, or if an older version has none, that of the known topic."""
         known = self.image.topics.get(name)
         return request_id if request_id != ZERO_UUID or known is None else known.id
 

@@ -73,7 +73,7 @@ def _number(layers: BrokerLayers, name: str) -> int:
 
 
 def _invalid_dynamic(cause: str) -> ConfigError:
-    """The text of Kafka's DynamicBrokerConfig around the message of the part that refuses."""
+    """Return the error with the text that Kafka's DynamicBrokerConfig puts around the message of the component."""
     return ConfigError(
         f"Invalid value org.apache.kafka.common.config.ConfigException: {cause} for configuration Invalid dynamic "
         "configuration"
@@ -81,7 +81,7 @@ def _invalid_dynamic(cause: str) -> ConfigError:
 
 
 def _check_pools(values: Mapping[str, str], set_now: Set[str], before: BrokerLayers) -> None:
-    """A change at most doubles or halves a pool; Kafka halves whole numbers, so 1 is half of 3."""
+    """Check that a change at most doubles or halves a pool; as in Kafka half of 3 is 1."""
     for name in _POOLS:
         if name not in set_now:
             continue
@@ -151,7 +151,7 @@ def _check_connections(set_now: Set[str], after: BrokerLayers) -> None:
 
 
 def _check_overrides(text: str) -> None:
-    """`address:count`, with commas between."""
+    """Check for a list of `address:count`, separated by commas."""
     for word in filter(None, (part.strip() for part in text.split(","))):
         if not _OVERRIDE.fullmatch(word) or abs(int(word.rpartition(":")[2])) > _INT_MAX:
             raise ConfigError(f"{_OVERRIDES} must be a list of address:count, got {word}")

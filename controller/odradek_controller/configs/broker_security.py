@@ -1,6 +1,6 @@
 """Broker configurations of Kafka 4.3: TLS, SASL, authorization, delegation tokens.
 
-Owns facts only: name, type, default, valid values, who may change it. Sorted by name.
+Owns the names, types, defaults, valid values and update modes, sorted by name.
 """
 
 from __future__ import annotations

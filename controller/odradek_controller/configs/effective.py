@@ -98,10 +98,10 @@ class BrokerLayers:
         if not found:
             return Entry(name, None, Source.DEFAULT, (), Source.DEFAULT)
         first = synonyms[0][0]
-        told = tuple(word for word, _ in dropwhile(lambda candidate: candidate[0].name != first, found))
-        value = found[0][1] if translated else (told[0].value if told else None)
-        source = told[0].source if told else Source.DEFAULT
-        return Entry(name, value, source, told, found[0][0].source)
+        named = tuple(word for word, _ in dropwhile(lambda candidate: candidate[0].name != first, found))
+        value = found[0][1] if translated else (named[0].value if named else None)
+        source = named[0].source if named else Source.DEFAULT
+        return Entry(name, value, source, named, found[0][0].source)
 
     def topic(self, definition: Definition, overrides: Mapping[str, str] = _NOTHING) -> Entry:
         """Return the effective topic configuration with these overrides of the topic."""

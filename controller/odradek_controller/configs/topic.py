@@ -1,6 +1,6 @@
 """Topic, group and client-metrics configurations of Kafka 4.3.
 
-Owns facts only; names of the broker configurations that a topic falls back to are in `synonyms`. Sorted by name.
+Sorted by name. Leaves the broker configurations that are synonyms of these to `synonyms`.
 """
 
 from __future__ import annotations

@@ -118,12 +118,12 @@ class ZnodeOperations:
         self.topics[name] = None
 
     def _create_topic(self, topic: TopicImage, image: ClusterImage) -> None:
-        """Configuration first: a controller that sees the topic finds it."""
+        """Create the topic, after its configuration, so that another controller that finds the topic finds both."""
         if topic.name in self.external_changes.topics:
             self._assign(topic, self.external_changes.topics[topic.name])
             return
         values = dict(image.topic_configs(topic.name))
-        self._put_config(f"topics/{topic.name}", values, tell=False)
+        self._put_config(f"topics/{topic.name}", values, notify=False)
         self.ops.append(Create(paths.topic(topic.name), TopicZnode(topic.id, _assignments(topic)).encode()))
         self.topics[topic.name] = 0
 
@@ -187,14 +187,14 @@ class ZnodeOperations:
             if entity not in self.configs and entity not in ended:
                 self._put_config(entity, dict(delta.image.configs.get(resource, {})))
 
-    def _put_config(self, entity: str, values: dict[str, str], tell: bool = True) -> None:
+    def _put_config(self, entity: str, values: dict[str, str], notify: bool = True) -> None:
         known = self.configs[entity] if entity in self.configs else self.znode_cache.configs.get(entity)
         if known == values:
             return
         path = paths.config(entity)
         self.ops.append(Create(path, encode_config(values)) if known is None else Set(path, encode_config(values)))
         self.configs[entity] = values
-        if tell:
+        if notify:
             self.ops.append(Create(paths.CONFIG_CHANGE, encode_config_change(entity), sequential=True))
 
     # -- quotas, credentials, producer ids ----------------------------------------------------------------------------
