@@ -30,13 +30,13 @@ def partition(
         ((1,), 1, set(), Election.UNCLEAN, (NO_LEADER, False)),
     ],
 )
-def test_a_leader_is_the_first_assigned_replica_that_may(
+def test_the_leader_is_the_first_assigned_replica_that_can_lead(
     isr: tuple[int, ...], leader: int, active: Collection[int], election: Election, expected: tuple[int, bool]
 ) -> None:
     assert elect(partition((1, 2, 3), isr, leader), lambda broker: broker in active, election) == expected
 
 
-def test_an_eligible_leader_leads_only_when_nobody_is_in_sync() -> None:
+def test_an_eligible_leader_leads_only_when_the_isr_is_empty() -> None:
     assert elect(partition((1, 2), (2,), 2, elr=(1,)), lambda broker: True, Election.PREFERRED) == (2, False)
     assert elect(partition((1, 2), (), NO_LEADER, elr=(2,)), lambda broker: True, Election.ONLINE) == (2, False)
 
@@ -63,7 +63,7 @@ def after_loss(
     return before if record is None else changed_partition(before, record)
 
 
-def test_a_lost_leader_is_followed_by_the_next_in_sync_and_the_leader_epoch_rises() -> None:
+def test_the_next_in_sync_replica_leads_in_a_new_leader_epoch() -> None:
     after = after_loss(partition((1, 2, 3), (1, 2, 3), 1), 1, {1, 2, 3})
     assert after == PartitionRegistration((1, 2, 3), (2, 3), 2, 6, 9)
 
@@ -73,7 +73,7 @@ def test_a_lost_follower_leaves_the_isr_and_the_leader_epoch_stays() -> None:
     assert after == PartitionRegistration((1, 2, 3), (1, 2), 1, 5, 9)
 
 
-def test_the_last_in_sync_stays_eligible_where_the_cluster_has_eligible_leaders() -> None:
+def test_the_last_isr_member_becomes_an_eligible_leader() -> None:
     after = after_loss(partition((1, 2), (1,), 1), 1, {1, 2})
     assert after == PartitionRegistration(
         (1, 2), (), NO_LEADER, 6, 9, eligible_leader_replicas=(1,), last_known_elr=(1,)
@@ -83,12 +83,12 @@ def test_the_last_in_sync_stays_eligible_where_the_cluster_has_eligible_leaders(
     assert changed_partition(after, back) == PartitionRegistration((1, 2), (1,), 1, 7, 10)
 
 
-def test_the_last_in_sync_stays_in_the_isr_where_it_has_none() -> None:
+def test_the_last_isr_member_stays_without_eligible_leaders() -> None:
     after = after_loss(partition((1, 2), (1,), 1), 1, {1, 2}, elr=False)
     assert after == PartitionRegistration((1, 2), (1,), NO_LEADER, 6, 9)
 
 
-def test_who_leaves_an_isr_that_becomes_too_small_remains_eligible() -> None:
+def test_a_replica_leaving_an_isr_below_min_isr_stays_eligible() -> None:
     after = after_loss(partition((1, 2, 3), (1, 2), 1), 2, {1, 2, 3}, min_isr=2)
     assert after == PartitionRegistration((1, 2, 3), (1,), 1, 5, 9, eligible_leader_replicas=(2,))
 
@@ -102,7 +102,7 @@ def test_nothing_is_recorded_when_nothing_changes() -> None:
     assert change(ZERO_UUID, 0, partition((1, 2), (1, 2), 1), active=lambda broker: True) is None
 
 
-def test_over_zookeeper_a_new_leader_epoch_tells_of_everything_but_a_grown_isr() -> None:
+def test_every_change_but_an_expanded_isr_may_bump_the_leader_epoch() -> None:
     before = partition((1, 2), (1, 2), 1)
 
     def counted(wanted: PartitionRegistration) -> tuple[int, int]:

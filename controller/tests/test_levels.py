@@ -69,7 +69,7 @@ def test_levels_decide_the_versions_of_records_as_in_kafka() -> None:
     assert Emulation.KAFKA_3_9.initial.metadata_version == 21  # 3.9-IV0
 
 
-def test_a_cluster_in_zookeeper_has_its_protocol_in_place_of_a_metadata_version() -> None:
+def test_zookeeper_mode_has_a_protocol_version_as_metadata_version() -> None:
     levels = Levels({}, inter_broker_protocol=21)
     assert (levels.metadata_version, levels.fetch_version) == (21, 17)
     assert (levels.directories, levels.eligible_leaders, levels.bumps_leader_epoch) == (False, False, True)
@@ -77,7 +77,7 @@ def test_a_cluster_in_zookeeper_has_its_protocol_in_place_of_a_metadata_version(
     assert (kraft.directories, kraft.bumps_leader_epoch) == (True, False)
 
 
-def test_transactions_have_version_2_from_4_0_on_and_none_before_and_in_zookeeper() -> None:
+def test_transaction_version_is_2_from_kafka_4_0_on() -> None:
     versions = {emulation: emulation.initial.transaction_version for emulation in Emulation}
     assert versions == {
         Emulation.KAFKA_3_9: 0,

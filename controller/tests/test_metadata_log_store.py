@@ -73,7 +73,7 @@ async def test_a_new_cluster_has_the_levels_of_4_3_and_nothing_else(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kill", [False, True])
-async def test_everything_is_there_again_after_a_restart(tmp_path: Path, kill: bool) -> None:
+async def test_a_restart_restores_the_image(tmp_path: Path, kill: bool) -> None:
     async with running(tmp_path, kill=kill) as controller:
         await join(controller, 1, 11)
         await controller.submit(topics("a", "b", partitions=3))
@@ -101,7 +101,7 @@ async def test_a_restart_reads_the_snapshot_and_what_came_after_it(tmp_path: Pat
         assert controller.image == (before if kill else fenced(before))
 
 
-async def test_a_snapshot_is_enough_where_the_log_was_lost(tmp_path: Path) -> None:
+async def test_a_snapshot_without_a_log_restores_the_image(tmp_path: Path) -> None:
     async with running(tmp_path) as controller:
         await join(controller, 1, 11)
         await controller.submit(topics("kept", partitions=3))
@@ -118,7 +118,7 @@ async def test_a_snapshot_is_enough_where_the_log_was_lost(tmp_path: Path) -> No
         assert sorted(controller.image.topics) == ["kept", "more"]
 
 
-async def test_snapshots_are_written_when_the_log_has_become_much_longer_than_the_image(tmp_path: Path) -> None:
+async def test_a_snapshot_is_due_when_the_log_is_much_longer_than_the_image(tmp_path: Path) -> None:
     async with running(tmp_path, snapshot_records=40) as controller:
         await join(controller, 1, 11)
         for turn in range(60):
@@ -132,7 +132,7 @@ async def test_snapshots_are_written_when_the_log_has_become_much_longer_than_th
 
 
 @pytest.mark.parametrize("kill", [False, True])
-async def test_a_log_that_has_become_long_is_cut_at_a_snapshot(tmp_path: Path, kill: bool) -> None:
+async def test_a_long_log_begins_at_the_snapshot(tmp_path: Path, kill: bool) -> None:
     async with running(tmp_path, snapshot_records=40, max_log_bytes=2000, kill=kill) as controller:
         await join(controller, 1, 11)
         await controller.submit(topics("kept", partitions=3))
@@ -146,7 +146,7 @@ async def test_a_log_that_has_become_long_is_cut_at_a_snapshot(tmp_path: Path, k
         assert controller.image == (before if kill else fenced(before))
 
 
-async def test_snapshots_are_written_where_waiting_for_the_disk_hinders_nobody(tmp_path: Path) -> None:
+async def test_snapshots_are_written_on_another_thread(tmp_path: Path) -> None:
     waiting: list[Callable[[], None]] = []
 
     def snapshots() -> list[str]:
@@ -183,7 +183,7 @@ async def test_a_change_too_large_for_one_batch_is_a_metadata_transaction(tmp_pa
         assert controller.image == image
 
 
-async def test_nothing_changes_when_the_disk_fails_and_what_was_answered_before_is_there(tmp_path: Path) -> None:
+async def test_a_disk_failure_loses_no_acknowledged_change(tmp_path: Path) -> None:
     disk = FailingDisk(tmp_path)
     async with running(tmp_path, disk=disk) as controller:
         await join(controller, 1, 11)
@@ -200,7 +200,7 @@ async def test_nothing_changes_when_the_disk_fails_and_what_was_answered_before_
         assert controller.image == before
 
 
-async def test_a_snapshot_that_cannot_be_written_hinders_nobody(tmp_path: Path) -> None:
+async def test_a_failed_snapshot_does_not_stop_the_controller(tmp_path: Path) -> None:
     disk = FailingDisk(tmp_path)
     async with running(tmp_path, disk=disk, snapshot_records=10) as controller:
         await join(controller, 1, 11)
@@ -245,7 +245,7 @@ async def test_a_new_incarnation_of_a_broker_leads_in_a_new_epoch(tmp_path: Path
         assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-async def test_listeners_see_one_delta_of_all_and_then_each_change_in_order(tmp_path: Path) -> None:
+async def test_listeners_get_the_image_and_then_each_delta_in_order(tmp_path: Path) -> None:
     async with running(tmp_path) as controller:
         await join(controller, 1, 11)
         await controller.submit(topics("a"))
@@ -261,7 +261,7 @@ async def test_listeners_see_one_delta_of_all_and_then_each_change_in_order(tmp_
     assert [topic.name for topic in second.created_topics] == ["b"]
 
 
-async def test_a_listener_that_fails_hinders_neither_the_change_nor_the_others(tmp_path: Path) -> None:
+async def test_a_failed_listener_stops_neither_the_change_nor_others(tmp_path: Path) -> None:
     said: list[tuple[str, dict[str, object]]] = []
 
     class Operator(StandardReporter):
@@ -311,7 +311,7 @@ async def test_the_quorum_is_this_node_alone(tmp_path: Path) -> None:
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_quorum_state_newer_than_ours_is_refused_and_left_alone(tmp_path: Path) -> None:
+async def test_an_unknown_version_of_quorum_state_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path):
         pass
     state = tmp_path / METADATA / "quorum-state"
@@ -322,7 +322,7 @@ async def test_a_quorum_state_newer_than_ours_is_refused_and_left_alone(tmp_path
     assert state.read_text() == '{"leaderId":1,"leaderEpoch":1,"data_version":2}'
 
 
-async def test_a_directory_of_kafka_4_3_opens_and_goes_on(tmp_path: Path) -> None:
+async def test_a_directory_of_kafka_4_3_opens(tmp_path: Path) -> None:
     unpack(KAFKA_DIRECTORY, tmp_path)
     async with running(tmp_path) as controller:
         image = controller.image
@@ -350,7 +350,7 @@ async def test_a_directory_of_kafka_3_9_opens_at_its_own_levels(tmp_path: Path) 
         assert controller.image == fenced(image)
 
 
-async def test_voters_that_kafka_keeps_in_the_log_stay_there(tmp_path: Path) -> None:
+async def test_voters_in_the_log_stay_there(tmp_path: Path) -> None:
     unpack(DYNAMIC_DIRECTORY, tmp_path)
     async with running(tmp_path) as controller:
         assert sorted(controller.image.topics) == ["dyn", "dyn2"]
@@ -365,7 +365,7 @@ async def test_voters_that_kafka_keeps_in_the_log_stay_there(tmp_path: Path) -> 
     assert json.loads((tmp_path / METADATA / "quorum-state").read_text())["data_version"] == 1
 
 
-async def test_the_directory_of_a_quorum_of_several_is_refused(tmp_path: Path) -> None:
+async def test_the_directory_of_a_quorum_with_several_voters_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path):
         pass
     state = tmp_path / METADATA / "quorum-state"
@@ -380,7 +380,7 @@ def test_the_settings_of_a_controller_are_its_own() -> None:
     assert directory_of(1) != directory_of(2)
 
 
-async def test_a_closed_controller_leaves_its_brokers_fenced_and_tells_nobody(tmp_path: Path) -> None:
+async def test_a_closed_controller_fences_its_brokers(tmp_path: Path) -> None:
     seen: list[MetadataDelta] = []
     async with running(tmp_path) as controller:
         await join(controller, 1, 11)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 import pytest
-from controller.tests.refused_configs import REFUSED as REFUSED_CONFIGS
-from controller.tests.refused_topics import GROW_REFUSED, LONG, topic
-from controller.tests.refused_topics import REFUSED as REFUSED_TOPICS
+from controller.tests.commands.refused_configs import REFUSED as REFUSED_CONFIGS
+from controller.tests.commands.refused_topics import GROW_REFUSED, LONG, topic
+from controller.tests.commands.refused_topics import REFUSED as REFUSED_TOPICS
 from odradek_peers import KAFKA_4_3, ApacheKafka
 
 from odradek_wire.errors import ErrorCode

@@ -79,7 +79,7 @@ async def test_kafkas_tool_decodes_every_record_of_the_log_and_of_checkpoints(
     assert levels == dict(emulation.initial.finalized)
 
 
-async def test_kafka_goes_on_with_our_data_directory_and_we_with_what_it_left(tmp_path: Path) -> None:
+async def test_kafka_and_odradek_open_each_others_data_directory(tmp_path: Path) -> None:
     await _write(tmp_path / "kafka" / "data")
     kafka = ApacheKafka(KAFKA_4_3, directory=tmp_path / "kafka")
     with kafka:

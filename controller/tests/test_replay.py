@@ -92,7 +92,7 @@ def decide(image: ClusterImage, operation: tuple[str, str, int, int], seed: int)
 
 
 @given(operations, st.integers(0, 100))
-def test_every_image_is_made_again_by_its_records_and_every_delta_names_what_changed(
+def test_records_of_an_image_rebuild_it_and_deltas_name_each_change(
     steps: list[tuple[str, str, int, int]], seed: int
 ) -> None:
     image = THREE
@@ -139,7 +139,7 @@ def test_an_older_image_does_not_change_when_records_are_replayed_on_it() -> Non
     assert without_position(before) == copy
 
 
-def test_what_nothing_acts_on_yet_is_kept_and_written_again() -> None:
+def test_security_records_are_stored_and_written_again() -> None:
     user = ClientQuotaRecord.EntityData
     records: list[Message] = [
         RegisterControllerRecord(
@@ -190,7 +190,7 @@ def test_records_are_framed_in_the_versions_of_the_levels(emulation: Emulation) 
     assert versions == [bytes((1, 3, partition)), bytes((1, 5, 0)), bytes((1, 17, 0)), bytes((1, 2, 0))]
 
 
-def test_a_partition_that_changes_counts_its_epochs() -> None:
+def test_a_partition_change_increments_its_epochs() -> None:
     image = image_of([TopicRecord("t", uuid_of(1)), PartitionRecord(0, uuid_of(1), [1, 2], [1, 2], [], [], 1, 0, 4, 7)])
     change = PartitionChangeRecord(0, uuid_of(1), isr=[2], leader=2)
     delta = replay(image, [change], offset=9, epoch=3)
@@ -205,7 +205,7 @@ def test_a_partition_that_changes_counts_its_epochs() -> None:
     assert (delta.partitions, delta.created_topics) == ({uuid_of(1): (0,)}, [])
 
 
-def test_brokers_register_are_fenced_and_go() -> None:
+def test_brokers_are_registered_fenced_and_unregistered() -> None:
     image = image_of([FenceBrokerRecord(1, 11)], THREE)
     assert [broker.id for broker in image.live_brokers()] == [2, 3]
     image = image_of([BrokerRegistrationChangeRecord(2, 12, 0, 1, [uuid_of(9)], [uuid_of(9)])], image)
@@ -239,7 +239,7 @@ def test_a_configuration_that_was_deleted_leaves_nothing_behind() -> None:
         SnapshotHeaderRecord(),
     ],
 )
-def test_a_record_about_what_does_not_exist_is_damage(record: Message) -> None:
+def test_a_record_of_an_unknown_topic_or_broker_is_refused(record: Message) -> None:
     with pytest.raises(InvalidMetadataError):
         replay(THREE, [record])
 

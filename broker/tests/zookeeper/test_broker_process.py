@@ -39,7 +39,7 @@ from odradek_wire.messages.update_features import UpdateFeaturesRequest
 from odradek_wire.messages.update_metadata import UpdateMetadataRequest
 
 
-async def test_the_controllers_process_is_killed_and_what_was_acknowledged_is_there(
+async def test_acknowledged_records_survive_the_end_of_the_controller(
     cluster: ThreeBrokers, make_batch: Callable[..., bytes]
 ) -> None:
     await cluster.create([1, 2, 3], min_insync_replicas="2")
@@ -55,7 +55,7 @@ async def test_the_controllers_process_is_killed_and_what_was_acknowledged_is_th
     assert b"after" in found
 
 
-async def test_a_killed_member_comes_back_and_is_in_sync_again(
+async def test_a_killed_broker_restarts_and_joins_the_isr(
     cluster: ThreeBrokers, make_batch: Callable[..., bytes]
 ) -> None:
     await cluster.create([1, 2, 3])
@@ -70,7 +70,7 @@ async def test_a_killed_member_comes_back_and_is_in_sync_again(
     assert partition.log.log_end_offset == 1
 
 
-async def test_a_member_that_stops_hands_its_leaderships_over_first(
+async def test_a_controlled_shutdown_moves_the_leaderships_first(
     cluster: ThreeBrokers, make_batch: Callable[..., bytes]
 ) -> None:
     await cluster.create([1, 2, 3])
@@ -81,7 +81,7 @@ async def test_a_member_that_stops_hands_its_leaderships_over_first(
     await cluster.until_led(2, isr={1, 2, 3})
 
 
-async def test_a_session_that_expires_is_followed_by_a_new_registration(
+async def test_an_expired_session_is_followed_by_a_new_registration(
     cluster: ThreeBrokers, make_batch: Callable[..., bytes]
 ) -> None:
     await cluster.create([1, 2, 3])
@@ -93,13 +93,13 @@ async def test_a_session_that_expires_is_followed_by_a_new_registration(
     assert await cluster.produce(leader, make_batch(b"on")) == 0
 
 
-async def test_a_second_broker_of_the_same_id_is_refused(cluster: ThreeBrokers) -> None:
+async def test_a_second_broker_with_the_same_id_is_refused(cluster: ThreeBrokers) -> None:
     with pytest.raises(ValueError, match="/brokers/ids/2 belongs to another broker"):
         await cluster.start(2, data="second")
     assert cluster.processes[2].adapter.broker_epoch > 0
 
 
-async def test_clients_find_the_controller_in_the_metadata_and_others_send_them_away(cluster: ThreeBrokers) -> None:
+async def test_only_the_controller_named_in_metadata_serves_admin_requests(cluster: ThreeBrokers) -> None:
     await cluster.create([1, 2, 3])
     other = next(broker for broker in cluster.processes if broker != cluster.controller_id)
     client = await cluster.client(other)
@@ -112,7 +112,7 @@ async def test_clients_find_the_controller_in_the_metadata_and_others_send_them_
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_of_an_election_that_others_decide_each_partition_is_told(cluster: ThreeBrokers, version: int) -> None:
+async def test_elect_leaders_elsewhere_returns_not_controller(cluster: ThreeBrokers, version: int) -> None:
     await cluster.create([1, 2, 3], partitions=2)
     other = next(broker for broker in cluster.processes if broker != cluster.controller_id)
     client = await cluster.client(other)
@@ -126,7 +126,7 @@ async def test_of_an_election_that_others_decide_each_partition_is_told(cluster:
         ]
 
 
-async def test_a_topic_is_created_for_who_asks_a_broker_that_is_not_the_controller(cluster: ThreeBrokers) -> None:
+async def test_auto_creation_works_on_a_broker_that_is_not_the_controller(cluster: ThreeBrokers) -> None:
     await cluster.create([1, 2, 3])
     other = next(broker for broker in cluster.processes if broker != cluster.controller_id)
     client = await cluster.client(other)
@@ -135,7 +135,7 @@ async def test_a_topic_is_created_for_who_asks_a_broker_that_is_not_the_controll
     await cluster.until(lambda: "u" in cluster.processes[other].adapter.image.topics)
 
 
-async def test_producer_ids_come_from_wherever_the_controller_is_and_never_twice(cluster: ThreeBrokers) -> None:
+async def test_producer_ids_are_unique_whichever_broker_is_the_controller(cluster: ThreeBrokers) -> None:
     await cluster.until(lambda: cluster.controller is not None)
     await cluster.until(
         lambda: all(each.adapter.image.controller_id is not None for each in cluster.processes.values())
@@ -149,7 +149,7 @@ async def test_producer_ids_come_from_wherever_the_controller_is_and_never_twice
     assert len(found) == 3
 
 
-async def test_a_changed_configuration_reaches_every_member(cluster: ThreeBrokers) -> None:
+async def test_a_changed_configuration_reaches_every_broker(cluster: ThreeBrokers) -> None:
     await cluster.create([1, 2, 3], retention_ms="1000000")
     for process in cluster.processes.values():
         assert process.adapter.image.topic_configs("t") == {"retention.ms": "1000000"}
@@ -168,7 +168,7 @@ async def test_a_changed_configuration_reaches_every_member(cluster: ThreeBroker
     )
 
 
-async def test_a_brokers_own_configuration_is_changed_where_it_is_asked_for(cluster: ThreeBrokers) -> None:
+async def test_a_broker_changes_its_own_configuration(cluster: ThreeBrokers) -> None:
     await cluster.create([1, 2, 3])
     other = next(broker for broker in cluster.processes if broker != cluster.controller_id)
     client = await cluster.client(other)
@@ -191,7 +191,7 @@ async def test_a_brokers_own_configuration_is_changed_where_it_is_asked_for(clus
     await cluster.until(lambda: controller.image.broker_configs(other) == {"log.retention.ms": "3000000"})
 
 
-async def test_a_deleted_topic_is_gone_everywhere_with_its_logs(
+async def test_a_deleted_topic_is_deleted_on_every_broker(
     cluster: ThreeBrokers, make_batch: Callable[..., bytes]
 ) -> None:
     await cluster.create([1, 2, 3])
@@ -204,7 +204,7 @@ async def test_a_deleted_topic_is_gone_everywhere_with_its_logs(
     assert not list(cluster.path.glob("broker-*/t-0"))
 
 
-async def test_changes_without_time_are_made_and_time_out(cluster: ThreeBrokers) -> None:
+async def test_changes_with_timeout_zero_are_made_and_time_out(cluster: ThreeBrokers) -> None:
     """As by Kafka's ZkAdminManager; a KRaft controller refuses them."""
     client = await cluster.client(cluster.controller_id)
     timed_out = ErrorCode.REQUEST_TIMED_OUT
@@ -234,7 +234,7 @@ async def test_changes_without_time_are_made_and_time_out(cluster: ThreeBrokers)
     await cluster.until(lambda: cluster.partition_on(cluster.controller_id) is None)
 
 
-async def test_the_log_of_a_topic_that_was_deleted_meanwhile_goes_when_its_broker_comes_back(
+async def test_a_restarted_broker_deletes_the_log_of_a_deleted_topic(
     cluster: ThreeBrokers, make_batch: Callable[..., bytes]
 ) -> None:
     await cluster.create([1, 2, 3])
@@ -265,7 +265,7 @@ async def test_the_log_of_a_topic_that_was_deleted_meanwhile_goes_when_its_broke
     assert await cluster.passing(cluster.sessions[victim].children("/admin/delete_topics")) == []
 
 
-async def test_logs_are_left_alone_until_the_controller_has_said_what_is_here(cluster: ThreeBrokers) -> None:
+async def test_logs_stay_until_the_controller_has_sent_the_replicas(cluster: ThreeBrokers) -> None:
     await cluster.create([1, 2, 3])
     stray = cluster.path / "broker-3" / "nobody-0"
     await cluster.stop(3)
@@ -299,7 +299,7 @@ async def test_a_deposed_controller_can_change_nothing(cluster: ThreeBrokers) ->
     assert all("u" not in process.adapter.image.topics for process in cluster.processes.values())
 
 
-async def test_version_0_of_commit_and_fetch_keeps_offsets_in_zookeeper(cluster: ThreeBrokers) -> None:
+async def test_version_0_of_commit_and_fetch_stores_offsets_in_zookeeper(cluster: ThreeBrokers) -> None:
     await cluster.create([1, 2, 3])
     client = await cluster.client(2)
     commit = OffsetCommitRequest("g", topics=[])
@@ -331,7 +331,7 @@ async def test_version_0_of_commit_and_fetch_keeps_offsets_in_zookeeper(cluster:
         assert fetched == expected
 
 
-async def test_a_member_that_has_been_told_nothing_yet_does_not_say_that_nothing_is_committed(
+async def test_offset_fetch_before_the_first_metadata_does_not_return_no_offset(
     cluster: ThreeBrokers,
 ) -> None:
     for broker in list(cluster.processes):
@@ -347,7 +347,7 @@ async def test_a_member_that_has_been_told_nothing_yet_does_not_say_that_nothing
     assert [each.committed_offset for topic in answer.topics for each in topic.partitions] == [-1]
 
 
-async def test_a_member_that_has_been_told_nothing_yet_lets_clients_wait_for_the_first_word(
+async def test_clients_wait_for_the_first_metadata_of_a_broker(
     cluster: ThreeBrokers,
 ) -> None:
     for broker in list(cluster.processes):
@@ -360,7 +360,7 @@ async def test_a_member_that_has_been_told_nothing_yet_lets_clients_wait_for_the
     assert told.controller_id == 1
 
 
-async def test_what_brokers_ask_each_other_is_served_and_advertised(cluster: ThreeBrokers) -> None:
+async def test_inter_broker_apis_are_served_and_advertised(cluster: ThreeBrokers) -> None:
     client = await cluster.client(1)
     versions = {each.api_key: each for each in (await client.ask(ApiVersionsRequest("a", "1"), 3)).api_keys}
     assert {4, 5, 6, 7, 56, 67} <= set(versions)
@@ -368,7 +368,7 @@ async def test_what_brokers_ask_each_other_is_served_and_advertised(cluster: Thr
     assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-async def test_a_listener_for_clients_knows_nothing_of_it_and_the_control_plane_has_its_own(
+async def test_control_requests_have_a_listener_of_their_own(
     cluster: ThreeBrokers, make_batch: Callable[..., bytes], connect: Connect
 ) -> None:
     for broker in (1, 2, 3):
@@ -396,7 +396,7 @@ async def test_a_listener_for_clients_knows_nothing_of_it_and_the_control_plane_
             assert await asking.is_closed_by_broker()
 
 
-async def test_others_lead_what_a_member_held_in_a_log_directory_that_fails(
+async def test_other_brokers_lead_the_partitions_of_a_failed_log_directory(
     cluster: ThreeBrokers, make_batch: Callable[..., bytes]
 ) -> None:
     victim = next(broker for broker in (3, 2) if broker != cluster.controller_id)
@@ -438,7 +438,7 @@ def _lost(controller: Controller | None, index: int, broker: int) -> bool:
     return partition is not None and partition.directory(broker) == LOST_DIRECTORY
 
 
-async def test_a_member_without_a_disk_ends(cluster: ThreeBrokers, make_batch: Callable[..., bytes]) -> None:
+async def test_a_broker_without_log_directories_ends(cluster: ThreeBrokers, make_batch: Callable[..., bytes]) -> None:
     victim = next(broker for broker in (3, 2) if broker != cluster.controller_id)
     others = [broker for broker in (1, 2, 3) if broker != victim]
     disk = FailingDisk(cluster.path)
@@ -455,7 +455,7 @@ async def test_a_member_without_a_disk_ends(cluster: ThreeBrokers, make_batch: C
     await cluster.until_led(others[0], isr=set(others))
 
 
-async def test_a_log_that_comes_back_with_its_disk_does_not_take_the_place_of_one_that_was_copied_meanwhile(
+async def test_an_old_log_on_a_repaired_disk_does_not_replace_the_new_copy(
     cluster: ThreeBrokers, make_batch: Callable[..., bytes]
 ) -> None:
     victim = next(broker for broker in (3, 2) if broker != cluster.controller_id)
@@ -488,7 +488,7 @@ async def test_a_log_that_comes_back_with_its_disk_does_not_take_the_place_of_on
     assert [path.name[-5:] for path in (cluster.path / "a").glob("t-*")] == ["stray"]
 
 
-async def test_a_member_says_that_it_enforces_no_access_control_lists_where_there_are_some(
+async def test_a_broker_warns_that_it_enforces_no_acls(
     cluster: ThreeBrokers,
 ) -> None:
     tool = await cluster.zookeeper.connect(chroot="/kafka")
@@ -501,7 +501,7 @@ async def test_a_member_says_that_it_enforces_no_access_control_lists_where_ther
     assert [(each["log_level"], each["resources"]) for each in warnings] == [("warning", 1)]
 
 
-async def test_a_member_whose_disk_refuses_many_partitions_at_once_ends_once(cluster: ThreeBrokers) -> None:
+async def test_a_broker_whose_disk_fails_for_many_partitions_ends_once(cluster: ThreeBrokers) -> None:
     victim = next(broker for broker in (3, 2) if broker != cluster.controller_id)
     disk = FailingDisk(cluster.path)
     await cluster.stop(victim)
@@ -514,7 +514,7 @@ async def test_a_member_whose_disk_refuses_many_partitions_at_once_ends_once(clu
     del cluster.processes[victim]
 
 
-async def test_logs_of_a_topic_whose_znode_is_damaged_stay_and_are_served_when_it_is_mended(
+async def test_logs_of_a_topic_with_a_damaged_znode_stay_and_are_served_later(
     cluster: ThreeBrokers, make_batch: Callable[..., bytes]
 ) -> None:
     await cluster.create([1, 2, 3])
@@ -568,7 +568,7 @@ def proposal(controller: Controller, isr: list[int], broker_epoch: int | None = 
     return AlterPartitionRequest(1, epoch, [AlterPartitionRequest.TopicData(topic_id=topic.id, partitions=[wanted])])
 
 
-async def test_what_a_broker_asked_in_an_earlier_registration_changes_nothing(cluster: ThreeBrokers) -> None:
+async def test_a_request_of_an_earlier_registration_changes_nothing(cluster: ThreeBrokers) -> None:
     await cluster.create([1, 2, 3])
     controller = cluster.controller
     assert controller is not None
@@ -584,7 +584,7 @@ async def test_what_a_broker_asked_in_an_earlier_registration_changes_nothing(cl
     assert controller.image is before
 
 
-async def test_a_deposed_controller_grants_no_broker_anything(cluster: ThreeBrokers) -> None:
+async def test_a_deposed_controller_accepts_no_request_of_a_broker(cluster: ThreeBrokers) -> None:
     await cluster.create([1, 2, 3])
     first, old = cluster.controller_id, cluster.controller
     assert old is not None
@@ -609,7 +609,7 @@ async def test_a_deposed_controller_grants_no_broker_anything(cluster: ThreeBrok
     await tool.close()
 
 
-async def test_what_a_deposed_controller_tells_a_broker_is_refused(cluster: ThreeBrokers) -> None:
+async def test_requests_of_a_deposed_controller_are_refused(cluster: ThreeBrokers) -> None:
     await cluster.create([1, 2, 3])
     first = cluster.controller_id
     cluster.zookeeper.expire(cluster.sessions[first])
@@ -640,7 +640,7 @@ async def test_what_a_deposed_controller_tells_a_broker_is_refused(cluster: Thre
     assert cluster.processes[victim].node.broker.partitions.get("t", 0) is not None
 
 
-async def test_features_are_none_that_can_be_updated_and_other_configurations_are_refused(
+async def test_feature_updates_and_client_metrics_are_refused(
     cluster: ThreeBrokers,
 ) -> None:
     await cluster.create([1, 2, 3])
@@ -659,7 +659,7 @@ async def test_features_are_none_that_can_be_updated_and_other_configurations_ar
     assert refused.responses[0].error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-async def test_quotas_and_credentials_that_tools_write_reach_every_member(cluster: ThreeBrokers) -> None:
+async def test_quotas_and_credentials_of_tools_reach_every_broker(cluster: ThreeBrokers) -> None:
     tool = await cluster.zookeeper.connect(chroot="/kafka")
 
     async def write(entity: str, **values: str) -> None:

@@ -17,7 +17,7 @@ from odradek_controller.zookeeper.znodes import encode_config, encode_config_cha
 from zookeeper_double.server import ZooKeeperDouble
 
 
-async def test_what_could_not_be_taken_is_read_again_after_a_pause() -> None:
+async def test_configurations_are_read_again_after_a_failure() -> None:
     clock = ManualClock()
     timers = Timers(clock, asyncio.get_running_loop())
     zookeeper = ZooKeeperDouble(timers)

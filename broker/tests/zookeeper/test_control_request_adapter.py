@@ -109,7 +109,7 @@ def errors(response: Any) -> list[int]:
     return [each.error_code for each in response.partition_errors]
 
 
-def test_a_given_partition_is_in_the_image_and_for_the_broker_to_look_at() -> None:
+def test_an_assigned_partition_is_in_the_image_and_in_the_delta() -> None:
     delta, response = adapter().leader_and_isr(given(led_by(1)))
     assert delta is not None
     assert delta.partitions == {T: (0,)}
@@ -119,7 +119,7 @@ def test_a_given_partition_is_in_the_image_and_for_the_broker_to_look_at() -> No
     assert [(each.topic_id, [e.error_code for e in each.partition_errors]) for each in response.topics] == [(T, [0])]
 
 
-def test_what_a_deposed_controller_says_changes_nothing() -> None:
+def test_a_request_of_a_deposed_controller_changes_nothing() -> None:
     found = adapter()
     found.leader_and_isr(given(led_by(1), controller_epoch=4))
     before = found.image
@@ -133,7 +133,7 @@ def test_what_a_deposed_controller_says_changes_nothing() -> None:
     assert found.image is before
 
 
-def test_what_was_meant_for_this_brokers_last_life_changes_nothing() -> None:
+def test_a_request_for_an_earlier_registration_changes_nothing() -> None:
     found = adapter()
     for delta, response in (
         found.leader_and_isr(given(led_by(1), broker_epoch=OWN_EPOCH - 1)),
@@ -145,12 +145,12 @@ def test_what_was_meant_for_this_brokers_last_life_changes_nothing() -> None:
     assert found.image.topics == {}
 
 
-def test_a_request_of_before_broker_epochs_counts() -> None:
+def test_a_request_without_a_broker_epoch_is_accepted() -> None:
     delta, _ = adapter().leader_and_isr(given(led_by(1), broker_epoch=-1))
     assert delta is not None
 
 
-def test_an_older_leader_epoch_of_a_partition_is_refused_alone() -> None:
+def test_an_outdated_leader_epoch_fails_only_its_partition() -> None:
     found = adapter()
     found.leader_and_isr(given(led_by(1, leader_epoch=5)))
     delta, response = found.leader_and_isr(given(led_by(2, leader_epoch=4), led_by(2, 1)))
@@ -159,19 +159,19 @@ def test_an_older_leader_epoch_of_a_partition_is_refused_alone() -> None:
     assert delta.partitions == {T: (1,)}
 
 
-def test_another_topic_of_the_name_is_refused_while_the_first_is_here() -> None:
+def test_a_second_topic_id_for_an_assigned_name_is_refused() -> None:
     found = adapter()
     found.leader_and_isr(given(led_by(1)))
     _, response = found.leader_and_isr(given(led_by(1, leader_epoch=9), topic_id=OTHER))
     assert errors(response) == [ErrorCode.INCONSISTENT_TOPIC_ID]
 
 
-def test_a_partition_that_is_others_is_refused() -> None:
+def test_a_partition_without_a_replica_here_is_refused() -> None:
     _, response = adapter().leader_and_isr(given(led_by(2, replicas=(2, 3))))
     assert errors(response) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_update_metadata_shows_a_partition_and_gives_none() -> None:
+def test_update_metadata_assigns_no_replica() -> None:
     delta, _ = adapter().update_metadata(shown(seen(2, 1)))
     assert delta is not None
     assert delta.partitions == {}
@@ -180,7 +180,7 @@ def test_update_metadata_shows_a_partition_and_gives_none() -> None:
     assert delta.image.brokers[ME].epoch == OWN_EPOCH
 
 
-def test_a_broker_that_the_controller_does_not_see_is_not_shown_and_keeps_its_epoch() -> None:
+def test_a_broker_missing_in_update_metadata_is_fenced() -> None:
     found = adapter()
     assert found.image.brokers[ME].fenced
     found.update_metadata(shown())
@@ -237,7 +237,7 @@ def test_a_topic_that_is_being_deleted_goes_with_its_configuration() -> None:
     assert errors(response) == [0]
 
 
-def test_a_halted_replica_does_not_go_on_because_of_metadata() -> None:
+def test_update_metadata_does_not_restart_a_stopped_replica() -> None:
     found = adapter()
     found.leader_and_isr(given(led_by(2)))
     delta, response = found.stop_replica(stopping(delete=False, leader_epoch=5))
@@ -265,14 +265,14 @@ def test_a_replica_is_deleted_unless_its_leader_epoch_is_newer() -> None:
     assert errors(response) == [0]
 
 
-def test_what_nobody_gave_is_deleted_too_for_its_log_may_be_here() -> None:
+def test_an_unassigned_replica_is_deleted_too() -> None:
     delta, response = adapter().stop_replica(stopping(delete=True, leader_epoch=-1, index=4))
     assert delta is not None
     assert delta.replica_actions == {("t", 4): ReplicaAction.DELETE}
     assert errors(response) == [0]
 
 
-def test_strays_are_known_when_everything_has_been_named() -> None:
+def test_a_full_request_marks_other_replicas_as_strays() -> None:
     found = adapter()
     delta, _ = found.leader_and_isr(given(led_by(1, 0), led_by(1, 1)))
     assert delta is not None
@@ -283,7 +283,7 @@ def test_strays_are_known_when_everything_has_been_named() -> None:
     assert delta.replica_actions == {("t", 0): ReplicaAction.MARK_STRAY}
 
 
-def test_a_topic_that_full_metadata_does_not_name_is_gone_and_its_logs_are_kept_aside() -> None:
+def test_a_topic_missing_in_full_metadata_becomes_a_stray() -> None:
     found = adapter()
     found.leader_and_isr(given(led_by(1)))
     delta, _ = found.update_metadata(shown(type=FULL))
@@ -293,7 +293,7 @@ def test_a_topic_that_full_metadata_does_not_name_is_gone_and_its_logs_are_kept_
     assert delta.image.topics == {}
 
 
-def test_configurations_are_read_of_topics_that_a_request_names_first() -> None:
+def test_topics_named_first_need_their_configurations() -> None:
     found = adapter()
     assert found.unknown_topics(given(led_by(1))) == ["t"]
     found.leader_and_isr(given(led_by(1)))
@@ -301,7 +301,7 @@ def test_configurations_are_read_of_topics_that_a_request_names_first() -> None:
     assert found.unknown_topics(shown(seen(1), topic_id=OTHER)) == ["t"]
 
 
-def test_a_configuration_without_entries_is_none() -> None:
+def test_an_empty_configuration_is_removed() -> None:
     found = adapter()
     resource = ConfigResource(Resource.TOPIC, "t")
     assert found.configs_changed({resource: {"a": "b"}}).image.configs == {resource: {"a": "b"}}
@@ -309,7 +309,7 @@ def test_a_configuration_without_entries_is_none() -> None:
     assert (delta.configs, delta.image.configs) == ({resource}, {})
 
 
-def test_a_second_registration_has_its_own_epoch_and_is_shown_as_before() -> None:
+def test_a_second_registration_has_a_new_epoch() -> None:
     found = adapter()
     found.update_metadata(shown())
     registration = replace_epoch(found.image.brokers[ME], 200)
@@ -321,7 +321,7 @@ def replace_epoch(registration: BrokerRegistration, epoch: int) -> BrokerRegistr
     return registration._replace(epoch=epoch, fenced=True)
 
 
-def test_requests_of_before_topics_stood_together_mean_the_topic_of_that_name() -> None:
+def test_requests_without_topic_ids_mean_the_topic_of_that_name() -> None:
     found = adapter()
     state = led_by(1)
     old = LeaderAndIsrRequest(CONTROLLER, controller_epoch=1, ungrouped_partition_states=[state])
@@ -339,7 +339,7 @@ def test_requests_of_before_topics_stood_together_mean_the_topic_of_that_name() 
     assert delta.image.brokers[ME].fenced
 
 
-def test_stop_replica_without_leader_epochs_counts_in_each_of_its_older_forms() -> None:
+def test_stop_replica_without_leader_epochs_is_accepted() -> None:
     for form in (
         {"ungrouped_partitions": [StopReplicaRequest.StopReplicaPartitionV0("t", 0)]},
         {"topics": [StopReplicaRequest.StopReplicaTopicV1("t", [0])]},
@@ -354,7 +354,7 @@ def test_stop_replica_without_leader_epochs_counts_in_each_of_its_older_forms() 
             assert errors(response) == [0]
 
 
-def test_a_replica_that_is_offline_although_its_broker_is_there_is_on_a_disk_that_has_failed() -> None:
+def test_an_offline_replica_of_a_live_broker_is_on_a_failed_disk() -> None:
     found = adapter()
     found.leader_and_isr(given(led_by(1)))
     told = seen(1, isr=(1,), version=4)
@@ -374,7 +374,7 @@ def test_a_replica_that_is_offline_although_its_broker_is_there_is_on_a_disk_tha
     assert offline_replicas(found.image, partition, "PLAINTEXT") == []
 
 
-def test_quotas_and_credentials_of_many_are_one_delta_and_what_cannot_be_read_stays() -> None:
+def test_quotas_and_credentials_of_many_entities_are_one_delta() -> None:
     found = adapter()
     scram = "salt=czE=,stored_key=c3Q=,server_key=c2U=,iterations=4096"
     users = {f"users/u{number}": {"producer_byte_rate": "7", "SCRAM-SHA-256": scram} for number in range(3)}

@@ -164,7 +164,7 @@ def kinds(told: list[Message]) -> list[type[Message]]:
     return [type(each) for each in told]
 
 
-async def test_a_broker_that_knows_nothing_is_told_everything(world: World) -> None:
+async def test_a_new_broker_gets_the_full_state(world: World) -> None:
     await world.become(image([1, 2], partition((1, 2), 1), partition((1,), 1)))
     metadata, given = world.brokers.take(2)
     assert isinstance(metadata, UpdateMetadataRequest)
@@ -181,7 +181,7 @@ async def test_a_broker_that_knows_nothing_is_told_everything(world: World) -> N
     assert [each.partition_index for each in given.topic_states[0].partition_states] == [0]
 
 
-async def test_nothing_is_said_to_be_all_there_is_while_a_topic_cannot_be_read(world: World) -> None:
+async def test_requests_are_incremental_while_a_topic_cannot_be_read(world: World) -> None:
     world.term.unreadable.add("damaged")
     with structlog.testing.capture_logs() as logged:
         await world.become(image([1], partition((1,), 1)))
@@ -194,7 +194,7 @@ async def test_nothing_is_said_to_be_all_there_is_while_a_topic_cannot_be_read(w
     assert [each.type for each in world.brokers.take(1)] == [INCREMENTAL] * 2  # type: ignore[attr-defined]
 
 
-async def test_a_change_is_given_to_replicas_and_shown_to_all(world: World) -> None:
+async def test_a_change_goes_to_replicas_and_metadata_to_all_brokers(world: World) -> None:
     await world.become(image([1, 2, 3], partition((1, 2), 1)))
     world.brokers.told.clear()
     await world.become(image([1, 2, 3], partition((1, 2), 2, 1)))
@@ -206,7 +206,7 @@ async def test_a_change_is_given_to_replicas_and_shown_to_all(world: World) -> N
     assert kinds(world.brokers.take(3)) == [UpdateMetadataRequest]
 
 
-async def test_a_new_partition_is_said_to_be_new(world: World) -> None:
+async def test_a_new_partition_is_marked_as_new(world: World) -> None:
     await world.become(image([1]))
     world.brokers.told.clear()
     await world.become(image([1], partition((1,), 1)))
@@ -215,7 +215,7 @@ async def test_a_new_partition_is_said_to_be_new(world: World) -> None:
     assert [each.is_new for each in given.topic_states[0].partition_states] == [True]
 
 
-async def test_who_loses_a_replica_deletes_it(world: World) -> None:
+async def test_a_removed_replica_is_deleted(world: World) -> None:
     await world.become(image([1, 2, 3], partition((1, 2), 1)))
     world.brokers.told.clear()
     await world.become(image([1, 2, 3], partition((1, 3), 1, 1)))
@@ -226,7 +226,7 @@ async def test_who_loses_a_replica_deletes_it(world: World) -> None:
     assert (state.partition_index, state.leader_epoch, state.delete_partition) == (0, 1, True)
 
 
-async def test_a_topic_to_delete_is_unseen_first_deleted_then_and_not_spoken_of_any_more(world: World) -> None:
+async def test_a_deleted_topic_is_hidden_first_and_then_deleted(world: World) -> None:
     before = image([1, 2], partition((1, 2), 1))
     await world.become(before)
     world.brokers.told.clear()
@@ -244,7 +244,7 @@ async def test_a_topic_to_delete_is_unseen_first_deleted_then_and_not_spoken_of_
     assert world.brokers.told == {}
 
 
-async def test_who_was_not_there_is_told_first_of_all_what_it_has_still_to_delete(world: World) -> None:
+async def test_a_returning_broker_first_gets_its_pending_deletions(world: World) -> None:
     before = image([1], partition((1, 2), 1), partition((2,), -1))
     await world.become(before)
     world.term.deletions.begin([before.topics["t"]])
@@ -262,7 +262,7 @@ async def test_who_was_not_there_is_told_first_of_all_what_it_has_still_to_delet
     assert world.term.deletions.of(2) == [("t", 1)]
 
 
-async def test_a_topic_whose_node_somebody_has_removed_is_unseen_and_deleted(world: World) -> None:
+async def test_a_topic_whose_znode_was_removed_is_deleted(world: World) -> None:
     await world.become(image([1, 2], partition((1,), 1)))
     world.brokers.told.clear()
     await world.become(image([1, 2]))
@@ -275,7 +275,7 @@ async def test_a_topic_whose_node_somebody_has_removed_is_unseen_and_deleted(wor
     assert kinds(world.brokers.take(2)) == [UpdateMetadataRequest]
 
 
-async def test_a_follower_that_goes_is_halted(world: World) -> None:
+async def test_a_follower_in_controlled_shutdown_is_stopped(world: World) -> None:
     await world.become(image([1, 2], partition((1, 2), 1)))
     world.brokers.told.clear()
     await world.become(image([1, 2], partition((1, 2), 1, 1, isr=(1,)), going=(2,)))
@@ -285,7 +285,7 @@ async def test_a_follower_that_goes_is_halted(world: World) -> None:
     assert kinds(world.brokers.take(1)) == [LeaderAndIsrRequest, UpdateMetadataRequest]
 
 
-async def test_whoever_registers_again_is_told_everything_in_its_new_epoch(world: World) -> None:
+async def test_a_broker_that_registers_again_gets_the_full_state(world: World) -> None:
     await world.become(image([1, 2], partition((1, 2), 1)))
     world.brokers.told.clear()
     await world.become(image([1, 2], partition((1, 2), 1), epochs={2: 500}))
@@ -294,7 +294,7 @@ async def test_whoever_registers_again_is_told_everything_in_its_new_epoch(world
     assert kinds(world.brokers.take(1)) == [UpdateMetadataRequest]
 
 
-async def test_a_broker_that_cannot_be_reached_gets_everything_in_order_later(world: World) -> None:
+async def test_an_unreachable_broker_gets_all_requests_in_order_later(world: World) -> None:
     world.brokers.down.add(2)
     await world.become(image([1, 2], partition((1, 2), 1)))
     await world.become(image([1, 2], partition((1, 2), 2, 1)))
@@ -310,7 +310,7 @@ async def test_a_broker_that_cannot_be_reached_gets_everything_in_order_later(wo
     ]
 
 
-async def test_a_broker_that_is_gone_is_told_nothing_more(world: World) -> None:
+async def test_a_broker_that_is_gone_gets_no_requests(world: World) -> None:
     world.brokers.down.add(2)
     await world.become(image([1, 2], partition((1, 2), 1)))
     await world.become(image([1], partition((1, 2), 1, 1, isr=(1,))))
@@ -319,7 +319,7 @@ async def test_a_broker_that_is_gone_is_told_nothing_more(world: World) -> None:
     assert world.brokers.take(2) == []
 
 
-async def test_a_change_that_was_under_way_when_the_term_ended_is_told_to_nobody(world: World) -> None:
+async def test_a_change_in_progress_at_the_end_of_the_term_is_not_sent(world: World) -> None:
     await world.become(image([1, 2], partition((1, 2), 1)))
     assert len(world.brokers.take(2)) == 2
     await world.manager.close()
@@ -327,7 +327,7 @@ async def test_a_change_that_was_under_way_when_the_term_ended_is_told_to_nobody
     assert world.brokers.take(2) == []
 
 
-async def test_too_long_a_queue_becomes_everything_anew(world: World) -> None:
+async def test_the_full_state_replaces_a_queue_that_is_too_long(world: World) -> None:
     world.brokers.down.add(2)
     await world.become(image([1, 2], partition((1, 2), 1)))
     for epoch in range(1, 600):
@@ -342,7 +342,7 @@ async def test_too_long_a_queue_becomes_everything_anew(world: World) -> None:
     assert last.topic_states[0].partition_states[0].leader_epoch == 599
 
 
-async def test_a_broken_disk_is_heard_of(world: World) -> None:
+async def test_a_storage_error_reports_a_lost_replica(world: World) -> None:
     errors = [LeaderAndIsrResponse.LeaderAndIsrPartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR)]
     world.brokers.answer = LeaderAndIsrResponse(topics=[LeaderAndIsrResponse.LeaderAndIsrTopicError(T, errors)])
     with structlog.testing.capture_logs() as logged:
@@ -353,7 +353,7 @@ async def test_a_broken_disk_is_heard_of(world: World) -> None:
     assert world.term.found == [(1, 101, {(T, 0)}, set())]
 
 
-async def test_a_disk_that_works_again_is_heard_of_and_what_is_known_is_no_news(world: World) -> None:
+async def test_a_repaired_disk_is_reported_once(world: World) -> None:
     lost = partition((1, 2), 2)._replace(directories=(LOST_DIRECTORY, UNASSIGNED_DIRECTORY))
     answers = [LeaderAndIsrResponse.LeaderAndIsrPartitionError("t", 0, ErrorCode.KAFKA_STORAGE_ERROR)]
     world.brokers.answer = LeaderAndIsrResponse(topics=[LeaderAndIsrResponse.LeaderAndIsrTopicError(T, answers)])
@@ -369,7 +369,7 @@ async def test_a_disk_that_works_again_is_heard_of_and_what_is_known_is_no_news(
     assert world.term.found == [(1, 101, set(), {(T, 0)})]
 
 
-async def test_who_has_lost_a_disk_is_given_once_more_what_it_holds_and_others_see_it_offline(world: World) -> None:
+async def test_after_a_disk_failure_the_broker_is_asked_for_its_replicas(world: World) -> None:
     await world.become(image([1, 2], partition((1, 2), 1), partition((2,), 2)))
     world.brokers.told.clear()
     world.manager.ask_again([1])

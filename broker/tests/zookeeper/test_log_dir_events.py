@@ -19,7 +19,7 @@ async def _until_told(tool: DoubleZooKeeper, count: int) -> None:
             await asyncio.sleep(0)
 
 
-async def test_what_is_lost_while_the_node_is_there_and_nobody_has_said_so_is_told_anew() -> None:
+async def test_a_replica_lost_during_the_write_gets_another_notification() -> None:
     timers = Timers(ManualClock(), asyncio.get_running_loop())
     zookeeper = ZooKeeperDouble(timers)
     tool, session = await zookeeper.connect(), await zookeeper.connect()
@@ -35,7 +35,7 @@ async def test_what_is_lost_while_the_node_is_there_and_nobody_has_said_so_is_to
     timers.close()
 
 
-async def test_what_could_not_be_told_is_told_after_a_pause() -> None:
+async def test_a_failed_notification_is_retried_after_a_pause() -> None:
     clock = ManualClock()
     timers = Timers(clock, asyncio.get_running_loop())
     zookeeper = ZooKeeperDouble(timers)

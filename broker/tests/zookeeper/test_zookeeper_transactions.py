@@ -50,7 +50,7 @@ async def until_state(cluster: ThreeBrokers, producer: TransactionalProducer, wa
     await cluster.passing(asking())
 
 
-async def test_a_transaction_is_committed_whoever_coordinates_and_whoever_leads(cluster: ThreeBrokers) -> None:
+async def test_a_transaction_is_committed_on_any_coordinator_and_leader(cluster: ThreeBrokers) -> None:
     producer = producer_of(cluster)
     assert await answered(cluster, producer.init) == ErrorCode.NONE
     coordinator = await producer.coordinator()
@@ -69,7 +69,7 @@ async def test_a_transaction_is_committed_whoever_coordinates_and_whoever_leads(
     assert producer.producer.epoch == 0
 
 
-async def test_the_next_coordinator_ends_what_the_killed_one_has_decided(cluster: ThreeBrokers) -> None:
+async def test_the_next_coordinator_completes_a_prepared_transaction(cluster: ThreeBrokers) -> None:
     producer = producer_of(cluster)
     assert await answered(cluster, producer.init) == ErrorCode.NONE
     coordinator = await producer.coordinator()

@@ -13,7 +13,7 @@ from odradek_controller.configs.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
 from odradek_controller.configs.table import Release, Resource, changeable, definitions, nearest, parse, validate
 from odradek_controller.configs.valid import shown
 
-FACTS = Path(__file__).parent / "facts"
+FACTS = Path(__file__).parents[1] / "facts"
 RELEASES = {"3.9.1": Release.KAFKA_3_9, "4.3.0": Release.KAFKA_4_3}
 KINDS = {
     "topic": Resource.TOPIC,
@@ -43,7 +43,7 @@ def test_every_described_configuration_has_kafkas_type_default_and_flags(version
 
 
 @pytest.mark.parametrize("version", RELEASES)
-def test_who_may_change_a_broker_configuration_is_as_in_kafka(version: str) -> None:
+def test_update_modes_of_broker_configurations_are_kafkas(version: str) -> None:
     rows = definitions(Resource.BROKER, RELEASES[version])
     changed = {name: row.mode.value for name, row in rows.items() if row.mode is not Mode.READ_ONLY}
     assert changed == load(f"config-modes-{version}.json")
@@ -54,7 +54,7 @@ def test_who_may_change_a_broker_configuration_is_as_in_kafka(version: str) -> N
 
 
 @pytest.mark.parametrize("version", RELEASES)
-def test_a_topic_falls_back_to_the_broker_configurations_that_kafka_names(version: str) -> None:
+def test_topic_configurations_have_kafkas_synonyms(version: str) -> None:
     for kind, table in (("topic", TOPIC_SYNONYMS), ("group", GROUP_SYNONYMS)):
         for row in load(f"configs-{version}.json").get(kind, []):
             if "synonyms" in row:
@@ -80,7 +80,7 @@ def test_values_parse_or_are_refused_with_kafkas_message(version: str) -> None:
     assert differences == []
 
 
-def test_a_typo_is_answered_with_the_nearest_name() -> None:
+def test_an_unknown_name_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ConfigError, match=r"Unknown topic configuration 'retenion.ms'; did you mean 'retention.ms'\?"):
         validate(Resource.TOPIC, "retenion.ms", "1")
     assert nearest(Resource.BROKER, "AUTO_CREATE_TOPICS_ENABLE") == "auto.create.topics.enable"

@@ -6,7 +6,7 @@ import asyncio
 import random
 
 import pytest
-from controller.tests.zookeeper_kit import ManualTimers
+from controller.tests.zookeeper.kit import ManualTimers
 
 from odradek_controller.zookeeper.client import (
     ConnectionLossError,
@@ -36,7 +36,7 @@ async def _settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_crashed_client_hears_nothing_and_its_session_lasts_for_its_timeout(
+async def test_the_session_of_a_crashed_client_lasts_for_its_timeout(
     server: ZooKeeperDouble, timers: ManualTimers
 ) -> None:
     crashed = await server.connect(session_timeout_ms=TIMEOUT_MS)
@@ -75,9 +75,7 @@ async def test_an_expired_session_is_learnt_with_its_end(server: ZooKeeperDouble
     assert await zk.exists("/a") is None
 
 
-async def test_a_client_that_stands_still_for_longer_than_its_timeout_has_lost_its_session(
-    server: ZooKeeperDouble, timers: ManualTimers
-) -> None:
+async def test_a_client_frozen_for_its_timeout_loses_its_session(server: ZooKeeperDouble, timers: ManualTimers) -> None:
     zk, other = await server.connect(session_timeout_ms=TIMEOUT_MS), await server.connect()
     await zk.create("/a", ephemeral=True)
     for stood_ms, left in ((TIMEOUT_MS - 1, True), (TIMEOUT_MS - 1, True), (TIMEOUT_MS, False)):

@@ -1,8 +1,7 @@
 """Altering configurations: the texts and codes are those of a running Kafka 4.3.0 whose only broker is 1."""
 
 import pytest
-from controller.tests.controller_kit import cluster, context, image_of, topics
-from controller.tests.refused_configs import (
+from controller.tests.commands.refused_configs import (
     APPEND,
     BROKER,
     DELETE,
@@ -14,6 +13,7 @@ from controller.tests.refused_configs import (
     TOPIC,
     Item,
 )
+from controller.tests.controller_kit import cluster, context, image_of, topics
 
 from odradek_controller.commands.alter_configs import alter_configs, incremental_alter_configs
 from odradek_controller.commands.create_topics import create_topics
@@ -43,7 +43,7 @@ def alter(
 
 
 @pytest.mark.parametrize(("kind", "name", "item", "error", "message"), REFUSED)
-def test_a_configuration_that_cannot_be_is_refused_in_kafkas_words(
+def test_an_invalid_configuration_is_refused_with_kafkas_message(
     kind: int, name: str, item: Item, error: str, message: str | None
 ) -> None:
     image, *answer = alter(ONE, kind, name, item)
@@ -67,7 +67,7 @@ def test_a_configuration_that_cannot_be_is_refused_in_kafkas_words(
         (METRICS, "m", ("interval.ms", SET, "50000")),
     ],
 )
-def test_a_configuration_that_may_be_is_kept(kind: int, name: str, item: Item) -> None:
+def test_a_valid_configuration_is_stored(kind: int, name: str, item: Item) -> None:
     image, error, message = alter(ONE, kind, name, item)
     assert (error, message) == ("NONE", None)
     assert image.configs == {
@@ -76,13 +76,13 @@ def test_a_configuration_that_may_be_is_kept(kind: int, name: str, item: Item) -
     }
 
 
-def test_deleting_what_is_not_there_is_fine() -> None:
+def test_deleting_an_unset_configuration_is_no_error() -> None:
     for kind, name, key in ((TOPIC, "t", "nope"), (BROKER, "1", "node.id"), (TOPIC, "t", "retention.ms")):
         image, error, _ = alter(ONE, kind, name, (key, DELETE, None))
         assert (error, image.configs) == ("NONE", ONE.configs)
 
 
-def test_lists_are_added_to_and_taken_from_beginning_with_what_applies() -> None:
+def test_append_and_subtract_start_from_the_inherited_value() -> None:
     image, _, _ = alter(ONE, TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
     assert image.topic_configs("t") == {"cleanup.policy": "delete,compact"}
     image, _, _ = alter(image, TOPIC, "t", ("cleanup.policy", APPEND, "compact"))
@@ -93,14 +93,14 @@ def test_lists_are_added_to_and_taken_from_beginning_with_what_applies() -> None
     assert (error, image.topic_configs("t")) == ("NONE", {"cleanup.policy": ""})
 
 
-def test_all_of_a_resource_is_changed_or_nothing() -> None:
+def test_all_changes_of_a_resource_succeed_or_none() -> None:
     image, error, _ = alter(ONE, TOPIC, "t", ("min.insync.replicas", SET, "2"), ("retention.ms", SET, "x"))
     assert (error, image.topic_configs("t")) == ("INVALID_CONFIG", {})
     image, error, message = alter(ONE, TOPIC, "t", ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
     assert (error, message) == ("INVALID_REQUEST", "Error due to duplicate config keys")
 
 
-def test_values_are_checked_together_with_those_that_stay() -> None:
+def test_new_values_are_validated_with_existing_ones() -> None:
     image, _, _ = alter(ONE, TOPIC, "t", ("max.compaction.lag.ms", SET, "5"))
     _, error, message = alter(image, TOPIC, "t", ("min.compaction.lag.ms", SET, "10"))
     assert (error, message) == (
@@ -133,7 +133,7 @@ def test_the_old_request_replaces_all_overrides_of_a_resource() -> None:
     assert image_of(records, before).topic_configs("t") == {"retention.ms": "3"}
 
 
-def test_what_is_forgotten_is_everything_but_topics_and_the_first_min_isr() -> None:
+def test_a_reset_keeps_topic_configurations_and_the_initial_min_isr() -> None:
     image, _, _ = alter(ONE, TOPIC, "t", ("retention.ms", SET, "1"))
     as_new = image.configs
     for kind, name, item in (
@@ -160,7 +160,7 @@ def described(layers: BrokerLayers, name: str, overrides: dict[str, str] | None 
     return entry.value, int(entry.source), [tuple(synonym) for synonym in entry.synonyms]
 
 
-def test_a_topics_value_is_the_strongest_layers_and_all_layers_are_named() -> None:
+def test_a_topics_value_is_that_of_the_strongest_layer() -> None:
     layers = BrokerLayers({"log.retention.ms": "1"}, {"log.retention.ms": "2"}, {"log.retention.hours": "3"})
     below = [
         ("log.retention.ms", "1", Source.DYNAMIC_BROKER),
@@ -188,7 +188,7 @@ def test_a_default_is_named_only_if_it_has_the_first_name_as_in_kafka() -> None:
     )
 
 
-def test_hours_and_minutes_are_told_in_milliseconds() -> None:
+def test_hours_and_minutes_are_converted_to_milliseconds() -> None:
     assert BrokerLayers().topic_values()["retention.ms"] == "604800000"
     assert BrokerLayers(static={"log.retention.minutes": "2"}).topic_values()["retention.ms"] == "120000"
     assert BrokerLayers(static={"log.retention.hours": "-1"}).topic_values()["retention.ms"] == "-1"

@@ -21,7 +21,7 @@ def test_servers_come_before_the_chroot(text: str, servers: str, prefix: str) ->
 
 
 @pytest.mark.parametrize("text", ["", "/kafka", "one:2181//", "one:2181/a/", "one:2181/a//b"])
-def test_what_is_no_connect_string_is_refused(text: str) -> None:
+def test_an_invalid_connect_string_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="ZooKeeper connect string"):
         parse_connect_string(text)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.tests.zookeeper_cluster import ZooKeeperCluster
+from controller.tests.zookeeper.cluster import ZooKeeperCluster
 
 from odradek_controller.image import ClusterImage
 from odradek_controller.zookeeper.load import load

@@ -1,11 +1,13 @@
-"""Topics and partition counts that the controller refuses, with Kafka's error codes and messages."""
+"""New topics and new partitions that a controller refuses, each with the error and the message of Kafka."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 
 from odradek_wire.messages.create_partitions import CreatePartitionsRequest
 from odradek_wire.messages.create_topics import CreateTopicsRequest
 
-Topic = CreateTopicsRequest.CreatableTopic
+CreatableTopic = CreateTopicsRequest.CreatableTopic
 
 
 def topic(
@@ -14,8 +16,8 @@ def topic(
     factor: int = 1,
     assignments: Sequence[tuple[int, list[int]]] = (),
     configs: Sequence[tuple[str, str | None]] = (),
-) -> Topic:
-    return Topic(
+) -> CreatableTopic:
+    return CreatableTopic(
         name,
         partitions,
         factor,
@@ -34,8 +36,10 @@ WITH_FACTOR = "A manual partition assignment was specified, but replication fact
 NOT_CONSECUTIVE = "partitions should be a consecutive 0-based integer sequence"
 NOT_POSITIVE = "Number of partitions was set to an invalid non-positive value."
 BAD_FACTOR = "Replication factor must be larger than 0, or -1 to use the default value."
+SWITCHES = "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode."
 TIERED = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
 LONG = "a" * 250
+
 REFUSED = [
     (topic("ok"), "TOPIC_ALREADY_EXISTS", "Topic 'ok' already exists."),
     (topic(""), "INVALID_TOPIC_EXCEPTION", "Topic name is invalid: the empty string is not allowed"),

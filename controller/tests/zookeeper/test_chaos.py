@@ -9,9 +9,9 @@ from contextlib import suppress
 
 import pytest
 from controller.tests.controller_kit import topics
-from controller.tests.zookeeper_cluster import Member, ZooKeeperCluster, zookeeper_cluster
-from controller.tests.zookeeper_kit import DoubleWorld
-from controller.tests.zookeeper_requests import same_as_stored, setting
+from controller.tests.zookeeper.cluster import Member, ZooKeeperCluster, zookeeper_cluster
+from controller.tests.zookeeper.kit import DoubleWorld
+from controller.tests.zookeeper.requests import same_as_stored, setting
 
 from odradek_controller.image import PartitionRegistration
 from odradek_controller.store import NotControllerError
@@ -135,7 +135,7 @@ def _is_sound(partition: PartitionRegistration) -> bool:
 
 @pytest.mark.parametrize("latency_ms", [0, 3])
 @pytest.mark.parametrize("seed", range(SEEDS))
-async def test_whatever_breaks_one_controller_remains_and_says_what_is_stored(seed: int, latency_ms: int) -> None:
+async def test_one_controller_remains_after_random_faults(seed: int, latency_ms: int) -> None:
     world = DoubleWorld(latency_ms)
     async with zookeeper_cluster(world) as cluster:
         for _ in range(3):

@@ -46,7 +46,7 @@ def partition(image: ClusterImage) -> PartitionRegistration:
 # -- registration -----------------------------------------------------------------------------------------------------
 
 
-def test_a_new_incarnation_is_fenced_and_what_it_led_goes_to_others() -> None:
+def test_a_new_incarnation_is_fenced_and_loses_its_leaderships() -> None:
     records, response = register_broker(THREE, registration(1, 99), context(next_offset=70))
     image = image_of(records, THREE)
     assert (response.error_code, response.broker_epoch) == (ErrorCode.NONE, 70)
@@ -60,7 +60,7 @@ def test_a_new_incarnation_is_fenced_and_what_it_led_goes_to_others() -> None:
     assert (partition(image).leader, partition(image).isr, partition(image).leader_epoch) == (2, (2, 3), 4)
 
 
-def test_the_same_incarnation_may_register_again_and_loses_nothing() -> None:
+def test_the_same_incarnation_may_register_again() -> None:
     records, response = register_broker(THREE, registration(1, 1), context(next_offset=70))
     assert (len(records), response.broker_epoch) == (1, 70)
 
@@ -83,7 +83,7 @@ def test_a_registration_that_does_not_fit_the_cluster_is_refused(change: dict[st
     assert (records, response.error_code) == ([], error)
 
 
-def test_a_broker_that_comes_back_leads_what_nobody_leads() -> None:
+def test_an_unfenced_broker_leads_leaderless_partitions() -> None:
     alone = with_partition(cluster({1: None}), [1], [1])
     fenced = image_of(fence_broker(alone, 1, context()), alone)
     assert (partition(fenced).leader, partition(fenced).eligible_leader_replicas) == (-1, (1,))
@@ -100,7 +100,7 @@ def without_two() -> ClusterImage:
     return image
 
 
-def test_a_broker_that_closed_its_logs_comes_back_as_what_it_was() -> None:
+def test_a_broker_stays_an_eligible_leader_after_a_clean_shutdown() -> None:
     image = without_two()
     back = registration(2, 99)
     back.previous_broker_epoch = image.brokers[2].epoch
@@ -109,7 +109,7 @@ def test_a_broker_that_closed_its_logs_comes_back_as_what_it_was() -> None:
 
 
 @pytest.mark.parametrize("previous_epoch", [-1, 11])
-def test_a_broker_that_did_not_close_its_logs_is_no_eligible_leader_any_more(previous_epoch: int) -> None:
+def test_an_unclean_shutdown_ends_the_eligibility_of_a_broker(previous_epoch: int) -> None:
     image = without_two()
     back = registration(2, 99)
     back.previous_broker_epoch = previous_epoch
@@ -118,7 +118,7 @@ def test_a_broker_that_did_not_close_its_logs_is_no_eligible_leader_any_more(pre
     assert (after.isr, after.eligible_leader_replicas, after.leader) == ((1, 3), (), 1)
 
 
-def test_when_all_have_lost_what_was_not_flushed_who_led_last_leads_again() -> None:
+def test_the_last_known_leader_leads_when_no_replica_is_eligible() -> None:
     image = with_partition(cluster({1: None, 2: None, 3: None}), [1, 2, 3], [2, 1])
     for broker in (1, 2):
         image = image_of(fence_broker(image, broker, context()), image)
@@ -133,7 +133,7 @@ def test_when_all_have_lost_what_was_not_flushed_who_led_last_leads_again() -> N
     assert partition(image).leader_recovery_state == RECOVERING
 
 
-def test_who_comes_back_out_of_sync_leads_only_where_that_is_allowed() -> None:
+def test_an_out_of_sync_replica_leads_only_by_unclean_election() -> None:
     image = with_partition(cluster({1: None, 2: None, 3: None}), [1, 2], [1])
     for broker in (2, 1):
         image = image_of(fence_broker(image, broker, context()), image)
@@ -144,7 +144,7 @@ def test_who_comes_back_out_of_sync_leads_only_where_that_is_allowed() -> None:
     assert (partition(allowed).leader, partition(allowed).isr) == (2, (2,))
 
 
-def test_a_broker_that_shuts_down_hands_over_what_others_can_lead() -> None:
+def test_a_controlled_shutdown_moves_leaderships_to_other_brokers() -> None:
     image = image_of(controlled_shutdown(THREE, 1, context()), THREE)
     assert (partition(image).leader, partition(image).isr) == (2, (2, 3))
     assert (image.is_active(1), image.brokers[1].in_controlled_shutdown) == (False, True)
@@ -200,7 +200,7 @@ def test_a_leader_shrinks_and_grows_the_isr_in_its_own_epoch() -> None:
         ([1, 2], {"index": 7}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_a_proposal_of_another_time_or_place_is_refused(
+def test_an_alter_partition_with_wrong_epochs_or_replicas_is_refused(
     isr: list[int], changes: dict[str, int], error: ErrorCode
 ) -> None:
     image, response = propose(THREE, isr, **changes)
@@ -221,7 +221,7 @@ def test_a_broker_of_an_old_epoch_changes_nothing() -> None:
 # -- producer ids and features ----------------------------------------------------------------------------------------
 
 
-def test_producer_ids_are_given_out_in_blocks_that_never_overlap() -> None:
+def test_producer_id_blocks_never_overlap() -> None:
     image, given = THREE, []
     for broker in (1, 2, 1):
         records, response = allocate_producer_ids(image, AllocateProducerIdsRequest(broker, 10 + broker), context())

@@ -7,9 +7,9 @@ import json
 
 import pytest
 from controller.tests.controller_kit import topics, uuid_of
-from controller.tests.zookeeper_cluster import ZooKeeperCluster, zookeeper_cluster
-from controller.tests.zookeeper_kit import DoubleWorld
-from controller.tests.zookeeper_requests import catch_up, manual, same_as_stored
+from controller.tests.zookeeper.cluster import ZooKeeperCluster, zookeeper_cluster
+from controller.tests.zookeeper.kit import DoubleWorld
+from controller.tests.zookeeper.requests import catch_up, manual, same_as_stored
 
 from odradek_controller.image import RECOVERED, ClusterImage, ConfigResource, Endpoint, QuotaEntity
 from odradek_controller.store import NotControllerError
@@ -53,7 +53,7 @@ async def test_brokers_that_register_are_there_with_their_czxid_as_epoch() -> No
         await same_as_stored(cluster)
 
 
-async def test_a_broker_that_goes_leads_no_more_and_leaves_the_isr_in_a_new_leader_epoch() -> None:
+async def test_a_broker_without_a_session_leaves_the_isr_in_a_new_epoch() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
@@ -74,7 +74,7 @@ async def test_a_broker_that_goes_leads_no_more_and_leaves_the_isr_in_a_new_lead
         await same_as_stored(cluster)
 
 
-async def test_a_broker_that_was_gone_between_two_looks_has_a_new_epoch_and_has_led_nothing_meanwhile() -> None:
+async def test_a_broker_that_restarted_between_two_reads_is_noticed() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
@@ -91,7 +91,7 @@ async def test_a_broker_that_was_gone_between_two_looks_has_a_new_epoch_and_has_
 # -- topics of old tools ----------------------------------------------------------------------------------------------
 
 
-async def test_a_topic_that_a_tool_made_is_begun() -> None:
+async def test_a_topic_of_a_tool_gets_its_first_state() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         node = TopicZnode(uuid_of(7), {0: Assignment((1, 2)), 1: Assignment((2, 3))})
@@ -106,7 +106,7 @@ async def test_a_topic_that_a_tool_made_is_begun() -> None:
         assert await cluster.tool.children(paths.CONFIG_CHANGES) == []
 
 
-async def test_a_topic_of_before_topic_ids_gets_one() -> None:
+async def test_a_topic_without_an_id_gets_one() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.tool.create(paths.topic("old"), b'{"version":1,"partitions":{"0":[1]}}')
         await cluster.join()
@@ -119,7 +119,7 @@ async def test_a_topic_of_before_topic_ids_gets_one() -> None:
 
 
 @pytest.mark.parametrize("unclean", ["false", "true"])
-async def test_a_topic_waits_for_a_broker_that_holds_it(unclean: str) -> None:
+async def test_a_topic_waits_for_a_live_replica(unclean: str) -> None:
     async with zookeeper_cluster(unclean_leader_election_enable=unclean) as cluster:
         await cluster.join()
         await cluster.controller()
@@ -135,7 +135,7 @@ async def test_a_topic_waits_for_a_broker_that_holds_it(unclean: str) -> None:
         await same_as_stored(cluster)
 
 
-async def test_partitions_that_a_tool_added_are_begun() -> None:
+async def test_partitions_of_a_tool_get_their_first_state() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
@@ -149,7 +149,7 @@ async def test_partitions_that_a_tool_added_are_begun() -> None:
         await same_as_stored(cluster)
 
 
-async def test_a_topic_whose_node_is_removed_is_gone() -> None:
+async def test_a_topic_whose_znode_is_removed_is_deleted() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
@@ -161,7 +161,7 @@ async def test_a_topic_whose_node_is_removed_is_gone() -> None:
         assert sorted(controller.image.topics) == ["u"]
 
 
-async def test_a_damaged_topic_is_reported_and_hinders_nothing() -> None:
+async def test_a_damaged_topic_is_reported_and_ignored() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.tool.create(paths.topic("bad"), b"{")
         member = await cluster.join()
@@ -173,7 +173,7 @@ async def test_a_damaged_topic_is_reported_and_hinders_nothing() -> None:
         assert any("/brokers/topics/bad" in said for said in member.reports.said)
 
 
-async def test_a_damaged_topic_of_before_topic_ids_hinders_nothing() -> None:
+async def test_a_damaged_topic_without_an_id_is_ignored() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.tool.create(paths.topic("old"), b'{"version":1,"partitions":{"0":[1]}}')
         await cluster.tool.create(paths.partitions("old"))
@@ -189,7 +189,7 @@ async def test_a_damaged_topic_of_before_topic_ids_hinders_nothing() -> None:
 # -- wishes -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_topic_that_is_to_be_deleted_is_deleted_and_the_wish_with_it() -> None:
+async def test_a_deleted_topic_and_its_deletion_request_are_removed() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
@@ -206,7 +206,7 @@ async def _no_children(cluster: ZooKeeperCluster, path: str) -> bool:
     return await cluster.tool.children(path) == []
 
 
-async def test_a_topic_is_deleted_when_the_last_broker_that_holds_it_is_back() -> None:
+async def test_a_deletion_waits_for_the_last_replica() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
@@ -253,7 +253,7 @@ async def test_a_topic_is_deleted_when_the_last_broker_that_holds_it_is_back() -
         assert await cluster.dump(paths.TOPICS) == before
 
 
-async def test_a_topic_whose_replicas_move_is_deleted_when_they_have() -> None:
+async def test_a_deletion_waits_for_a_reassignment() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
@@ -271,7 +271,7 @@ async def test_a_topic_whose_replicas_move_is_deleted_when_they_have() -> None:
         await cluster.world.until(lambda: _no_children(cluster, paths.DELETE_TOPICS))
 
 
-async def test_a_replica_that_cannot_be_deleted_is_said_and_tried_again_when_its_broker_has_registered_anew() -> None:
+async def test_a_failed_deletion_is_retried_after_the_next_registration() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         member, other, _ = cluster.members
@@ -293,7 +293,7 @@ async def test_a_replica_that_cannot_be_deleted_is_said_and_tried_again_when_its
         await cluster.until_image(lambda found: not found.image.topics)
 
 
-async def test_a_broker_that_has_begun_anew_is_not_shut_down_by_what_it_asked_before() -> None:
+async def test_a_shutdown_request_of_an_earlier_registration_is_refused() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
@@ -317,7 +317,7 @@ async def test_a_broker_that_has_begun_anew_is_not_shut_down_by_what_it_asked_be
         assert not controller.image.brokers[2].in_controlled_shutdown
 
 
-async def test_where_deletion_is_disabled_the_wish_is_removed() -> None:
+async def test_a_disabled_deletion_request_is_removed() -> None:
     async with zookeeper_cluster(delete_topic_enable="false") as cluster:
         await cluster.join()
         controller = await cluster.controller()
@@ -331,7 +331,7 @@ async def _gone(cluster: ZooKeeperCluster, path: str) -> bool:
     return await cluster.tool.exists(path) is None
 
 
-async def test_a_reassignment_of_an_old_tool_begins_and_its_list_goes_when_all_has_ended() -> None:
+async def test_a_reassignment_of_an_old_tool_is_made_and_its_znode_deleted() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
@@ -360,7 +360,7 @@ async def _lists(cluster: ZooKeeperCluster, expected: dict[znodes.TopicPartition
     return znodes.decode_reassignment("", data) == expected
 
 
-async def test_a_reassignment_goes_on_under_the_next_controller() -> None:
+async def test_the_next_controller_continues_a_reassignment() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
@@ -376,7 +376,7 @@ async def test_a_reassignment_goes_on_under_the_next_controller() -> None:
         assert (await cluster.partition("t")).replicas == (2, 3)
 
 
-async def test_a_list_that_asks_for_nothing_is_removed() -> None:
+async def test_an_empty_reassignment_request_is_removed() -> None:
     async with zookeeper_cluster() as cluster:
         member = await cluster.join()
         controller = await cluster.controller()
@@ -388,7 +388,7 @@ async def test_a_list_that_asks_for_nothing_is_removed() -> None:
         assert any("damaged" in said for said in member.reports.said)
 
 
-async def test_preferred_leaders_are_elected_as_the_old_tool_asks() -> None:
+async def test_preferred_leaders_are_elected_for_the_old_tool() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
@@ -417,7 +417,7 @@ async def notify(cluster: ZooKeeperCluster, entity: str, **values: str) -> None:
     await cluster.tool.create(paths.CONFIG_CHANGE, znodes.encode_config_change(entity), sequential=True)
 
 
-async def test_configurations_that_others_change_are_known_and_not_written_again() -> None:
+async def test_configurations_of_tools_are_read_and_not_written_again() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
@@ -433,7 +433,7 @@ async def test_configurations_that_others_change_are_known_and_not_written_again
         await same_as_stored(cluster)
 
 
-async def test_a_topic_that_may_lose_records_now_gets_a_leader() -> None:
+async def test_allowing_unclean_election_elects_a_leader() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
@@ -447,7 +447,7 @@ async def test_a_topic_that_may_lose_records_now_gets_a_leader() -> None:
         await same_as_stored(cluster)
 
 
-async def test_quotas_and_credentials_that_brokers_keep_are_known() -> None:
+async def test_quotas_and_credentials_of_brokers_are_read() -> None:
     text = "salt=c2FsdA==,stored_key=a2V5,server_key=c2VydmVy,iterations=4096"
     async with zookeeper_cluster() as cluster:
         await notify(cluster, "users/CN%3Du", producer_byte_rate="7", **{"SCRAM-SHA-256": text})
@@ -506,7 +506,7 @@ async def test_a_deposed_controller_removes_no_notification() -> None:
         assert len(await cluster.tool.children(paths.CONFIG_CHANGES)) == 2
 
 
-async def test_an_isr_that_a_leader_set_itself_is_known() -> None:
+async def test_an_isr_written_by_a_leader_is_read() -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         controller = await cluster.controller()
@@ -519,7 +519,7 @@ async def test_an_isr_that_a_leader_set_itself_is_known() -> None:
         await same_as_stored(cluster)
 
 
-async def test_a_failed_log_directory_is_told_on_and_its_notice_removed() -> None:
+async def test_a_log_directory_event_is_passed_on_and_removed() -> None:
     async with zookeeper_cluster() as cluster:
         member = await cluster.join()
         await cluster.controller()
@@ -529,7 +529,7 @@ async def test_a_failed_log_directory_is_told_on_and_its_notice_removed() -> Non
         assert sorted({broker for brokers in member.failed_log_dirs for broker in brokers}) == [2, 3]
 
 
-async def test_what_changes_while_there_is_no_connection_is_seen_after_it() -> None:
+async def test_changes_without_a_connection_are_read_after_it() -> None:
     async with zookeeper_cluster() as cluster:
         member = await cluster.join()
         controller = await cluster.controller()
@@ -546,7 +546,7 @@ async def test_what_changes_while_there_is_no_connection_is_seen_after_it() -> N
         await same_as_stored(cluster)
 
 
-async def test_what_a_look_failed_at_is_looked_at_again_a_second_later() -> None:
+async def test_a_failed_reader_runs_again_a_second_later() -> None:
     world = DoubleWorld()
     async with zookeeper_cluster(world) as cluster:
         member = await cluster.join()
@@ -562,7 +562,7 @@ async def test_what_a_look_failed_at_is_looked_at_again_a_second_later() -> None
         await cluster.until_image(lambda found: found.image.topic_configs("t") == {"segment.ms": "14"})
 
 
-async def test_who_cannot_read_the_cluster_leaves_it_to_others_and_tries_again_a_second_later() -> None:
+async def test_a_controller_that_cannot_read_the_cluster_resigns() -> None:
     world = DoubleWorld()
     async with zookeeper_cluster(world) as cluster:
         await cluster.tool.set(paths.CLUSTER_ID, b"damaged")
@@ -578,7 +578,7 @@ async def test_who_cannot_read_the_cluster_leaves_it_to_others_and_tries_again_a
         assert (await cluster.controller()).image.cluster_id == "c"
 
 
-async def test_a_controller_that_has_resigned_stores_nothing_though_nobody_else_was_elected() -> None:
+async def test_a_resigned_controller_stores_nothing() -> None:
     async with zookeeper_cluster() as cluster:
         member = await cluster.join()
         controller = await cluster.controller()
@@ -593,7 +593,7 @@ async def test_a_controller_that_has_resigned_stores_nothing_though_nobody_else_
 
 
 @pytest.mark.parametrize("how", ["close", "cut"])
-async def test_the_next_controller_goes_on_where_the_last_one_was(how: str) -> None:
+async def test_the_next_controller_has_the_same_image(how: str) -> None:
     async with zookeeper_cluster() as cluster:
         await three(cluster)
         first = next(member for member in cluster.members if member.role.controller)

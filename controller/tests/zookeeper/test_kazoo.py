@@ -9,8 +9,8 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from controller.tests.zookeeper_cluster import Reports
-from controller.tests.zookeeper_kit import PATIENCE_S, Network, RealWorld
+from controller.tests.zookeeper.cluster import Reports
+from controller.tests.zookeeper.kit import PATIENCE_S, Network, RealWorld
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 from odradek_peers import ZooKeeperServer
@@ -133,7 +133,7 @@ async def test_a_pause_of_the_server_is_a_loss_of_the_connection(world: RealWorl
     await world.until(lambda: events[-1] == CONNECTED)
 
 
-async def test_what_kazoo_says_is_said_to_our_reporter_and_to_nobody_else(
+async def test_kazoo_logs_only_to_the_reporter(
     world: RealWorld, server: ZooKeeperServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from controller.tests.zookeeper_facts import dumped
+from controller.tests.zookeeper.facts import dumped
 
 from odradek_controller.image import RECOVERING, Endpoint, FeatureRange
 from odradek_controller.zookeeper import paths, znodes
@@ -83,12 +83,12 @@ def test_every_znode_of_a_real_kafka_is_read_and_written_byte_for_byte() -> None
     assert seen == {pattern for pattern, _ in _FORMS}
 
 
-def test_a_fresh_broker_of_kafka_keeps_exactly_the_persistent_paths() -> None:
+def test_a_fresh_broker_of_kafka_creates_the_persistent_paths() -> None:
     fresh = dumped()[0]
     assert set(paths.PERSISTENT) <= {path for path, data in fresh.items() if not data}
 
 
-def test_what_the_dump_says_is_what_is_read() -> None:
+def test_the_znodes_of_the_dump_are_read() -> None:
     tree = dumped()[3]
     topic = TopicZnode.decode("", tree["/brokers/topics/t3"])
     assert topic.topic_id == uuid_from_text("HjA3tzBNRyWt-yGYlpXEzA")
@@ -115,7 +115,7 @@ def test_a_reassignment_is_in_the_topic() -> None:
     assert TopicZnode.decode("", topic.encode()) == topic
 
 
-def test_a_broker_with_a_rack_and_no_plaintext_listener_offers_old_clients_nothing() -> None:
+def test_a_broker_without_a_plaintext_listener_has_no_host_and_port() -> None:
     broker = BrokerZnode((Endpoint("SSL", "::1", 9093, 1),), "r1", (FeatureRange("f", 1, 3),), 9999, 5)
     assert broker.encode() == (
         b'{"features":{"f":{"min_version":1,"max_version":3}},"listener_security_protocol_map":{"SSL":"SSL"},'
@@ -161,7 +161,7 @@ def test_registrations_of_older_brokers_are_read(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_topics_of_before_topic_ids_are_read(version: int) -> None:
+def test_topics_without_ids_are_read(version: int) -> None:
     text = b'{"version":%d,"partitions":{"1":[2,1],"0":[1,2]}}' % version
     topic = TopicZnode.decode("/brokers/topics/t", text)
     assert topic == TopicZnode(None, {0: Assignment((1, 2)), 1: Assignment((2, 1))})
@@ -175,7 +175,7 @@ def test_the_first_change_notifications_and_features_are_read() -> None:
     assert znodes.decode_features("", b'{"version":2,"status":0,"features":{"f":{"max_version_level":3}}}') is None
 
 
-def test_what_tools_ask_for_goes_both_ways() -> None:
+def test_requests_of_tools_are_encoded_and_decoded() -> None:
     moves = {("t", 0): (1, 2), ("u", 3): (3,)}
     assert znodes.decode_reassignment("", znodes.encode_reassignment(moves)) == moves
     text = b'{"version":1,"partitions":[{"topic":"t","partition":0},{"topic":"u","partition":3}]}'
@@ -203,14 +203,14 @@ def test_what_tools_ask_for_goes_both_ways() -> None:
         (ProducerIdBlock, b'{"broker":1,"block_start":"x"}', "'block_start' must be a whole number in a text"),
     ],
 )
-def test_damage_is_named_with_its_place(form: Any, text: bytes, why: str) -> None:
+def test_errors_of_damaged_znodes_name_the_path(form: Any, text: bytes, why: str) -> None:
     with pytest.raises(InvalidZnodeError) as raised:
         form.decode("/some/path", text)
     assert str(raised.value).startswith("/some/path: ")
     assert why in str(raised.value)
 
 
-def test_a_configuration_that_is_absent_is_empty_and_one_that_is_damaged_is_an_error() -> None:
+def test_an_absent_configuration_is_empty_and_a_damaged_one_an_error() -> None:
     assert znodes.decode_config("/p", b"") == {}
     with pytest.raises(InvalidZnodeError, match="'a' must be a text, got 1"):
         znodes.decode_config("/p", b'{"version":1,"config":{"a":1}}')
@@ -221,7 +221,7 @@ def test_names_of_users_are_sanitized_as_kafka_does() -> None:
     assert paths.desanitized(paths.sanitized("CN=a b*~,ä/<default>")) == "CN=a b*~,ä/<default>"
 
 
-def test_members_stand_as_a_hash_table_has_them() -> None:
+def test_members_have_the_order_of_a_hash_table() -> None:
     assert list(as_hashed({"compression.type": "", "segment.bytes": "", "cleanup.policy": ""})) == [
         "compression.type",
         "cleanup.policy",
@@ -229,7 +229,7 @@ def test_members_stand_as_a_hash_table_has_them() -> None:
     ]
 
 
-def test_access_control_lists_are_read_with_their_pattern_and_damaged_ones_named() -> None:
+def test_acls_are_read_and_errors_name_the_path() -> None:
     pattern = Pattern(5, "tx:1", LITERAL)
     text = b'{"version":1,"acls":[{"host":"h","permissionType":"DENY","operation":"write","principal":"User:a"}]}'
     (entry,) = decode_acls(pattern, text)

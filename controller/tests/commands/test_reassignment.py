@@ -138,21 +138,21 @@ def test_a_move_can_be_replaced_by_another() -> None:
     assert (now.replicas, now.adding_replicas, now.removing_replicas) == ((3, 5, 1, 2, 4), (5,), (1, 2, 4))
 
 
-def test_what_a_move_was_adding_is_still_added_by_one_that_replaces_it() -> None:
+def test_a_replacing_reassignment_keeps_the_added_replicas() -> None:
     image = reassigned(with_partition([1, 2], [1, 2]), [3, 1])
     image = reassigned(image, [3, 2])
     now = partition(image)
     assert (now.replicas, now.adding_replicas, now.removing_replicas) == ((3, 2, 1), (3,), (1,))
 
 
-def test_a_move_that_is_replaced_by_the_old_replicas_is_over() -> None:
+def test_a_reassignment_back_to_the_old_replicas_completes() -> None:
     # Kafka 4.3 would list 3 as added and removed at once, for ever.
     image = reassigned(with_partition([1, 2], [1, 2]), [1, 2, 3])
     image = reassigned(image, [1, 2])
     assert (partition(image).replicas, partition(image).reassigning) == ((1, 2), False)
 
 
-def test_what_was_to_be_removed_stays_when_it_is_asked_for_again() -> None:
+def test_a_removed_replica_stays_when_requested_again() -> None:
     # Kafka 4.3 would still take 1 away in the end.
     image = reassigned(with_partition([1, 2], [1, 2]), [3, 2])
     image = reassigned(image, [1, 2, 3])
@@ -160,7 +160,7 @@ def test_what_was_to_be_removed_stays_when_it_is_asked_for_again() -> None:
     assert (now.replicas, now.adding_replicas, now.removing_replicas) == ((1, 2, 3), (3,), ())
 
 
-def test_a_cancelled_move_leaves_the_old_replicas() -> None:
+def test_a_cancelled_reassignment_keeps_the_old_replicas() -> None:
     image = reassigned(with_partition([1, 2], [1, 2]), [3, 4])
     image, _ = isr_changed(image, [1, 2, 3])
     image = reassigned(image, None)
@@ -168,7 +168,7 @@ def test_a_cancelled_move_leaves_the_old_replicas() -> None:
     assert (now.replicas, now.isr, now.leader, now.reassigning) == ((1, 2), (1, 2), 1, False)
 
 
-def test_what_only_new_replicas_hold_is_not_given_up_without_leave() -> None:
+def test_cancelling_may_need_an_unclean_election() -> None:
     image = reassigned(with_partition([1, 2], [1, 2]), [3, 4])
     image, _ = isr_changed(image, [1, 2, 3])
     for broker in (1, 2):
@@ -190,7 +190,7 @@ def test_what_only_new_replicas_hold_is_not_given_up_without_leave() -> None:
         (None, "t", 0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
     ],
 )
-def test_what_cannot_be_reassigned_is_refused(
+def test_an_invalid_reassignment_is_refused(
     replicas: list[int] | None, topic: str, index: int, error: ErrorCode
 ) -> None:
     before = with_partition([1, 2], [1, 2])
@@ -198,7 +198,7 @@ def test_what_cannot_be_reassigned_is_refused(
     assert (found, partition(image)) == (error, partition(before))
 
 
-def test_over_zookeeper_a_replica_may_stay_whose_broker_is_away_but_none_may_go_there() -> None:
+def test_an_unregistered_broker_may_keep_a_replica_but_not_get_one() -> None:
     before = with_partition([1, 2, 3], [1, 2, 3])
     without_3 = replace(before, brokers={key: broker for key, broker in before.brokers.items() if key != 3})
 
@@ -215,7 +215,7 @@ def test_over_zookeeper_a_replica_may_stay_whose_broker_is_away_but_none_may_go_
     assert error([1, 9], allow_unregistered=True) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_the_replication_factor_stays_where_the_client_says_so() -> None:
+def test_the_replication_factor_can_be_protected() -> None:
     before = with_partition([1, 2], [1, 2])
     image, (error, _) = asked(before, [1, 2, 3], allow_replication_factor_change=False)
     assert (error, partition(image)) == (ErrorCode.INVALID_REPLICATION_FACTOR, partition(before))
@@ -223,7 +223,7 @@ def test_the_replication_factor_stays_where_the_client_says_so() -> None:
     assert partition(image).adding_replicas == (3, 4)
 
 
-def test_only_what_moves_is_listed() -> None:
+def test_only_reassignments_in_progress_are_listed() -> None:
     image = reassigned(with_partition([1, 2], [1, 2]), [1, 3])
     image = image_of(
         [
@@ -268,7 +268,7 @@ def test_an_election_that_is_not_needed_or_not_possible_says_so() -> None:
     assert elected(with_partition([1, 2], [1, 2]), PREFERRED, None)[1] == []
 
 
-def test_an_unclean_election_takes_who_is_there() -> None:
+def test_an_unclean_election_takes_the_first_active_replica() -> None:
     image = with_partition([1, 2], [1], leader=NO_LEADER, image=cluster({1: None, 2: None}, fenced=[1]))
     image, errors = elected(image, UNCLEAN, None)
     now = partition(image)
@@ -307,7 +307,7 @@ def test_leaders_are_balanced_above_the_percentage_only() -> None:
 
 
 @pytest.mark.parametrize("over_zookeeper", [False, True])
-def test_an_election_that_ends_a_reassignment_is_told_in_a_new_leader_epoch_where_only_that_is_heeded(
+def test_completing_a_reassignment_may_bump_the_leader_epoch(
     over_zookeeper: bool,
 ) -> None:
     image = image_of(

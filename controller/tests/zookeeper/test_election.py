@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
-from controller.tests.zookeeper_kit import DoubleWorld, World
+from controller.tests.zookeeper.kit import DoubleWorld, World
 
 from odradek_controller.store import NotControllerError
 from odradek_controller.zookeeper import paths
@@ -84,7 +84,7 @@ async def test_the_first_candidate_is_elected_and_all_see_it() -> None:
         assert (await second.zk.get(paths.CONTROLLER_EPOCH))[0] == b"1"
 
 
-async def test_many_candidates_at_once_elect_one() -> None:
+async def test_one_of_many_candidates_is_elected() -> None:
     async with election(DoubleWorld()) as found:
         brokers = [await found.join() for _ in range(5)]
         await found.world.until(lambda: all(broker.candidate.controller_id != NO_CONTROLLER for broker in brokers))
@@ -92,7 +92,7 @@ async def test_many_candidates_at_once_elect_one() -> None:
         assert {broker.candidate.controller_id for broker in brokers} == {b.id for b in brokers if b.leads}
 
 
-async def test_who_resigns_frees_the_office_for_the_next_epoch() -> None:
+async def test_a_resignation_allows_an_election_in_the_next_epoch() -> None:
     async with election(DoubleWorld()) as found:
         first = await found.join()
         await found.until_led_by(first)
@@ -109,7 +109,7 @@ async def test_who_resigns_frees_the_office_for_the_next_epoch() -> None:
         await found.until_led_by(leader)
 
 
-async def test_who_closes_frees_the_office_at_once() -> None:
+async def test_closing_a_candidate_deletes_the_controller_znode() -> None:
     async with election(DoubleWorld()) as found:
         first = await found.join()
         await found.until_led_by(first)
@@ -121,7 +121,7 @@ async def test_who_closes_frees_the_office_at_once() -> None:
         assert second.events == [ControllerTerm(2, 2, second.zk.session_id)]
 
 
-async def test_a_controller_that_is_cut_off_is_followed_and_can_write_nothing() -> None:
+async def test_a_disconnected_controller_is_replaced_and_fenced() -> None:
     async with election(DoubleWorld()) as found:
         first = await found.join()
         await found.until_led_by(first)
@@ -144,7 +144,7 @@ async def test_a_controller_that_is_cut_off_is_followed_and_can_write_nothing() 
         assert first.events == [term, "resigned"]
 
 
-async def test_a_session_that_lives_through_a_break_keeps_the_office() -> None:
+async def test_a_reconnected_session_keeps_its_term() -> None:
     async with election(DoubleWorld()) as found:
         first = await found.join()
         await found.until_led_by(first)
@@ -162,7 +162,7 @@ async def test_a_session_that_lives_through_a_break_keeps_the_office() -> None:
         ]
 
 
-async def test_an_election_whose_answer_was_lost_counts() -> None:
+async def test_an_election_whose_response_was_lost_counts() -> None:
     world = DoubleWorld(latency_ms=5)
     async with election(world) as found:
         first = await found.join()
@@ -177,7 +177,7 @@ async def _exists(zk: ZooKeeper, path: str) -> bool:
     return await zk.exists(path) is not None
 
 
-async def test_the_office_of_an_earlier_process_of_the_same_broker_is_not_ours() -> None:
+async def test_the_term_of_an_earlier_process_of_the_broker_is_not_taken() -> None:
     async with election(DoubleWorld()) as found:
         earlier = await found.world.connect()
         await earlier.create(paths.CONTROLLER, ControllerZnode(1).encode(), ephemeral=True)
@@ -188,7 +188,7 @@ async def test_the_office_of_an_earlier_process_of_the_same_broker_is_not_ours()
         await found.world.until(lambda: broker.leads)
 
 
-async def test_an_expired_session_ends_the_term_before_anything_else_is_possible() -> None:
+async def test_an_expired_session_ends_the_term_first() -> None:
     world = DoubleWorld()
     async with election(world) as found:
         first = await found.join()
@@ -201,7 +201,7 @@ async def test_an_expired_session_ends_the_term_before_anything_else_is_possible
         assert first.candidate.term == ControllerTerm(2, 2, first.zk.session_id)
 
 
-async def test_a_damaged_epoch_is_reported_and_nobody_is_elected(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_damaged_epoch_is_reported_and_no_broker_is_elected(capsys: pytest.CaptureFixture[str]) -> None:
     async with election(DoubleWorld()) as found:
         zk = await found.world.connect()
         await zk.create(paths.CONTROLLER_EPOCH, b"many")

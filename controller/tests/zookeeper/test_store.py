@@ -7,9 +7,9 @@ import json
 
 import pytest
 from controller.tests.controller_kit import topics, uuid_of
-from controller.tests.zookeeper_cluster import ZooKeeperCluster, zookeeper_cluster
-from controller.tests.zookeeper_facts import dumped
-from controller.tests.zookeeper_requests import manual, same_as_stored, setting
+from controller.tests.zookeeper.cluster import ZooKeeperCluster, zookeeper_cluster
+from controller.tests.zookeeper.facts import dumped
+from controller.tests.zookeeper.requests import manual, same_as_stored, setting
 
 from odradek_controller.image import ConfigResource
 from odradek_controller.levels import Levels
@@ -42,7 +42,7 @@ from odradek_wire.messages.topic_record import TopicRecord
 from odradek_wire.messages.unregister_broker import UnregisterBrokerRequest
 
 
-def test_every_record_has_a_place_or_is_refused() -> None:
+def test_every_record_is_stored_or_refused() -> None:
     assert set(RECORD_STORAGE) == set(RECORD_TYPES.values())
 
 
@@ -145,7 +145,7 @@ async def test_the_isr_is_in_the_state_whose_version_is_the_partition_epoch() ->
         await same_as_stored(cluster)
 
 
-async def test_a_reassignment_is_in_the_topic_and_each_step_in_a_new_leader_epoch() -> None:
+async def test_each_step_of_a_reassignment_has_a_new_leader_epoch() -> None:
     async with zookeeper_cluster() as cluster:
         for _ in range(3):
             await cluster.join()
@@ -195,7 +195,7 @@ async def test_producer_ids_are_given_out_in_blocks() -> None:
         await same_as_stored(cluster)
 
 
-async def test_a_large_change_is_cut_and_whole_at_the_end() -> None:
+async def test_a_large_change_is_split_into_transactions() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
@@ -205,7 +205,7 @@ async def test_a_large_change_is_cut_and_whole_at_the_end() -> None:
         assert await cluster.tool.children(paths.TOPICS) == []
 
 
-async def test_who_is_not_the_controller_any_more_stores_nothing() -> None:
+async def test_a_deposed_controller_stores_nothing() -> None:
     async with zookeeper_cluster() as cluster:
         member = await cluster.join()
         controller = await cluster.controller()
@@ -224,7 +224,7 @@ async def test_who_is_not_the_controller_any_more_stores_nothing() -> None:
         assert other.role.controller_id == NO_CONTROLLER
 
 
-async def test_a_change_is_finished_though_nobody_waits_for_it() -> None:
+async def test_a_cancelled_change_is_completed() -> None:
     async with zookeeper_cluster() as cluster:
         await cluster.join()
         controller = await cluster.controller()
@@ -239,7 +239,7 @@ async def test_a_change_is_finished_though_nobody_waits_for_it() -> None:
         await same_as_stored(cluster)
 
 
-async def test_a_write_whose_answer_was_lost_is_not_made_twice() -> None:
+async def test_a_write_whose_response_was_lost_is_not_repeated() -> None:
     async with zookeeper_cluster() as cluster:
         zk = await cluster.world.connect()
         await cluster.tool.create(paths.CONTROLLER_EPOCH, b"1")
@@ -255,7 +255,7 @@ async def test_a_write_whose_answer_was_lost_is_not_made_twice() -> None:
         assert (await cluster.version("/counted"), await cluster.data("/new"), lost) == (1, "y", [])
 
 
-async def test_what_is_not_as_the_image_says_ends_the_term_and_is_read_anew() -> None:
+async def test_unexpected_znodes_end_the_term() -> None:
     async with zookeeper_cluster() as cluster:
         member = await cluster.join()
         controller = await cluster.controller()
@@ -269,7 +269,7 @@ async def test_what_is_not_as_the_image_says_ends_the_term_and_is_read_anew() ->
         await same_as_stored(cluster)
 
 
-async def test_what_an_earlier_controller_had_begun_is_finished() -> None:
+async def test_an_interrupted_change_is_completed_by_the_next_controller() -> None:
     async with zookeeper_cluster() as cluster:
         node = TopicZnode(uuid_of(3), {0: Assignment((1,)), 1: Assignment((1,)), 2: Assignment((9,))})
         await cluster.tool.create(paths.topic("t"), node.encode())
@@ -289,7 +289,7 @@ async def test_what_an_earlier_controller_had_begun_is_finished() -> None:
         assert await cluster.tool.children(paths.TOPICS) == []
 
 
-async def test_partitions_whose_brokers_went_while_nobody_was_the_controller_get_other_leaders() -> None:
+async def test_a_new_controller_elects_leaders_for_missing_brokers() -> None:
     async with zookeeper_cluster() as cluster:
         node = TopicZnode(uuid_of(3), {index: Assignment((1, 2)) for index in range(3)})
         await cluster.tool.create(paths.topic("t"), node.encode())
@@ -307,7 +307,7 @@ async def test_partitions_whose_brokers_went_while_nobody_was_the_controller_get
         ]
 
 
-async def test_who_began_anew_while_nobody_was_the_controller_goes_and_comes_where_others_have_everything() -> None:
+async def test_a_broker_restarted_without_a_controller_leaves_the_isr() -> None:
     """It may have lost what it had, and no controller has seen it go."""
     async with zookeeper_cluster() as cluster:
         first, second = await cluster.join(stand=False), await cluster.join(stand=False)
@@ -330,7 +330,7 @@ async def test_who_began_anew_while_nobody_was_the_controller_goes_and_comes_whe
         ]
 
 
-async def test_an_unclean_leader_is_elected_where_that_is_allowed_and_marked() -> None:
+async def test_an_unclean_leader_is_marked_as_recovering() -> None:
     async with zookeeper_cluster(unclean_leader_election_enable="true") as cluster:
         for _ in range(2):
             await cluster.join()
@@ -400,7 +400,7 @@ async def test_quotas_and_credentials_have_the_nodes_of_kafka() -> None:
     ],
     ids=lambda record: type(record).__name__,
 )
-async def test_what_has_no_place_is_refused_and_nothing_of_its_change_is_stored(record: Message) -> None:
+async def test_a_record_that_zookeeper_cannot_store_refuses_the_change(record: Message) -> None:
     async with zookeeper_cluster() as cluster:
         store = await _store(cluster)
         before = await cluster.dump()

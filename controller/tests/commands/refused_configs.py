@@ -1,12 +1,11 @@
-"""Changes of configurations that the controller refuses, with Kafka's error codes and messages."""
+"""Changes of configurations that a controller refuses, each with the error and the message of Kafka."""
+
+from __future__ import annotations
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-
-
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
-
-
 Item = tuple[str, int, str | None]
+
 DYNAMIC = "Cannot update these configs dynamically: [{}]"
 PER_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix: [{}]"
 ILLEGAL = (
@@ -17,7 +16,6 @@ INVALID_DYNAMIC = (
 )
 NOT_LONG = "Invalid value {} for configuration {}: Not a number of type LONG"
 NOT_INT = "Invalid value abc for configuration {}: Not a number of type INT"
-
 
 REFUSED: list[tuple[int, str, Item, str, str | None]] = [
     (TOPIC, "t", ("retention.ms", SET, "abc"), "INVALID_CONFIG", NOT_LONG.format("abc", "retention.ms")),

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from controller.tests.controller_kit import CLUSTER_ID, START_MS
-from controller.tests.zookeeper_kit import DoubleWorld, World
+from controller.tests.zookeeper.kit import DoubleWorld, World
 
 from odradek_controller.controller import Controller
 from odradek_controller.image import Endpoint, PartitionRegistration

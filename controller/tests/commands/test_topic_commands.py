@@ -4,14 +4,8 @@ import random
 from dataclasses import replace
 
 import pytest
+from controller.tests.commands.refused_topics import GROW_REFUSED, REFUSED, SWITCHES, CreatableTopic, grow, topic
 from controller.tests.controller_kit import CLUSTER_ID, cluster, context, directory_of, image_of, topics, uuid_of
-from controller.tests.refused_topics import (
-    GROW_REFUSED,
-    REFUSED,
-    Topic,
-    grow,
-    topic,
-)
 
 from odradek_controller.commands.brokers import controlled_shutdown, fence_broker
 from odradek_controller.commands.create_partitions import create_partitions
@@ -32,7 +26,7 @@ from odradek_wire.uuid import ZERO_UUID, random_uuid
 ONE = cluster({1: None})
 
 
-def with_topics(image: ClusterImage, *wanted: Topic) -> ClusterImage:
+def with_topics(image: ClusterImage, *wanted: CreatableTopic) -> ClusterImage:
     records, response = create_topics(image, CreateTopicsRequest(topics=list(wanted)), context(seed=7))
     assert [result.error_code for result in response.topics] == [0] * len(wanted)
     return image_of(records, image)
@@ -40,11 +34,9 @@ def with_topics(image: ClusterImage, *wanted: Topic) -> ClusterImage:
 
 SOME = with_topics(ONE, topic("ok"), topic("a.b"), topic("two", 2))
 
-SWITCHES = "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode."
-
 
 @pytest.mark.parametrize("name", ["remote.log.delete.on.disable", "remote.log.copy.disable"])
-def test_switches_of_remote_storage_are_kept_but_over_zookeeper(name: str) -> None:
+def test_remote_log_switches_are_refused_in_zookeeper_mode(name: str) -> None:
     over_zookeeper = replace(ONE, levels=Levels({}, inter_broker_protocol=21))
     said = []
     for image in (ONE, over_zookeeper):
@@ -56,7 +48,7 @@ def test_switches_of_remote_storage_are_kept_but_over_zookeeper(name: str) -> No
 
 
 @pytest.mark.parametrize(("wanted", "error", "message"), REFUSED)
-def test_a_topic_that_cannot_be_is_refused_in_kafkas_words(wanted: Topic, error: str, message: str) -> None:
+def test_an_invalid_topic_is_refused_with_kafkas_message(wanted: CreatableTopic, error: str, message: str) -> None:
     records, response = create_topics(SOME, CreateTopicsRequest(topics=[wanted]), context())
     result = response.topics[0]
     assert (records, ErrorCode(result.error_code).name, result.error_message) == ([], error, message)
@@ -69,7 +61,7 @@ def test_a_topic_that_cannot_be_is_refused_in_kafkas_words(wanted: Topic, error:
     )
 
 
-def test_a_created_topic_is_recorded_with_its_configurations_before_its_partitions() -> None:
+def test_the_records_of_a_topic_have_configurations_before_partitions() -> None:
     request = CreateTopicsRequest(topics=[topic("new", 2, 1, configs=[("retention.ms", "1000")])])
     records, response = create_topics(ONE, request, context(seed=3))
     topic_id = random_uuid(random.Random(3).randbytes)
@@ -116,7 +108,7 @@ def test_a_repeated_name_is_refused_once_and_the_others_are_created() -> None:
     assert [record.name for record in records if isinstance(record, TopicRecord)] == ["single"]
 
 
-def test_validate_only_answers_like_a_creation_and_records_nothing() -> None:
+def test_validate_only_responds_like_a_creation() -> None:
     request = topics("vo")
     request.validate_only = True
     records, response = create_topics(ONE, request, context())
@@ -132,7 +124,7 @@ def test_a_fenced_replica_is_not_in_the_first_isr() -> None:
     )
 
 
-def test_a_broker_gets_no_replica_while_it_shuts_down_and_may_when_it_is_down() -> None:
+def test_a_broker_in_controlled_shutdown_gets_no_new_replica() -> None:
     three = cluster({1: None, 2: None, 3: None})
     going = image_of(controlled_shutdown(three, 2, context()), three)
     _, refused = create_topics(going, CreateTopicsRequest(topics=[topic("t", 1, 3)]), context(seed=7))
@@ -147,7 +139,7 @@ def test_a_broker_gets_no_replica_while_it_shuts_down_and_may_when_it_is_down() 
 
 
 @pytest.mark.parametrize(("request_", "error", "message"), GROW_REFUSED)
-def test_a_topic_that_cannot_grow_so_is_refused_in_kafkas_words(
+def test_an_invalid_partition_count_is_refused_with_kafkas_message(
     request_: CreatePartitionsRequest, error: str, message: str | None
 ) -> None:
     records, response = create_partitions(SOME, request_, context())
@@ -155,7 +147,7 @@ def test_a_topic_that_cannot_grow_so_is_refused_in_kafkas_words(
     assert (records, ErrorCode(result.error_code).name, result.error_message) == ([], error, message)
 
 
-def test_new_partitions_follow_the_old_ones() -> None:
+def test_new_partitions_continue_the_placement() -> None:
     records, response = create_partitions(SOME, grow("two", 4, [[1], [1]]), context())
     delta = replay(SOME, records)
     before, after = SOME.topics["two"], delta.image.topics["two"]
@@ -186,9 +178,7 @@ DELETE_REFUSED = [
 
 
 @pytest.mark.parametrize(("wanted", "expected"), DELETE_REFUSED)
-def test_a_deletion_that_makes_no_sense_is_refused_in_kafkas_words(
-    wanted: list[State], expected: tuple[object, ...]
-) -> None:
+def test_an_invalid_deletion_is_refused_with_kafkas_message(wanted: list[State], expected: tuple[object, ...]) -> None:
     records, response = delete_topics(SOME, DeleteTopicsRequest(topics=wanted), context())
     assert records == []
     assert [(r.name, r.topic_id, ErrorCode(r.error_code).name, r.error_message) for r in response.responses] == [
@@ -196,7 +186,7 @@ def test_a_deletion_that_makes_no_sense_is_refused_in_kafkas_words(
     ]
 
 
-def test_a_deleted_topic_is_gone_with_its_configurations() -> None:
+def test_a_deleted_topic_loses_its_configurations() -> None:
     before = with_topics(ONE, topic("gone", configs=[("retention.ms", "5")]), topic("stays"))
     records, response = delete_topics(before, DeleteTopicsRequest(topic_names=["gone", "nope"]), context())
     delta = replay(before, records)
@@ -210,7 +200,7 @@ def test_a_deleted_topic_is_gone_with_its_configurations() -> None:
     assert delta.image.topic_configs("gone") == {}
 
 
-def test_nothing_is_deleted_where_deletion_is_switched_off() -> None:
+def test_no_topic_is_deleted_with_delete_topic_enable_false() -> None:
     static = context({"delete.topic.enable": "false"})
     records, response = delete_topics(SOME, DeleteTopicsRequest(topic_names=["ok"]), static)
     assert (records, response.responses[0].error_code) == ([], ErrorCode.TOPIC_DELETION_DISABLED)

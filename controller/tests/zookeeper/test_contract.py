@@ -7,7 +7,7 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
-from controller.tests.zookeeper_kit import DoubleWorld, RealWorld, World
+from controller.tests.zookeeper.kit import DoubleWorld, RealWorld, World
 from odradek_peers import ZooKeeperServer
 
 from odradek_controller.zookeeper.client import (
@@ -87,7 +87,7 @@ async def test_a_node_without_data_reads_as_empty(zk: ZooKeeper) -> None:
     assert [(await zk.get(path))[0] for path in ("/nothing", "/empty", "/emptied")] == [b"", b"", b""]
 
 
-async def test_what_is_not_there_cannot_be_read_set_or_deleted(zk: ZooKeeper) -> None:
+async def test_a_missing_node_cannot_be_read_set_or_deleted(zk: ZooKeeper) -> None:
     for ask in (zk.get("/a"), zk.set("/a", b""), zk.delete("/a"), zk.children("/a")):
         with pytest.raises(NoNodeError) as raised:
             await ask
@@ -144,7 +144,7 @@ async def test_deleting_checks_the_version_and_the_children(zk: ZooKeeper) -> No
     assert await zk.exists("/a") is None
 
 
-async def test_children_are_names_in_order_and_their_comings_and_goings_are_counted(zk: ZooKeeper) -> None:
+async def test_children_are_sorted_names_and_changes_count_in_cversion(zk: ZooKeeper) -> None:
     await zk.create("/a")
     for name in ("c", "a", "b"):
         await zk.create(f"/a/{name}")
@@ -203,7 +203,7 @@ async def test_a_multi_does_everything_in_order_and_answers_each(zk: ZooKeeper) 
     assert stat.mzxid == stat.czxid
 
 
-async def test_a_broker_learns_its_epoch_from_the_answer_to_its_registration(zk: ZooKeeper) -> None:
+async def test_a_multi_returns_the_stat_of_a_new_registration(zk: ZooKeeper) -> None:
     _, stat = await zk.multi([Create("/ids", b"", ephemeral=True), Set("/ids", b"registration")])
 
     assert isinstance(stat, Stat)
@@ -393,7 +393,7 @@ async def test_a_change_by_several_operations_is_seen_as_each_of_them(
     ]
 
 
-async def test_a_multi_that_fails_is_seen_by_nobody(world: World, zk: ZooKeeper, other: ZooKeeper) -> None:
+async def test_a_failed_multi_fires_no_watch(world: World, zk: ZooKeeper, other: ZooKeeper) -> None:
     await zk.create("/a")
     events: list[WatchedEvent] = []
     await zk.get("/a", events.append)
@@ -406,7 +406,7 @@ async def test_a_multi_that_fails_is_seen_by_nobody(world: World, zk: ZooKeeper,
     assert events == [WatchedEvent(DELETED, "/a")]
 
 
-async def test_who_reads_the_new_data_has_seen_the_event(zk: ZooKeeper, other: ZooKeeper) -> None:
+async def test_the_event_comes_before_the_new_data(zk: ZooKeeper, other: ZooKeeper) -> None:
     await zk.create("/a", b"0")
     for number in range(1, 30):
         events: list[WatchedEvent] = []
@@ -427,7 +427,7 @@ async def _read(zk: ZooKeeper, events: list[WatchedEvent]) -> tuple[bytes, bool]
     return data, bool(events)
 
 
-async def test_who_changes_a_node_has_seen_the_event_before_the_answer(zk: ZooKeeper) -> None:
+async def test_the_event_comes_before_the_response_to_the_change(zk: ZooKeeper) -> None:
     events: list[WatchedEvent] = []
     await zk.exists("/a", events.append)
 
@@ -462,7 +462,7 @@ async def test_requests_are_done_in_the_order_in_which_they_were_made(zk: ZooKee
     assert (await zk.get("/a"))[0] == b"99"
 
 
-async def test_a_request_that_nobody_waits_for_any_more_holds_up_no_other(world: World, zk: ZooKeeper) -> None:
+async def test_a_cancelled_request_does_not_stop_others(world: World, zk: ZooKeeper) -> None:
     await zk.create("/a")
     tasks = [asyncio.create_task(zk.set("/a", b"")) for _ in range(50)]
     await asyncio.sleep(0)
@@ -475,9 +475,7 @@ async def test_a_request_that_nobody_waits_for_any_more_holds_up_no_other(world:
     assert (await zk.get("/a"))[1].version == stats[-1].version
 
 
-async def test_a_request_as_long_as_the_server_takes_passes_and_a_longer_one_is_not_sent(
-    world: World, zk: ZooKeeper
-) -> None:
+async def test_a_request_above_the_size_limit_is_not_sent(world: World, zk: ZooKeeper) -> None:
     events: list[SessionEvent] = []
     zk.listen(events.append)
     room = MAX_REQUEST_BYTES - request_bytes([Create(world.base + "/a")])
@@ -560,7 +558,7 @@ async def test_a_watch_does_not_outlive_the_connection(world: World, zk: ZooKeep
     await world.until(lambda: events == [WatchedEvent(CHANGED, "/a")])
 
 
-async def test_a_session_that_is_not_heard_of_expires_and_another_begins(world: World, other: ZooKeeper) -> None:
+async def test_a_silent_session_expires_and_another_begins(world: World, other: ZooKeeper) -> None:
     zk = await world.connect(session_timeout_ms=1_500)
     first = zk.session_id
     events: list[SessionEvent] = []

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
-from controller.tests.zookeeper_cluster import ZooKeeperCluster, zookeeper_cluster
-from controller.tests.zookeeper_facts import dumped
-from controller.tests.zookeeper_kit import RealWorld
-from controller.tests.zookeeper_requests import catch_up, manual, same_as_stored, setting
+from controller.tests.zookeeper.cluster import ZooKeeperCluster, zookeeper_cluster
+from controller.tests.zookeeper.facts import dumped
+from controller.tests.zookeeper.kit import RealWorld
+from controller.tests.zookeeper.requests import catch_up, manual, same_as_stored, setting
 from odradek_peers import KAFKA_3_9, ApacheKafka, ZooKeeperServer
 
 from odradek_controller.zookeeper import paths
@@ -48,7 +48,7 @@ async def small_life(cluster: ZooKeeperCluster) -> None:
     await cluster.delete("gone")
 
 
-async def test_the_nodes_of_a_small_life_are_those_of_kafka(server: ZooKeeperServer) -> None:
+async def test_the_znodes_of_a_topics_life_are_those_of_kafka(server: ZooKeeperServer) -> None:
     async with zookeeper_cluster(real(server)) as cluster:
         await cluster.join()
         await small_life(cluster)
@@ -69,7 +69,7 @@ async def test_the_nodes_of_a_small_life_are_those_of_kafka(server: ZooKeeperSer
         assert changes == [facts[f"/config/changes/config_change_000000000{number}"] for number in range(3)]
 
 
-async def test_the_second_candidate_goes_on_when_the_first_is_cut_off(server: ZooKeeperServer) -> None:
+async def test_the_second_candidate_replaces_a_disconnected_controller(server: ZooKeeperServer) -> None:
     async with zookeeper_cluster(real(server)) as cluster:
         first = await cluster.join()
         await cluster.controller()
@@ -106,7 +106,7 @@ async def test_a_restart_of_zookeeper_changes_nothing(server: ZooKeeperServer) -
         assert (sorted(image.topics), image.epoch) == (["meanwhile", "t"], 1)
 
 
-async def test_kafka_goes_on_with_what_we_wrote_and_we_with_what_it_wrote(server: ZooKeeperServer) -> None:
+async def test_kafka_and_odradek_read_each_others_znodes(server: ZooKeeperServer) -> None:
     world = real(server)
     async with zookeeper_cluster(world) as cluster:
         member = await cluster.join()

@@ -34,26 +34,26 @@ def found(image: ClusterImage, broker: int, lost: Iterable[object] = (), served:
     return image_of(replicas_reported(image, broker, set(lost), set(served), context()), image)  # type: ignore[arg-type]
 
 
-def test_the_next_in_sync_leads_in_a_new_epoch_and_the_lost_one_is_not_in_sync() -> None:
+def test_a_lost_leader_leaves_the_isr_and_the_next_one_leads() -> None:
     after = partition(found(with_partition([1, 2, 3], [1, 2, 3]), 1, lost=[PLACE]))
     assert (after.leader, after.leader_epoch, after.isr) == (2, 4, (2, 3))
     assert after.directory(1) == LOST_DIRECTORY
     assert after.directory(2) != LOST_DIRECTORY
 
 
-def test_a_follower_that_is_lost_leaves_the_isr_in_a_new_epoch() -> None:
+def test_a_lost_follower_leaves_the_isr_in_a_new_leader_epoch() -> None:
     after = partition(found(with_partition([1, 2, 3], [1, 2, 3]), 3, lost=[PLACE]))
     assert (after.leader, after.leader_epoch, after.isr) == (1, 4, (1, 2))
 
 
-def test_the_last_in_sync_stays_so_and_nobody_leads_until_it_is_found_again() -> None:
+def test_the_last_isr_member_leads_again_when_it_is_served_again() -> None:
     lost = found(with_partition([1, 2], [1]), 1, lost=[PLACE])
     assert (partition(lost).leader, partition(lost).isr) == (NO_LEADER, (1,))
     after = partition(found(lost, 1, served=[PLACE]))
     assert (after.leader, after.isr, after.directories) == (1, (1,), ())
 
 
-def test_what_is_known_already_or_not_held_is_no_news() -> None:
+def test_a_known_loss_and_an_unassigned_replica_change_nothing() -> None:
     image = with_partition([1, 2], [1, 2])
     assert replicas_reported(image, 3, [PLACE], [], context()) == []
     assert replicas_reported(image, 1, [], [PLACE], context()) == []
@@ -62,14 +62,14 @@ def test_what_is_known_already_or_not_held_is_no_news() -> None:
     assert replicas_reported(lost, 1, [(uuid_of(7), 0)], [], context()) == []
 
 
-def test_a_lost_replica_is_elected_by_nothing() -> None:
+def test_a_lost_replica_is_never_elected() -> None:
     lost = found(with_partition([1, 2, 3], [1, 2, 3]), 1, lost=[PLACE])
     assert balance(lost, context({"leader.imbalance.per.broker.percentage": "0"})) == []
     gone = image_of(fence_broker(image_of(fence_broker(lost, 3, context()), lost), 2, context()), lost)
     assert partition(gone).leader != 1
 
 
-def test_nothing_is_known_of_the_disks_of_a_broker_that_begins_anew() -> None:
+def test_a_restarted_broker_has_no_lost_replicas() -> None:
     lost = found(found(with_partition([1, 2, 3], [1, 2, 3]), 1, lost=[PLACE]), 2, lost=[PLACE])
     after = partition(image_of(forget_lost_replicas(lost, 1, context()), lost))
     assert [after.directory(broker) == LOST_DIRECTORY for broker in (1, 2, 3)] == [False, True, False]

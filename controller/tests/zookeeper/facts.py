@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_FILE = Path(__file__).parent / "facts" / "znodes-3.9.1.txt"
+_FILE = Path(__file__).parents[1] / "facts" / "znodes-3.9.1.txt"
 _SOME_MS = "1700000000000"
 
 
