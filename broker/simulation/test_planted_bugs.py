@@ -16,13 +16,11 @@ from odradek_broker.groups.core.group_step import GroupStep
 from odradek_broker.groups.group_partition import GroupPartition
 from odradek_broker.replication import fetcher
 from odradek_broker.replication.core.fetch_session import FetchSession
-from odradek_broker.replication.core.partition_leader import HighWatermarkAdvanced, PartitionLeader
+from odradek_broker.replication.core.partition_leader import HighWatermarkAdvanced, PartitionLeader, ProposeIsr
 from odradek_broker.replication.log_directories import LogDirectories
 from odradek_broker.replication.partition import Partition
-from odradek_broker.replication.replica_manager import ReplicaManager
 from odradek_controller import replay
 from odradek_controller.commands import brokers
-from odradek_log import follower_append
 from odradek_log.log import Log
 from odradek_log.log_flusher import LogFlusher
 from odradek_wire.errors import ErrorCode
@@ -42,7 +40,7 @@ def high_watermark_that_waits_for_nobody(patch: pytest.MonkeyPatch) -> None:
         self.high_watermark = self.log_end_offset
         return [HighWatermarkAdvanced(self.high_watermark)]
 
-    patch.setattr(PartitionLeader, "_advance_high_watermark", advance)
+    patch.setattr(PartitionLeader, "advance_high_watermark", advance)
 
 
 def high_watermark_that_waits_for_the_fastest_follower_only(patch: pytest.MonkeyPatch) -> None:
@@ -53,7 +51,7 @@ def high_watermark_that_waits_for_the_fastest_follower_only(patch: pytest.Monkey
         self.high_watermark = min(reached, self.log_end_offset)
         return [HighWatermarkAdvanced(self.high_watermark)]
 
-    patch.setattr(PartitionLeader, "_advance_high_watermark", advance)
+    patch.setattr(PartitionLeader, "advance_high_watermark", advance)
 
 
 def high_watermark_that_follows_the_slowest_even_back(patch: pytest.MonkeyPatch) -> None:
@@ -65,7 +63,7 @@ def high_watermark_that_follows_the_slowest_even_back(patch: pytest.MonkeyPatch)
         self.high_watermark = reached
         return [HighWatermarkAdvanced(reached)]
 
-    patch.setattr(PartitionLeader, "_advance_high_watermark", advance)
+    patch.setattr(PartitionLeader, "advance_high_watermark", advance)
 
 
 def follower_that_truncates_to_its_high_watermark(patch: pytest.MonkeyPatch) -> None:
@@ -89,12 +87,13 @@ def isr_that_takes_followers_that_lag(patch: pytest.MonkeyPatch) -> None:
     def taking(self: PartitionLeader, follower: int, *args: Any, **options: Any) -> list[Any]:
         effects = fetched(self, follower, *args, **options)
         if follower in self.followers and follower not in self.isr and self.proposed_isr is None:
-            effects.append(self._propose(self.isr | {follower}))
+            self.proposed_isr = self.isr | {follower}
+            effects.append(ProposeIsr(self.proposed_isr))
         return effects
 
     patch.setattr(PartitionLeader, "follower_fetched", taking)
     # Such a proposal holds the high watermark back as long as it lasts; a bug would not be half.
-    advance = PartitionLeader._advance_high_watermark
+    advance = PartitionLeader.advance_high_watermark
 
     def advancing(self: PartitionLeader) -> list[Any]:
         proposed, self.proposed_isr = self.proposed_isr, None
@@ -103,20 +102,21 @@ def isr_that_takes_followers_that_lag(patch: pytest.MonkeyPatch) -> None:
         finally:
             self.proposed_isr = proposed
 
-    patch.setattr(PartitionLeader, "_advance_high_watermark", advancing)
+    patch.setattr(PartitionLeader, "advance_high_watermark", advancing)
 
 
-def leader_that_does_not_hear_that_it_was_replaced(patch: pytest.MonkeyPatch) -> None:
-    apply_one = ReplicaManager._apply_partition
+def leader_that_ignores_its_replacement(patch: pytest.MonkeyPatch) -> None:
+    follow, resign = Partition.follow, Partition.resign
 
-    def apply(self: Any, delta: Any, topic: Any, index: int, *rest: Any) -> None:
-        partition = self._partitions.get_by_id(topic.id, index)
-        registration = topic.partitions[index]
-        if partition is not None and partition.leader is not None and registration.leader != self._node_id:
-            return
-        apply_one(self, delta, topic, index, *rest)
+    def keep_leading(change: Callable[..., None]) -> Callable[..., None]:
+        def changed(self: Partition, leader_epoch: int, *error: ErrorCode) -> None:
+            if self.leader is None or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in error:
+                change(self, leader_epoch, *error)
 
-    patch.setattr(ReplicaManager, "_apply_partition", apply)
+        return changed
+
+    patch.setattr(Partition, "follow", keep_leading(follow))
+    patch.setattr(Partition, "resign", keep_leading(resign))
 
 
 def election_without_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -128,22 +128,23 @@ def election_without_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(replay, "changed_partition", same_epoch)
 
 
-def follower_that_learns_nothing_of_producers(patch: pytest.MonkeyPatch) -> None:
-    write = follower_append._write
+def follower_that_keeps_no_producer_state(patch: pytest.MonkeyPatch) -> None:
+    append, update = Log.append_as_follower, Log.update_producers
+    following: list[Log] = []
 
-    def untold(self: Log, header: Any, batch: Any) -> None:
-        """Told only of what is appended as leader."""
-
-    tell = Log.update_producers
-
-    def append(log: Log, view: memoryview, run: Any) -> None:
-        Log.update_producers = untold  # type: ignore[method-assign]
+    def appending(self: Log, records: Any) -> Any:
+        following.append(self)
         try:
-            write(log, view, run)
+            return append(self, records)
         finally:
-            Log.update_producers = tell  # type: ignore[method-assign]
+            following.pop()
 
-    patch.setattr(follower_append, "_write", append)
+    def updating(self: Log, header: Any, batch: Any) -> None:
+        if self not in following:
+            update(self, header, batch)
+
+    patch.setattr(Log, "append_as_follower", appending)
+    patch.setattr(Log, "update_producers", updating)
 
 
 def consumers_that_are_given_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
@@ -258,9 +259,9 @@ PLANTED: list[tuple[Plant, str, Script | None]] = [
     (follower_that_truncates_to_its_high_watermark, LOST, two_of_three_are_killed_at_once),
     (follower_that_never_truncates, "differ|not within", None),
     (isr_that_takes_followers_that_lag, LOST, None),
-    (leader_that_does_not_hear_that_it_was_replaced, "not within|goes back|was acknowledged", None),
+    (leader_that_ignores_its_replacement, "not within|goes back|was acknowledged", None),
     (election_without_a_new_epoch, "both lead", None),
-    (follower_that_learns_nothing_of_producers, "repeated|reordered|was answered with|not committed|aborted", None),
+    (follower_that_keeps_no_producer_state, "repeated|reordered|was answered with|not committed|aborted", None),
     (consumers_that_are_given_what_is_not_committed, "the high watermark is", None),
     (new_leader_that_says_at_once_what_it_believes_to_be_committed, "the latest offset .* goes back", None),
     (

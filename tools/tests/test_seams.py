@@ -1,4 +1,4 @@
-"""Tests share code by modules of their own."""
+"""Tests share code by modules of their own, and planted bugs replace public names of the product only."""
 
 from __future__ import annotations
 
@@ -32,4 +32,19 @@ def test_no_module_imports_a_test_module() -> None:
         for name in _imported(module)
         if files & set(name.split("."))
     ]
+    assert found == []
+
+
+def test_planted_bugs_touch_public_names_only() -> None:
+    """`_replace` is public in a named tuple."""
+    found = []
+    for path, module in _modules("broker/simulation/test_planted_*.py"):
+        for node in ast.walk(module):
+            name = ""
+            if isinstance(node, ast.Attribute):
+                name = node.attr
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+                name = node.value
+            if name.startswith("_") and not name.startswith("__") and name != "_replace":
+                found.append(f"{path}:{node.lineno}: {name}")
     assert found == []

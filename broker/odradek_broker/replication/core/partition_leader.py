@@ -4,7 +4,7 @@ Owns two rules: the high watermark is the smallest log end offset of the in-sync
 follower may join the ISR or must leave it. Leaves the log and waiting requests to the shell (`partition.py`), and
 decisions about the ISR to the controller, to which the leader proposes them.
 
-The first rule is `PartitionLeader._advance_high_watermark`, with `under_min_isr`. These places keep its result or a
+The first rule is `PartitionLeader.advance_high_watermark`, with `under_min_isr`. These places keep its result or a
 shortcut of it, because a function call costs too much there or because nothing is recorded meanwhile. A change of the
 rule, of the condition for being in sync, or of the condition for an append must visit each:
 
@@ -150,13 +150,13 @@ class PartitionLeader:
         they could never join otherwise (Kafka's shouldWaitForReplicaToJoinIsr)."""
         self.is_sole_replica = replicas == (broker_id,)
         self.min_isr = min_isr
-        self._advance_high_watermark()
+        self.advance_high_watermark()
 
     def appended(self, log_end_offset: int) -> list[Effect]:
         """The leader's log has grown, or more of it is on the disk."""
         assert log_end_offset >= self.log_end_offset
         self.log_end_offset = log_end_offset
-        return self._advance_high_watermark()
+        return self.advance_high_watermark()
 
     def follower_fetched(
         self,
@@ -190,7 +190,7 @@ class PartitionLeader:
         progress.log_start_offset = follower_log_start
         if follower not in self.isr:
             self.joining = self.joining | {follower} if caught_up and may_join else self.joining - {follower}
-        effects = self._advance_high_watermark()
+        effects = self.advance_high_watermark()
         if (
             follower not in self.isr
             and may_join
@@ -211,7 +211,7 @@ class PartitionLeader:
         effects: list[Effect] = []
         if self.joining & slow:
             self.joining -= slow
-            effects = self._advance_high_watermark()
+            effects = self.advance_high_watermark()
         if self.proposed_isr is None and self.isr & slow:
             effects.append(self._propose(self.isr - slow))
         return effects
@@ -224,7 +224,7 @@ class PartitionLeader:
         self.joining = frozenset()
         self.partition_epoch = partition_epoch
         self.proposed_isr = None
-        return self._advance_high_watermark()
+        return self.advance_high_watermark()
 
     def replicas_changed(self, replicas: tuple[int, ...]) -> list[Effect]:
         """A reassignment adds replicas, or removes replicas outside the ISR, within this leader epoch."""
@@ -236,19 +236,19 @@ class PartitionLeader:
         }
         self.joining &= frozenset(replicas)
         self.is_sole_replica = replicas == (self.broker_id,)
-        return self._advance_high_watermark()
+        return self.advance_high_watermark()
 
     def cannot_join(self, follower: int) -> list[Effect]:
         """The follower's broker is fenced or shuts down: stop waiting for it to join the ISR."""
         if follower not in self.joining:
             return []
         self.joining -= {follower}
-        return self._advance_high_watermark()
+        return self.advance_high_watermark()
 
     def isr_refused(self) -> list[Effect]:
         """The controller has not accepted the proposal; a later Fetch may propose again."""
         self.proposed_isr = None
-        return self._advance_high_watermark()
+        return self.advance_high_watermark()
 
     def broker_epoch_of(self, replica: int, own: int) -> int:
         """Return the broker epoch of the replica's last Fetch, -1 before the first; for this broker return `own`."""
@@ -267,7 +267,7 @@ class PartitionLeader:
     def set_min_isr(self, min_isr: int) -> list[Effect]:
         """Apply a new `min.insync.replicas`."""
         self.min_isr = min_isr
-        return self._advance_high_watermark()
+        return self.advance_high_watermark()
 
     @property
     def under_min_isr(self) -> bool:
@@ -275,7 +275,8 @@ class PartitionLeader:
         A partition with fewer replicas than that needs all of them."""
         return len(self.isr) < min(self.min_isr, len(self.replicas))
 
-    def _advance_high_watermark(self) -> list[Effect]:
+    def advance_high_watermark(self) -> list[Effect]:
+        """Advance the high watermark to the smallest log end offset of the ISR and of the replicas about to join it."""
         if self.under_min_isr:
             return []
         waited_for = self.isr | self.joining
