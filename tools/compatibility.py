@@ -1,6 +1,6 @@
-"""docs/compatibility.md from the tables that the broker itself reads: `python tools/compatibility.py`.
+"""Write docs/compatibility.md from the broker's own tables: `python tools/compatibility.py`.
 
-APIs are in the table of dispatch and ApiVersions, topic settings in the one of what has an effect.
+Reads the table of APIs, and the table of settings that have an effect.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from odradek_wire.apis import APIS, ApiInfo
 PAGE = Path(__file__).parent.parent / "docs" / "compatibility.md"
 
 HEAD = """\
-# Which APIs are served
+# The APIs that Odradek serves
 
-Written by `make docs` from `odradek_broker.apis.table`; a test holds it to that. The default is the union of Kafka 3.9
-and 4.3; with `--emulate 3.9|4.0|4.3` ApiVersions answers as that release, and a request for what that release has
-and Odradek does not serve is answered with UNSUPPORTED_VERSION.
+`make docs` writes this page from `odradek_broker.apis.table`, and a test compares the two. By default Odradek serves the
+versions of Kafka 3.9 and of 4.3. With `--emulate 3.9|4.0|4.3` ApiVersions responds as that release, and an API of that
+release that Odradek does not serve returns UNSUPPORTED_VERSION.
 
-| API | key | served | Kafka 3.9.1 | Kafka 4.3.0 | what it leaves out |
+| API | key | served | Kafka 3.9.1 | Kafka 4.3.0 | limits |
 |---|---|---|---|---|---|
 """
 
 NOT_SERVED = """
-## Not served, and therefore not advertised
+## APIs that Odradek neither serves nor advertises
 
 """
 
 LONG_REQUESTS = f"""
 ## Requests with many elements
 
-Kafka serves a request of any shape up to `socket.request.max.bytes`. One thread serves all clients of Odradek, so that
-a long request is decoded on another thread and handled in slices, with other requests in between. An element is an
-entry of an array, a tagged field, or 4,096 bytes of a string; records do not count. The connection of a request with
-more elements than the limit is closed, and the log names the limit. A limit is `odradek.request.elements.max`
+Kafka serves every request up to `socket.request.max.bytes`. One thread serves all clients of Odradek, so another thread
+decodes a long request, and the broker handles it in slices, with other requests in between. An element is an entry of
+an array, a tagged field, or 4,096 bytes of a string; records do not count. The broker closes the connection of a
+request with more elements than the limit, and logs the limit. A limit is `odradek.request.elements.max`
 ({OUR_NUMBERS[REQUEST_ELEMENTS]:,} unless it is set), or the part of it in this table. Requests that only brokers send
 have no limit.
 
-The slices of one request are handled as requests that follow each other: a topic that CreateTopics names twice may be
-answered with TOPIC_ALREADY_EXISTS instead of INVALID_REQUEST, and some of the offsets of an OffsetCommit may be
-committed when the group rebalances and refuses the others.
+The broker handles the slices of a request like requests that follow each other: CreateTopics may return
+TOPIC_ALREADY_EXISTS in place of INVALID_REQUEST for a topic that it names twice, and OffsetCommit may commit some
+offsets before the group rebalances and refuses the others.
 
 | API | elements in one slice | limit |
 |---|---|---|
@@ -54,10 +54,10 @@ committed when the group rebalances and refuses the others.
 SETTINGS = """
 ## Topic settings without effect
 
-All other topic settings of Kafka 4.3 and 3.9 take effect, on each way a topic can come by them: its own, altered while
-the broker runs, or the default of the brokers, dynamic or not. A start warns of settings of brokers without effect.
+All other topic settings of Kafka 4.3 and 3.9 take effect: in CreateTopics, altered while the broker runs, and as the
+brokers' default, dynamic or static. A start warns of broker settings without effect.
 
-| setting | what becomes of it |
+| setting | effect |
 |---|---|
 """
 
