@@ -1,4 +1,4 @@
-"""POSITION in a topic, as a command takes it, and the offsets that it means."""
+"""The argument POSITION: a place in a topic, and the offset of each partition at that place."""
 
 from __future__ import annotations
 

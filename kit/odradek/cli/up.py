@@ -101,8 +101,10 @@ def command(
         overrides["odradek.emulate"] = emulate
     if durable:
         overrides["odradek.sync"] = "always"
-    if (zookeeper is None) != (broker_id is None):
-        raise click.UsageError("--zookeeper and --broker-id need each other")
+    if zookeeper is None and broker_id is not None:
+        raise click.UsageError("--broker-id needs --zookeeper")
+    if zookeeper is not None and broker_id is None:
+        raise click.UsageError("--zookeeper needs --broker-id")
     if zookeeper is not None and (brokers > 1 or topics):
         raise click.UsageError("--zookeeper excludes --brokers and --topic")
     if port is not None and "listeners" in overrides:
