@@ -19,7 +19,7 @@ def refuse_foreign(disk: Disk, directory: str) -> None:
     if not disk.exists(directory):
         return
     if not disk.is_directory(directory):
-        raise LogDirectoryError(f"{directory} is a file; the data of a broker need a directory")
+        raise LogDirectoryError(f"{directory} is a file, not a directory")
     names = disk.names(directory)
     if file_names.META_PROPERTIES in names:
         return

@@ -124,7 +124,7 @@ def test_a_directory_of_something_else_is_refused_and_left_as_it_was(tmp_path: P
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("mine")
-    with pytest.raises(LogDirectoryError, match="data is a file; the data of a broker need a directory"):
+    with pytest.raises(LogDirectoryError, match="data is a file, not a directory"):
         open_directory(tmp_path / "data", Time())
     assert (tmp_path / "data").read_text() == "mine"
 

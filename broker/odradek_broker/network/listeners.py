@@ -78,7 +78,8 @@ def parse_listeners(
         if protocol not in supported_protocols:
             supported = ", ".join(sorted(supported_protocols))
             raise ListenerError(
-                f"listener.security.protocol.map: {endpoint.name} has {protocol}, supported are only: {supported}"
+                f"listener.security.protocol.map: listener {endpoint.name} must have one of the protocols {supported},"
+                f" got {protocol}"
             )
         shown = advertised.pop(endpoint.name, None)
         if shown is None:

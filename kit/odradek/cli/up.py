@@ -233,6 +233,9 @@ def _topic(text: str) -> tuple[str, int]:
 
 
 def _location(error: OSError, values: dict[str, str]) -> str:
+    """Return the file of the error, or the listeners and data directories that may have caused it."""
     if error.filename is not None:
         return f": {error.filename}"
+    if isinstance(error, ConnectionError | TimeoutError):
+        return ""
     return f" (listeners: {values['listeners']}, data: {values.get('log.dirs') or values.get('log.dir')})"
