@@ -20,9 +20,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "compatibility.md"
 HEAD = """\
 # The APIs that Odradek serves
 
-`make docs` writes this page from `odradek_broker.apis.table`, and a test compares the two. By default Odradek serves the
-versions of Kafka 3.9 and of 4.3. With `--emulate 3.9|4.0|4.3` ApiVersions responds as that release, and an API of that
-release that Odradek does not serve returns UNSUPPORTED_VERSION.
+`make docs` writes this page from `odradek_broker.apis.table`, and a test compares the two. By default Odradek serves
+the versions of Kafka 3.9 and of 4.3. With `--emulate 3.9|4.0|4.3` ApiVersions responds as that release, and an API of
+that release that Odradek does not serve returns UNSUPPORTED_VERSION.
 
 | API | key | served | Kafka 3.9.1 | Kafka 4.3.0 | limits |
 |---|---|---|---|---|---|
