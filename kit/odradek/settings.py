@@ -13,7 +13,7 @@ from pathlib import Path
 
 from odradek.exceptions import SettingsError
 from odradek_broker.config import OUR_NUMBERS, OUR_SETTINGS
-from odradek_controller.configs.definition import ConfigError
+from odradek_controller.configs.definition import InvalidConfigError
 from odradek_controller.configs.in_use import has_effect
 from odradek_controller.configs.removed import why_removed
 from odradek_controller.configs.table import Resource, definitions, nearest, parse
@@ -174,7 +174,7 @@ def _check(name: str, value: str) -> None:
             raise SettingsError(f"{name} must be {' or '.join(own)}, got {value!r}")
         elif name in OUR_NUMBERS and not (value.isdecimal() and int(value)):
             raise SettingsError(f"{name} must be an integer of at least 1, got {value!r}")
-    except ConfigError as error:
+    except InvalidConfigError as error:
         raise SettingsError(str(error)) from error
 
 

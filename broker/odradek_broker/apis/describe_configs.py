@@ -17,7 +17,7 @@ from odradek_broker.security.authorizer import Operation
 from odradek_controller.commands.node_ids import parse_node_id
 from odradek_controller.commands.topic_names import check_topic_name
 from odradek_controller.configs.definition import Definition, Mode, Type
-from odradek_controller.configs.effective import BrokerLayers, Entry, Source, Synonym
+from odradek_controller.configs.effective import BrokerLayers, ConfigEntry, ConfigSource, ConfigSynonym
 from odradek_controller.configs.table import Release, Resource, definitions
 from odradek_controller.image import ConfigResource
 from odradek_wire.errors import ErrorCode
@@ -26,7 +26,7 @@ from odradek_wire.messages.describe_configs import DescribeConfigsRequest, Descr
 DescribeConfigsResource = DescribeConfigsRequest.DescribeConfigsResource
 DescribeConfigsResult = DescribeConfigsResponse.DescribeConfigsResult
 DescribeConfigsResourceResult = DescribeConfigsResponse.DescribeConfigsResourceResult
-Described = Iterable[tuple[Definition, Entry]]
+Described = Iterable[tuple[Definition, ConfigEntry]]
 
 
 THROTTLES = frozenset(
@@ -122,7 +122,9 @@ def _of_broker(ctx: Context, layers: BrokerLayers, name: str) -> Described:
         shown = layers.dynamic_default
         rows = chain(_visible(Resource.BROKER, layers.release), _unlisted(layers.release, shown))
         return (
-            (row, _only(row.name, shown[row.name], Source.DYNAMIC_DEFAULT_BROKER)) for row in rows if row.name in shown
+            (row, _only(row.name, shown[row.name], ConfigSource.DYNAMIC_DEFAULT_BROKER))
+            for row in rows
+            if row.name in shown
         )
     _check_broker_id(ctx, name, "")
     rows = chain(
@@ -160,17 +162,20 @@ def _check_broker_id(ctx: Context, name: str, if_empty: str) -> None:
 def _of_subscription(overrides: Mapping[str, str], release: Release) -> Described:
     if release is Release.KAFKA_3_9:  # it returns only the overrides, unparsed
         for name in sorted(overrides):
-            yield Definition(name, Type.UNKNOWN, None), Entry(name, overrides[name], Source.CLIENT_METRICS, ())
+            yield (
+                Definition(name, Type.UNKNOWN, None),
+                ConfigEntry(name, overrides[name], ConfigSource.CLIENT_METRICS, ()),
+            )
         return
     for row in _visible(Resource.CLIENT_METRICS, release):
         if row.name in overrides:
-            yield row, _only(row.name, overrides[row.name], Source.CLIENT_METRICS)
+            yield row, _only(row.name, overrides[row.name], ConfigSource.CLIENT_METRICS)
         else:
-            yield row, Entry(row.name, row.default, Source.DEFAULT, ())
+            yield row, ConfigEntry(row.name, row.default, ConfigSource.DEFAULT, ())
 
 
-def _only(name: str, value: str | None, source: Source) -> Entry:
-    return Entry(name, value, source, (Synonym(name, value, source),))
+def _only(name: str, value: str | None, source: ConfigSource) -> ConfigEntry:
+    return ConfigEntry(name, value, source, (ConfigSynonym(name, value, source),))
 
 
 def _visible(kind: Resource, release: Release) -> Iterator[Definition]:
@@ -182,7 +187,7 @@ def _overrides(ctx: Context, kind: Resource, name: str) -> Mapping[str, str]:
 
 
 def _shown(
-    ctx: Context, definition: Definition, entry: Entry, resource: DescribeConfigsResource, *, synonyms: bool
+    ctx: Context, definition: Definition, entry: ConfigEntry, resource: DescribeConfigsResource, *, synonyms: bool
 ) -> DescribeConfigsResourceResult:
     of_broker = resource.resource_type == Resource.BROKER
     secret = definition.sensitive or (of_broker and definition.type is Type.UNKNOWN)

@@ -14,7 +14,7 @@ from odradek_broker.config import BrokerConfig
 from odradek_broker.logger import Logger
 from odradek_broker.metadata.view import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek_controller.commands.new_partitions import MAX_PARTITIONS_PER_REQUEST
-from odradek_controller.configs.definition import ConfigError
+from odradek_controller.configs.definition import InvalidConfigError
 from odradek_controller.configs.table import Release, Resource, definitions, parse
 from odradek_wire.errors import ErrorCode
 
@@ -75,7 +75,7 @@ def check_settings(config: BrokerConfig, release: Release) -> None:
             value = config.text(setting)
             try:
                 parse(known[name], value)
-            except ConfigError as error:
+            except InvalidConfigError as error:
                 raise ValueError(f"{setting}={value}: {topic} cannot be created, {error}") from error
 
 

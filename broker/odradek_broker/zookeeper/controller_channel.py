@@ -242,11 +242,11 @@ class ZooKeeperControllerChannel:
 
     def _elections_elsewhere(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         """NOT_CONTROLLER for each partition; a request for all partitions means those that this broker knows."""
-        asked = request.topic_partitions
+        requested = request.topic_partitions
         partitions = (
             [(topic.name, range(len(topic.partitions))) for topic in self._source.image.topics.values()]
-            if asked is None
-            else [(topic.topic, topic.partitions) for topic in asked]
+            if requested is None
+            else [(topic.topic, topic.partitions) for topic in requested]
         )
         result, topic_result = ElectLeadersResponse.PartitionResult, ElectLeadersResponse.ReplicaElectionResult
         return ElectLeadersResponse(

@@ -179,14 +179,14 @@ class ControllerChannelManager:
 
     def _hear_of_deletions(self, broker: BrokerRegistration, request: Message, response: StopReplicaResponse) -> None:
         assert isinstance(request, StopReplicaRequest)
-        asked = {
+        requested = {
             (topic.topic_name, state.partition_index)
             for topic in request.topic_states
             for state in topic.partition_states
             if state.delete_partition
         }
         failed = {(each.topic_name, each.partition_index) for each in response.partition_errors if each.error_code}
-        self._term.replicas_deleted(broker, asked - failed, asked & failed)
+        self._term.replicas_deleted(broker, requested - failed, requested & failed)
 
     def _news_of_disks(
         self, broker_id: int, response: LeaderAndIsrResponse

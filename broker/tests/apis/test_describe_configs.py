@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek_controller.configs.effective import Source
+from odradek_controller.configs.effective import ConfigSource
 from odradek_controller.configs.table import Release, Resource, definitions
 from odradek_wire.errors import ErrorCode
 from odradek_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
@@ -49,8 +49,8 @@ async def test_node_id_and_broker_id_are_both_static(settings: Any, start_node: 
     found = {each.name: each for each in (await described(client, BROKER, "7")).configs}
     for name in ("node.id", "broker.id"):
         told, own = found[name], found[name].synonyms[0]
-        assert (told.value, told.config_source, told.read_only) == ("7", Source.STATIC_BROKER, True)
-        assert (own.name, own.value, own.source) == (name, "7", Source.STATIC_BROKER)
+        assert (told.value, told.config_source, told.read_only) == ("7", ConfigSource.STATIC_BROKER, True)
+        assert (own.name, own.value, own.source) == (name, "7", ConfigSource.STATIC_BROKER)
 
 
 async def test_a_dynamic_setting_of_4_0_is_unknown_and_sensitive_in_3_9(start_node: Any, connect: Any) -> None:

@@ -29,13 +29,13 @@ def assign_replicas_to_dirs(
         topics = []
         for topic in directory.topics:
             results = []
-            for asked in topic.partitions:
-                place = topic.topic_id, asked.partition_index
-                found = _assign(image, request.broker_id, *place, directory.id, context)
+            for requested in topic.partitions:
+                partition_key = topic.topic_id, requested.partition_index
+                found = _assign(image, request.broker_id, *partition_key, directory.id, context)
                 if isinstance(found, PartitionChangeRecord):
                     records.append(found)
                 error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
-                results.append(AssignReplicasToDirsResponse.PartitionData(asked.partition_index, error))
+                results.append(AssignReplicasToDirsResponse.PartitionData(requested.partition_index, error))
             topics.append(AssignReplicasToDirsResponse.TopicData(topic.topic_id, results))
         directories.append(AssignReplicasToDirsResponse.DirectoryData(directory.id, topics))
     return records, AssignReplicasToDirsResponse(directories=directories)

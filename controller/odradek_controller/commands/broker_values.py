@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from odradek_wire.errors import ErrorCode
 
-from ..configs.definition import ConfigError
+from ..configs.definition import InvalidConfigError
 from ..configs.effective import BrokerLayers
 from .context import Refusal
 
@@ -63,7 +63,7 @@ def check_broker_values(
         _check_cleaner(set_now, before, after)
         _check_retention(set_now, after)
         _check_connections(set_now, after)
-    except ConfigError as error:
+    except InvalidConfigError as error:
         return Refusal(ErrorCode.INVALID_REQUEST, str(error))
     return None
 
@@ -72,9 +72,9 @@ def _number(layers: BrokerLayers, name: str) -> int:
     return int(layers.value(name) or 0)
 
 
-def _invalid_dynamic(cause: str) -> ConfigError:
+def _invalid_dynamic(cause: str) -> InvalidConfigError:
     """Return the error with the text that Kafka's DynamicBrokerConfig puts around the message of the component."""
-    return ConfigError(
+    return InvalidConfigError(
         f"Invalid value org.apache.kafka.common.config.ConfigException: {cause} for configuration Invalid dynamic "
         "configuration"
     )
@@ -102,9 +102,9 @@ def _check_cleaner(set_now: Set[str], before: BrokerLayers, after: BrokerLayers)
         return
     current, wanted = _number(before, _CLEANER_THREADS), _number(after, _CLEANER_THREADS)
     if wanted < 1:
-        raise ConfigError(f"{_CLEANER_THREADS} must be at least 1, got {wanted}")
+        raise InvalidConfigError(f"{_CLEANER_THREADS} must be at least 1, got {wanted}")
     if _number(after, _DEDUPE_BUFFER) // wanted <= 1 << 20:
-        raise ConfigError(f"requirement failed: {_DEDUPE_BUFFER} must be at least 1MB per cleaner thread.")
+        raise InvalidConfigError(f"requirement failed: {_DEDUPE_BUFFER} must be at least 1MB per cleaner thread.")
     if wanted < current // 2:
         raise _invalid_dynamic(f"Log cleaner threads cannot be reduced to less than half the current value {current}")
     if wanted > current * 2:
@@ -119,9 +119,11 @@ def _check_retention(set_now: Set[str], after: BrokerLayers) -> None:
             continue
         value = _number(after, name)
         if low is None and value == 0:
-            raise ConfigError(f"requirement failed: {name} must be unlimited (-1) or, greater than or equal to 1")
+            raise InvalidConfigError(
+                f"requirement failed: {name} must be unlimited (-1) or, greater than or equal to 1"
+            )
         if low is not None and value < low:
-            raise ConfigError(f"requirement failed: {name} must be greater than or equal to {low}")
+            raise InvalidConfigError(f"requirement failed: {name} must be greater than or equal to {low}")
     for unit in ("ms", "bytes"):
         local, total = f"log.local.retention.{unit}", f"log.retention.{unit}"
         if set_now & {local, total}:
@@ -147,18 +149,20 @@ def _check_connections(set_now: Set[str], after: BrokerLayers) -> None:
             raise _invalid_dynamic(f"Invalid {name} {after.value(name)}")
     of_address = "max.connections.per.ip"
     if of_address in set_now and _number(after, of_address) == 0 and not after.value(_OVERRIDES):
-        raise ConfigError(f"requirement failed: {of_address} can be set to zero only if {_OVERRIDES} property is set.")
+        raise InvalidConfigError(
+            f"requirement failed: {of_address} can be set to zero only if {_OVERRIDES} property is set."
+        )
 
 
 def _check_overrides(text: str) -> None:
     """Check for a list of `address:count`, separated by commas."""
     for word in filter(None, (part.strip() for part in text.split(","))):
         if not _OVERRIDE.fullmatch(word) or abs(int(word.rpartition(":")[2])) > _INT_MAX:
-            raise ConfigError(f"{_OVERRIDES} must be a list of address:count, got {word}")
+            raise InvalidConfigError(f"{_OVERRIDES} must be a list of address:count, got {word}")
 
 
 def _check_classes(name: str, text: str) -> None:
     words = [word.strip() for word in text.split(",")] if text or name != _REPORTERS else []
     for word in words:
         if word not in _LOADED:
-            raise ConfigError(f"Invalid value {word} for configuration {name}: Class {word} could not be found.")
+            raise InvalidConfigError(f"Invalid value {word} for configuration {name}: Class {word} could not be found.")

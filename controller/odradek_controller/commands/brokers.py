@@ -109,7 +109,7 @@ def unfence_broker(image: ClusterImage, broker_id: int, context: CommandContext)
     def active(replica: int) -> bool:
         return replica == broker_id or image.is_active(replica)
 
-    return [*records, *_elect_leaderless(image, _held_by(image, broker_id), active, context)]
+    return [*records, *_elect_leaderless(image, _replicas_of(image, broker_id), active, context)]
 
 
 def elect_leaderless(image: ClusterImage, context: CommandContext) -> list[Message]:
@@ -161,7 +161,7 @@ def controlled_shutdown(image: ClusterImage, broker_id: int, context: CommandCon
         return []
     records: list[Message] = [BrokerRegistrationChangeRecord(broker_id, broker.epoch, 0, 1)]
     policies = _Policies(image, context)
-    for topic_id, index, partition in _held_by(image, broker_id):
+    for topic_id, index, partition in _replicas_of(image, broker_id):
         others = tuple(replica for replica in partition.isr if replica != broker_id)
         if others:
             record = change(
@@ -217,7 +217,7 @@ def _leave(
 ) -> Iterator[Message]:
     """Return the changes of the broker's partitions when the broker is no longer active."""
     policies = _Policies(image, context)
-    for topic_id, index, partition in _held_by(image, broker_id):
+    for topic_id, index, partition in _replicas_of(image, broker_id):
         policy = policies.of(topic_id)
         record = without_broker(
             topic_id,
@@ -235,7 +235,7 @@ def _leave(
             yield record
 
 
-def _held_by(image: ClusterImage, broker_id: int) -> Iterator[tuple[Uuid, int, Partition]]:
+def _replicas_of(image: ClusterImage, broker_id: int) -> Iterator[tuple[Uuid, int, Partition]]:
     for topic in image.topics.values():
         for index, partition in enumerate(topic.partitions):
             if broker_id in partition.replicas:

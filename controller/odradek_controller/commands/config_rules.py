@@ -12,7 +12,7 @@ from collections.abc import Mapping, Set
 
 from odradek_wire.errors import ErrorCode
 
-from ..configs.definition import ConfigError, Mode
+from ..configs.definition import InvalidConfigError, Mode
 from ..configs.effective import BrokerLayers
 from ..configs.table import Resource, changeable, definitions, parse
 from ..image import ClusterImage
@@ -118,7 +118,7 @@ def _check_broker(
     for key in changed & known.keys() & values.keys():
         try:
             parse(known[key], values[key])
-        except ConfigError as error:
+        except InvalidConfigError as error:
             return Refusal(_INVALID, str(error))
     refusal = check_broker_values(values, changed, layers, cluster_wide=not name)
     if refusal is not None:
@@ -157,7 +157,7 @@ def _check_group(values: Values, layers: BrokerLayers) -> Refusal | None:
     try:
         for name, value in values.items():
             parse(known[name], value)
-    except ConfigError as error:
+    except InvalidConfigError as error:
         return Refusal(ErrorCode.INVALID_CONFIG, str(error))
     for name in _GROUP_BOUNDS:
         refusal = _check_bounds(name, values, layers) if name in values else None
@@ -201,7 +201,7 @@ def _check_client_metrics(values: Values) -> Refusal | None:
     try:
         for name, value in values.items():
             parse(known[name], value)
-    except ConfigError as error:
+    except InvalidConfigError as error:
         return Refusal(ErrorCode.INVALID_CONFIG, str(error))
     if "interval.ms" in values and not 100 <= int(values["interval.ms"]) <= 3_600_000:
         message = (

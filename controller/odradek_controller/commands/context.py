@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from odradek_wire.errors import ErrorCode
 
-from ..configs.effective import BrokerLayers, Entry
+from ..configs.effective import BrokerLayers, ConfigEntry
 from ..configs.table import Release
 from ..image import ClusterImage
 from ..levels import Emulation, Features
@@ -28,9 +28,9 @@ class PlainTopicEntries:
     """Effective configurations of a topic without overrides, computed once per state of the broker's layers."""
 
     layers: BrokerLayers | None = None
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[ConfigEntry] = field(default_factory=list)
 
-    def of(self, layers: BrokerLayers) -> list[Entry]:
+    def of(self, layers: BrokerLayers) -> list[ConfigEntry]:
         if layers != self.layers:
             self.layers, self.entries = layers, layers.topic_entries()
         return self.entries

@@ -56,8 +56,8 @@ def _unknown_type(request: ElectLeadersRequest) -> ElectLeadersResponse:
     return ElectLeadersResponse(
         error_code=error,
         replica_election_results=[
-            ReplicaElectionResult(asked.topic, [PartitionResult(index, error, message) for index in asked.partitions])
-            for asked in request.topic_partitions or ()
+            ReplicaElectionResult(topic.topic, [PartitionResult(index, error, message) for index in topic.partitions])
+            for topic in request.topic_partitions or ()
         ],
     )
 
@@ -67,8 +67,8 @@ def _asked(image: ClusterImage, request: ElectLeadersRequest) -> Iterator[tuple[
         for name, topic in image.topics.items():
             yield name, range(len(topic.partitions))
     else:
-        for asked in request.topic_partitions:
-            yield asked.topic, asked.partitions
+        for requested in request.topic_partitions:
+            yield requested.topic, requested.partitions
 
 
 def _elect(

@@ -117,16 +117,16 @@ def list_reassignments(
 ) -> tuple[list[Message], ListPartitionReassignmentsResponse]:
     """List the reassignments in progress of all topics, or of the requested ones; unknown topics are omitted."""
     response = ListPartitionReassignmentsResponse()
-    asked: Iterable[tuple[TopicImage, Iterable[int]]]
+    requested: Iterable[tuple[TopicImage, Iterable[int]]]
     if request.topics is None:
-        asked = ((topic, range(len(topic.partitions))) for topic in image.topics.values())
+        requested = ((topic, range(len(topic.partitions))) for topic in image.topics.values())
     else:
-        asked = (
+        requested = (
             (image.topics[topic.name], topic.partition_indexes)
             for topic in request.topics
             if topic.name in image.topics
         )
-    for topic, indexes in asked:
+    for topic, indexes in requested:
         ongoing = [
             _ongoing(index, partition)
             for index in indexes

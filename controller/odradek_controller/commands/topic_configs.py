@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from odradek_wire.errors import ErrorCode
 
-from ..configs.definition import ConfigError
+from ..configs.definition import InvalidConfigError
 from ..configs.effective import BrokerLayers
 from ..configs.table import Resource, definitions, parse
 from ..levels import Levels
@@ -30,7 +30,7 @@ def check_topic_configs(overrides: Mapping[str, str | None], layers: BrokerLayer
     for name, value in values.items():
         try:
             parse(known[name], value)
-        except ConfigError as error:
+        except InvalidConfigError as error:
             return Refusal(ErrorCode.INVALID_CONFIG, str(error))
     return _check_together(values, layers, levels)
 

@@ -10,7 +10,7 @@ from enum import Enum, IntEnum
 from typing import NamedTuple
 
 
-class ConfigError(ValueError):
+class InvalidConfigError(ValueError):
     """A value that Kafka refuses, with Kafka's message (ConfigException)."""
 
 
@@ -42,7 +42,7 @@ Check = Callable[[str, Value], None]
 
 
 class Definition(NamedTuple):
-    """One configuration. `default` is the text that DescribeConfigs answers; `check` raises ConfigError.
+    """One configuration. `default` is the text that DescribeConfigs answers; `check` raises InvalidConfigError.
 
     `internal` ones are accepted but never described; `required` ones have no default at all.
     """

@@ -18,7 +18,7 @@ from .synonyms import BROKER_SYNONYMS, GROUP_SYNONYMS, TOPIC_SYNONYMS, Synonyms,
 from .table import Release, Resource, defaults, definitions
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """The source of a value, with the numbers of DescribeConfigs."""
 
     UNKNOWN = 0
@@ -31,15 +31,15 @@ class Source(IntEnum):
     GROUP = 8
 
 
-class Synonym(NamedTuple):
+class ConfigSynonym(NamedTuple):
     """The value of a configuration in one layer, with its name in that layer."""
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
-class Entry(NamedTuple):
+class ConfigEntry(NamedTuple):
     """An effective configuration: its value, its source, and all layers that have a value, the effective one first.
 
     As in DescribeConfigs, the synonyms begin with the first layer that has the name (for a topic, its first broker
@@ -48,9 +48,9 @@ class Entry(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
-    synonyms: tuple[Synonym, ...]
-    resolved: Source = Source.DEFAULT
+    source: ConfigSource
+    synonyms: tuple[ConfigSynonym, ...]
+    resolved: ConfigSource = ConfigSource.DEFAULT
     """The source of the value in a CreateTopics response, which counts all synonyms."""
 
 
@@ -66,23 +66,23 @@ class BrokerLayers:
     static: Mapping[str, str] = field(default_factory=dict)
     release: Release = Release.KAFKA_4_3
 
-    def _candidates(self, synonyms: Synonyms) -> Iterator[tuple[Synonym, str | None]]:
+    def _candidates(self, synonyms: Synonyms) -> Iterator[tuple[ConfigSynonym, str | None]]:
         """Return each value of the layers, and the same value in the unit of the first name."""
         for source, layer in (
-            (Source.DYNAMIC_BROKER, self.dynamic),
-            (Source.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
-            (Source.STATIC_BROKER, self.static),
+            (ConfigSource.DYNAMIC_BROKER, self.dynamic),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
+            (ConfigSource.STATIC_BROKER, self.static),
         ):
             for name, translate in synonyms if layer else ():
                 if name in layer:
-                    yield Synonym(name, layer[name], source), translate(layer[name])
+                    yield ConfigSynonym(name, layer[name], source), translate(layer[name])
         known = defaults(Resource.BROKER, self.release)
         for name, translate in synonyms:
             default = known.get(name)
             if default is not None:
-                yield Synonym(name, default, Source.DEFAULT), translate(default)
+                yield ConfigSynonym(name, default, ConfigSource.DEFAULT), translate(default)
 
-    def broker(self, name: str) -> Entry:
+    def broker(self, name: str) -> ConfigEntry:
         """Return the effective broker configuration; an unknown name that is not set has the value None."""
         return self._entry(name, BROKER_SYNONYMS.get(name, ((name, same),)), translated=False)
 
@@ -91,38 +91,38 @@ class BrokerLayers:
         synonyms = BROKER_SYNONYMS.get(name, ((name, same),))
         return next((value for _, value in self._candidates(synonyms)), None)
 
-    def _entry(self, name: str, synonyms: Synonyms, *, translated: bool) -> Entry:
+    def _entry(self, name: str, synonyms: Synonyms, *, translated: bool) -> ConfigEntry:
         """Return the effective value. With `translated` every synonym counts, in the unit of the first name;
         otherwise only the name itself."""
         found = list(self._candidates(synonyms))
         if not found:
-            return Entry(name, None, Source.DEFAULT, (), Source.DEFAULT)
+            return ConfigEntry(name, None, ConfigSource.DEFAULT, (), ConfigSource.DEFAULT)
         first = synonyms[0][0]
         named = tuple(word for word, _ in dropwhile(lambda candidate: candidate[0].name != first, found))
         value = found[0][1] if translated else (named[0].value if named else None)
-        source = named[0].source if named else Source.DEFAULT
-        return Entry(name, value, source, named, found[0][0].source)
+        source = named[0].source if named else ConfigSource.DEFAULT
+        return ConfigEntry(name, value, source, named, found[0][0].source)
 
-    def topic(self, definition: Definition, overrides: Mapping[str, str] = _NOTHING) -> Entry:
+    def topic(self, definition: Definition, overrides: Mapping[str, str] = _NOTHING) -> ConfigEntry:
         """Return the effective topic configuration with these overrides of the topic."""
         name = definition.name
         if name in TOPIC_SYNONYMS:
             below = self._entry(name, TOPIC_SYNONYMS[name], translated=True)
         else:
-            below = Entry(name, definition.default, Source.DEFAULT, (), Source.DEFAULT)
-        return _overridden(below, overrides, Source.TOPIC)
+            below = ConfigEntry(name, definition.default, ConfigSource.DEFAULT, (), ConfigSource.DEFAULT)
+        return _overridden(below, overrides, ConfigSource.TOPIC)
 
-    def group(self, definition: Definition, overrides: Mapping[str, str] = _NOTHING) -> Entry:
+    def group(self, definition: Definition, overrides: Mapping[str, str] = _NOTHING) -> ConfigEntry:
         """Return the effective group configuration with these overrides of the group."""
         name = definition.name
         if name in GROUP_SYNONYMS:
             below = self._entry(name, GROUP_SYNONYMS[name], translated=True)
         else:
-            default = Synonym(name, definition.default, Source.DEFAULT)
-            below = Entry(name, definition.default, Source.DEFAULT, (default,), Source.DEFAULT)
-        return _overridden(below, overrides, Source.GROUP)
+            default = ConfigSynonym(name, definition.default, ConfigSource.DEFAULT)
+            below = ConfigEntry(name, definition.default, ConfigSource.DEFAULT, (default,), ConfigSource.DEFAULT)
+        return _overridden(below, overrides, ConfigSource.GROUP)
 
-    def topic_entries(self, overrides: Mapping[str, str] = _NOTHING) -> list[Entry]:
+    def topic_entries(self, overrides: Mapping[str, str] = _NOTHING) -> list[ConfigEntry]:
         """Return all topic configurations except internal ones, sorted by name."""
         rows = definitions(Resource.TOPIC, self.release).values()
         return [self.topic(row, overrides) for row in rows if not row.internal]
@@ -133,8 +133,8 @@ class BrokerLayers:
         return {entry.name: entry.value for entry in entries if entry.value is not None}
 
 
-def _overridden(below: Entry, overrides: Mapping[str, str], source: Source) -> Entry:
+def _overridden(below: ConfigEntry, overrides: Mapping[str, str], source: ConfigSource) -> ConfigEntry:
     if below.name not in overrides:
         return below
-    top = Synonym(below.name, overrides[below.name], source)
-    return Entry(below.name, top.value, source, (top, *below.synonyms), source)
+    top = ConfigSynonym(below.name, overrides[below.name], source)
+    return ConfigEntry(below.name, top.value, source, (top, *below.synonyms), source)

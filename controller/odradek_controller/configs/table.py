@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import Enum, IntEnum
 from functools import cache
 
-from .definition import ConfigError, Definition, Mode, Type, Value
+from .definition import Definition, InvalidConfigError, Mode, Type, Value
 from .valid import invalid
 
 
@@ -74,7 +74,7 @@ def defaults(kind: Resource, release: Release = Release.KAFKA_4_3) -> Mapping[st
 
 
 def parse(definition: Definition, text: str) -> Value:
-    """Return the value of the text. Raises ConfigError, with Kafka's message, for an invalid one."""
+    """Return the value of the text. Raises InvalidConfigError, with Kafka's message, for an invalid one."""
     value = parse_type(definition.name, text, definition.type)
     if definition.check is not None:
         definition.check(definition.name, value)
@@ -120,12 +120,12 @@ def _real(name: str, given: str) -> float:
 
 
 def validate(kind: Resource, name: str, text: str, release: Release = Release.KAFKA_4_3) -> Value:
-    """Return the parsed value. Raises ConfigError for an invalid value, or an unknown name with the nearest known
-    one."""
+    """Return the parsed value. Raises InvalidConfigError for an invalid value, and for an unknown name, with the
+    nearest known one."""
     definition = definitions(kind, release).get(name)
     if definition is None:
         near = nearest(kind, name, release)
-        raise ConfigError(
+        raise InvalidConfigError(
             f"Unknown {_WORD[kind]} configuration {name!r}" + (f"; did you mean {near!r}?" if near else "")
         )
     return parse(definition, text)

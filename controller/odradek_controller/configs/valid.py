@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from .definition import Check, ConfigError, Value
+from .definition import Check, InvalidConfigError, Value
 
 
-def invalid(name: str, value: object, why: str | None = None) -> ConfigError:
+def invalid(name: str, value: object, why: str | None = None) -> InvalidConfigError:
     """Return the error with the text of Kafka's ConfigException."""
-    return ConfigError(f"Invalid value {shown(value)} for configuration {name}" + (f": {why}" if why else ""))
+    return InvalidConfigError(f"Invalid value {shown(value)} for configuration {name}" + (f": {why}" if why else ""))
 
 
 def shown(value: object) -> str:
@@ -74,13 +74,13 @@ def one_of_any_case(*words: str) -> Check:
 def distinct(name: str, value: Value) -> None:
     """Check that a list has no duplicates; it may be empty."""
     if isinstance(value, list) and len(set(value)) < len(value):
-        raise ConfigError(f"Configuration '{name}' values must not be duplicated.")
+        raise InvalidConfigError(f"Configuration '{name}' values must not be duplicated.")
 
 
 def distinct_some(name: str, value: Value) -> None:
     """Check that a list has no duplicates and at least one element."""
     if value == []:
-        raise ConfigError(f"Configuration '{name}' must not be empty. Valid values include: any non-empty value")
+        raise InvalidConfigError(f"Configuration '{name}' must not be empty. Valid values include: any non-empty value")
     distinct(name, value)
     _no_empty_words(name, value)
 
@@ -90,7 +90,9 @@ def list_of(*words: str, empty: bool = True) -> Check:
 
     def check(name: str, value: Value) -> None:
         if value == [] and not empty:
-            raise ConfigError(f"Configuration '{name}' must not be empty. Valid values include: [{', '.join(words)}]")
+            raise InvalidConfigError(
+                f"Configuration '{name}' must not be empty. Valid values include: [{', '.join(words)}]"
+            )
         distinct(name, value)
         _only(words, name, value)
 
@@ -114,7 +116,7 @@ def _only(words: Iterable[str], name: str, value: Value) -> None:
 
 def _no_empty_words(name: str, value: Value) -> None:
     if isinstance(value, list) and "" in value:
-        raise ConfigError(f"Configuration '{name}' values must not be empty.")
+        raise InvalidConfigError(f"Configuration '{name}' values must not be empty.")
 
 
 def non_empty(name: str, value: Value) -> None:
@@ -176,7 +178,7 @@ _BOOTSTRAP = r".+:[0-9]+|\[.+\]:[0-9]+"
 def quorum_voters(name: str, value: Value) -> None:
     for word in value if isinstance(value, list) else []:
         if not re.fullmatch(_VOTER, word):
-            raise ConfigError(
+            raise InvalidConfigError(
                 f"Invalid configuration value for {name}. Each entry should be in the form `{{id}}@{{host}}:{{port}}`."
             )
 
@@ -184,7 +186,7 @@ def quorum_voters(name: str, value: Value) -> None:
 def bootstrap_servers(name: str, value: Value) -> None:
     for word in value if isinstance(value, list) else []:
         if not re.fullmatch(_BOOTSTRAP, word):
-            raise ConfigError(
+            raise InvalidConfigError(
                 f"Failed to parse host name from {word} for the configuration {name}. "
                 'Each entry should be in the form "{host}:{port}"'
             )

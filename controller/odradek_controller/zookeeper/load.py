@@ -196,9 +196,9 @@ async def read_partitions(zk: ZooKeeper, topic: FoundTopic) -> tuple[PartitionRe
 
 
 async def _read_partition(
-    zk: ZooKeeper, place: tuple[FoundTopic, int]
+    zk: ZooKeeper, ref: tuple[FoundTopic, int]
 ) -> tuple[FoundTopic, int, PartitionRegistration, int]:
-    topic, index = place
+    topic, index = ref
     found = await read_state(zk, topic.name, index)
     return topic, index, registered(topic.node.partitions[index], found), 0 if found is None else found.written
 
@@ -211,9 +211,9 @@ async def _read_all_partitions(
     restarted_in_sync: dict[TopicPartition, frozenset[int]],
 ) -> dict[str, TopicImage]:
     """Return the topics without damaged partitions. `began` are the epochs of the live brokers."""
-    places = [(topic, index) for topic in topics for index in topic.node.partitions]
+    partition_refs = [(topic, index) for topic in topics for index in topic.node.partitions]
     partitions: dict[str, list[PartitionRegistration]] = {}
-    for topic, index, partition, written in await read_each(zk, damaged, places, _read_partition):
+    for topic, index, partition, written in await read_each(zk, damaged, partition_refs, _read_partition):
         partitions.setdefault(topic.name, []).append(partition)
         doubts = frozenset(broker for broker in partition.isr if began.get(broker, 0) > written)
         if doubts:

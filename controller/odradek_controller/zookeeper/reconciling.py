@@ -114,37 +114,37 @@ def brokers_changed(
     As in Kafka new brokers are added first, so that they can be elected.
     """
     pending = PendingRecords(image)
-    came = [broker for key, broker in sorted(present.items()) if key not in image.brokers]
-    bounced = [
+    new = [broker for key, broker in sorted(present.items()) if key not in image.brokers]
+    restarted = [
         broker
         for key, broker in sorted(present.items())
         if key in image.brokers and image.brokers[key].epoch != broker.epoch
     ]
-    for broker in came:
-        _come(pending, broker, context)
-    for broker in bounced:
-        _go(pending, broker.id, context)
-    for broker in bounced:
-        _come(pending, broker, context)
+    for broker in new:
+        _add_broker(pending, broker, context)
+    for broker in restarted:
+        _remove_broker(pending, broker.id, context)
+    for broker in restarted:
+        _add_broker(pending, broker, context)
     for broker_id in sorted(image.brokers.keys() - present.keys()):
-        _go(pending, broker_id, context)
+        _remove_broker(pending, broker_id, context)
     for key, broker in sorted(present.items()):
         known = pending.image.brokers[key]
-        if _announced(known) != _announced(broker):
+        if _published(known) != _published(broker):
             pending.add([_registration(broker, known.in_controlled_shutdown, fenced=False)])
     return pending.records
 
 
-def _go(pending: PendingRecords, broker_id: int, context: CommandContext) -> None:
+def _remove_broker(pending: PendingRecords, broker_id: int, context: CommandContext) -> None:
     pending.add(unregister_broker(pending.image, UnregisterBrokerRequest(broker_id), context)[0])
     pending.add(forget_lost_replicas(pending.image, broker_id, context))
 
 
-def _announced(broker: BrokerRegistration) -> object:
+def _published(broker: BrokerRegistration) -> object:
     return broker.listeners, broker.rack, broker.features
 
 
-def _come(pending: PendingRecords, broker: BrokerRegistration, context: CommandContext) -> None:
+def _add_broker(pending: PendingRecords, broker: BrokerRegistration, context: CommandContext) -> None:
     pending.add([_registration(broker, in_controlled_shutdown=False, fenced=True)])
     pending.add(unfence_broker(pending.image, broker.id, context))
     pending.add(begin_partitions(pending.image))

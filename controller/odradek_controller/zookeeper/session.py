@@ -70,7 +70,7 @@ class Session:
     def became_connected(self, session_id: int) -> None:
         self.id = session_id
         self.connected = True
-        self._tell(SessionEvent.CONNECTED)
+        self._notify(SessionEvent.CONNECTED)
         self._wake()
 
     def became_disconnected(self) -> None:
@@ -78,12 +78,12 @@ class Session:
         if not self.connected:
             return
         self.connected = False
-        self._tell(SessionEvent.DISCONNECTED)
+        self._notify(SessionEvent.DISCONNECTED)
         self._fail(lambda: ConnectionLossError("the connection broke"))
 
     def became_expired(self) -> None:
         self.became_disconnected()
-        self._tell(SessionEvent.EXPIRED)
+        self._notify(SessionEvent.EXPIRED)
 
     def close(self) -> None:
         """Fail all requests; call no listener any more."""
@@ -99,7 +99,7 @@ class Session:
         self._waiting.clear()
         self.close()
 
-    def _tell(self, event: SessionEvent) -> None:
+    def _notify(self, event: SessionEvent) -> None:
         for listener in tuple(self._listeners):
             call(listener, event)
 

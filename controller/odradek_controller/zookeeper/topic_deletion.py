@@ -52,10 +52,10 @@ class TopicDeletionManager:
             if replica == broker_id
         )
 
-    def deleted(self, broker_id: int, places: Collection[TopicPartition]) -> None:
+    def deleted(self, broker_id: int, partition_refs: Collection[TopicPartition]) -> None:
         """Record that the broker has deleted these replicas."""
         ended = False
-        for name, index in places:
+        for name, index in partition_refs:
             topic_id = self._names.get(name)
             if topic_id is not None and (index, broker_id) in self._replicas[topic_id]:
                 self._replicas[topic_id].remove((index, broker_id))

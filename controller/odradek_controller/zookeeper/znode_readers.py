@@ -70,7 +70,7 @@ CHANGE_EXPIRES_MS = 15 * 60 * 1000
 """The life time of a change notification, as in Kafka."""
 
 Reader = Callable[[ClusterImage], Awaitable[Sequence[Message]]]
-Notice = TypeVar("Notice")
+Notification = TypeVar("Notification")
 Replicas = tuple[int, ...]
 
 
@@ -163,12 +163,12 @@ class ZnodeReaders:
     async def _topics(self, image: ClusterImage) -> Sequence[Message]:
         """Read new, deleted and changed topics."""
         names = set(await self._children(paths.TOPICS))
-        asked = sorted(names - self._unchanged_topics)
+        requested = sorted(names - self._unchanged_topics)
         self._unchanged_topics = names
         external = ExternalChanges(gone=set(image.topics.keys() - names))
         records: list[Message] = [RemoveTopicRecord(image.topics[name].id) for name in sorted(external.gone)]
         damaged: list[InvalidZnodeError] = []
-        for found in await read_each(self._zk, damaged, asked, self._read_topic):
+        for found in await read_each(self._zk, damaged, requested, self._read_topic):
             if found is not None:
                 try:
                     records += await self._topic(image, found, external)
@@ -176,7 +176,7 @@ class ZnodeReaders:
                     damaged.append(error)
         for damage in damaged:
             self._damaged(damage.path, damage)
-        unreadable = (self._store.znode_cache.unreadable & names - set(asked)) | topics_of(damaged)
+        unreadable = (self._store.znode_cache.unreadable & names - set(requested)) | topics_of(damaged)
         self._store.znode_cache.unreadable = unreadable - image.topics.keys()
         self._store.external_changes = external
         return records
@@ -296,14 +296,14 @@ class ZnodeReaders:
         self._elected = request
         self._again(paths.PREFERRED_ELECTION)
         try:
-            asked = [
+            requested = [
                 ElectLeadersRequest.TopicPartitions(topic, [index])
                 for topic, index in decode_partitions(paths.PREFERRED_ELECTION, request[0])
             ]
         except InvalidZnodeError as error:
             self._damaged(paths.PREFERRED_ELECTION, error)
             return ()
-        election = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=asked)
+        election = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=requested)
         return elect_leaders(self._deletions.without(image), election, self._context)[0]
 
     async def _request(self, path: str) -> tuple[bytes, int] | None:
@@ -327,7 +327,7 @@ class ZnodeReaders:
             path = f"{paths.CONFIG_CHANGES}/{name}"
             seen_ms = self._config_changes_seen.get(path)
             if seen_ms is None:
-                entity = await self._notice(path, decode_config_change)
+                entity = await self._read_notification(path, decode_config_change)
                 entities.update({} if entity is None else {entity: None})
             elif now_ms - seen_ms > CHANGE_EXPIRES_MS:
                 await self._store.try_write(Delete(path))
@@ -359,10 +359,10 @@ class ZnodeReaders:
 
     async def _isr_changes(self, image: ClusterImage) -> Sequence[Message]:
         """Read the states that leaders without AlterPartition (KIP-497) have written."""
-        noticed = [f"{paths.ISR_CHANGES}/{name}" for name in await self._children(paths.ISR_CHANGES)]
+        notifications = [f"{paths.ISR_CHANGES}/{name}" for name in await self._children(paths.ISR_CHANGES)]
         partitions: dict[TopicPartition, None] = {}
-        for path in noticed:
-            partitions.update(dict.fromkeys(await self._notice(path, decode_partitions) or ()))
+        for path in notifications:
+            partitions.update(dict.fromkeys(await self._read_notification(path, decode_partitions) or ()))
         external = ExternalChanges()
         records: list[Message] = []
         for topic, index in partitions:
@@ -372,15 +372,15 @@ class ZnodeReaders:
                 external.states[topic, index] = found
                 assignment = Assignment(known.replicas, known.adding_replicas, known.removing_replicas)
                 records += state_changed(image.topics[topic].id, index, registered(assignment, found))
-        for path in noticed:
+        for path in notifications:
             await self._store.try_write(Delete(path))
         self._store.external_changes = external
         return records
 
     async def _log_dir_events(self, image: ClusterImage) -> Sequence[Message]:
-        noticed = [f"{paths.LOG_DIR_EVENTS}/{name}" for name in await self._children(paths.LOG_DIR_EVENTS)]
-        brokers = {await self._notice(path, decode_log_dir_event) for path in noticed}
-        for path in noticed:
+        notifications = [f"{paths.LOG_DIR_EVENTS}/{name}" for name in await self._children(paths.LOG_DIR_EVENTS)]
+        brokers = {await self._read_notification(path, decode_log_dir_event) for path in notifications}
+        for path in notifications:
             await self._store.try_write(Delete(path))
         failed = sorted(broker for broker in brokers if broker is not None)
         if failed:
@@ -396,7 +396,7 @@ class ZnodeReaders:
             self._unwatch(path)
             return []
 
-    async def _notice(self, path: str, decode: Callable[[str, bytes], Notice]) -> Notice | None:
+    async def _read_notification(self, path: str, decode: Callable[[str, bytes], Notification]) -> Notification | None:
         """Return the content of a notification; None if it is missing or damaged."""
         try:
             return decode(path, (await self._zk.get(path))[0])

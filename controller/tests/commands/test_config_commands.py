@@ -18,7 +18,7 @@ from controller.tests.controller_kit import cluster, context, image_of, topics
 from odradek_controller.commands.alter_configs import alter_configs, incremental_alter_configs
 from odradek_controller.commands.create_topics import create_topics
 from odradek_controller.commands.forget_configs import forget_configs
-from odradek_controller.configs.effective import BrokerLayers, Source
+from odradek_controller.configs.effective import BrokerLayers, ConfigSource
 from odradek_controller.configs.table import Resource, definitions
 from odradek_controller.image import ClusterImage, ConfigResource
 from odradek_wire.errors import ErrorCode
@@ -163,12 +163,12 @@ def described(layers: BrokerLayers, name: str, overrides: dict[str, str] | None 
 def test_a_topics_value_is_that_of_the_strongest_layer() -> None:
     layers = BrokerLayers({"log.retention.ms": "1"}, {"log.retention.ms": "2"}, {"log.retention.hours": "3"})
     below = [
-        ("log.retention.ms", "1", Source.DYNAMIC_BROKER),
-        ("log.retention.ms", "2", Source.DYNAMIC_DEFAULT_BROKER),
-        ("log.retention.hours", "3", Source.STATIC_BROKER),
-        ("log.retention.hours", "168", Source.DEFAULT),
+        ("log.retention.ms", "1", ConfigSource.DYNAMIC_BROKER),
+        ("log.retention.ms", "2", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ("log.retention.hours", "3", ConfigSource.STATIC_BROKER),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT),
     ]
-    top = ("retention.ms", "0", Source.TOPIC)
+    top = ("retention.ms", "0", ConfigSource.TOPIC)
     assert described(layers, "retention.ms", {"retention.ms": "0"}) == ("0", 1, [top, *below])
     assert described(layers, "retention.ms") == ("1", 2, below)
 

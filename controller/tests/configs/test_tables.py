@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek_controller.configs.definition import ConfigError, Mode, Type
+from odradek_controller.configs.definition import InvalidConfigError, Mode, Type
 from odradek_controller.configs.in_use import IN_USE
 from odradek_controller.configs.removed import why_removed
 from odradek_controller.configs.synonyms import GROUP_SYNONYMS, TOPIC_SYNONYMS
@@ -73,7 +73,7 @@ def test_values_parse_or_are_refused_with_kafkas_message(version: str) -> None:
                 ours: Any = ",".join(value) if isinstance(value, list) else shown(value)
                 if definition.type is Type.PASSWORD:
                     ours = expected  # Kafka prints a mask
-            except ConfigError as error:
+            except InvalidConfigError as error:
                 ours = {"error": str(error)}
             if ours != expected:
                 differences.append((key, text, ours, expected))
@@ -81,7 +81,9 @@ def test_values_parse_or_are_refused_with_kafkas_message(version: str) -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(ConfigError, match=r"Unknown topic configuration 'retenion.ms'; did you mean 'retention.ms'\?"):
+    with pytest.raises(
+        InvalidConfigError, match=r"Unknown topic configuration 'retenion.ms'; did you mean 'retention.ms'\?"
+    ):
         validate(Resource.TOPIC, "retenion.ms", "1")
     assert nearest(Resource.BROKER, "AUTO_CREATE_TOPICS_ENABLE") == "auto.create.topics.enable"
     assert nearest(Resource.BROKER, "xyzzy") is None
